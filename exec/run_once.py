@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from exec.executors import Executor
 from exec.memory_demand import run_need
 from exec.peers import Call, Peer, open_peers
-from exec.program import Array, Buffers, Layout, dtype_name
+from exec.program import Array, Buffers, Layout, count_fitting, dtype_name
 from probes.base import Progress, UnavailableError, UsageError
 from probes.live import require_room
 from synth.program import INPUT, OUTPUT, Program
@@ -53,15 +53,8 @@ def fitting(
 
     if len(inputs) != program.ranks:
         raise UsageError(f"the program is for {program.ranks} ranks, the input is for {len(inputs)}")
-    blocks = Layout(program, 1)
-    first = next(rank for rank in range(program.ranks) if blocks.elements(rank, INPUT))
-    count, left = divmod(inputs[first].size, blocks.elements(first, INPUT))
-    if left or not count:
-        raise UsageError(
-            f"{named(first)}: expected a positive multiple of {blocks.elements(first, INPUT)} elements for "
-            f"{program.collective.kind} on {program.ranks} ranks, found {inputs[first].size}"
-        )
-    layout = Layout(program, count)
+    single = Layout(program, 1)
+    first = next((rank for rank in range(program.ranks) if single.elements(rank, INPUT)), 0)
     for rank, given in enumerate(inputs):
         try:
             name = dtype_name(given.dtype)
@@ -69,13 +62,35 @@ def fitting(
             raise UsageError(f"{named(rank)}: {error.message}") from error
         if given.dtype != inputs[first].dtype:
             raise UsageError(f"{named(rank)} has {name}, rank {first} {dtype_name(inputs[first].dtype)}")
-        if given.size != layout.elements(rank, INPUT):
-            raise UsageError(
-                f"{named(rank)}: expected {layout.elements(rank, INPUT)} elements like rank {first}, "
-                f"found {given.size}"
-            )
+    elements = [given.size for given in inputs]
+    count = count_fitting(program, elements)
+    if count is None:
+        raise UsageError(_misfit(program, first, elements, named))
     return RunRequest(
         program, count, tuple(np.ascontiguousarray(given).reshape(-1) for given in inputs), redop, device
+    )
+
+
+def _misfit(program: Program, first: int, elements: Sequence[int], named: Callable[[int], str]) -> str:
+    """Return why no count of the program fits inputs of ``elements``; rank ``first`` is the measure."""
+    collective, least = program.collective, Layout(program, 1).elements(first, INPUT)
+    if collective.blocks is not None:
+        return (
+            f"{named(first)}: the inputs are not in the proportion of the {collective.label}: expected "
+            f"{', '.join(map(str, collective.blocks.buffer_bytes(program.ranks)[0][:8].tolist()))} bytes "
+            f"of the ranks or a multiple, found {', '.join(map(str, elements[:8]))} elements"
+        )
+    count, left = divmod(elements[first], least)
+    if left or not count:
+        return (
+            f"{named(first)}: expected a positive multiple of {least} elements for {collective.kind} on "
+            f"{program.ranks} ranks, found {elements[first]}"
+        )
+    layout = Layout(program, count)
+    wrong = next(rank for rank, given in enumerate(elements) if given != layout.elements(rank, INPUT))
+    return (
+        f"{named(wrong)}: expected {layout.elements(wrong, INPUT)} elements like rank {first}, "
+        f"found {elements[wrong]}"
     )
 
 

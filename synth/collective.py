@@ -18,7 +18,9 @@ once.
 | all_to_next     | k a rank: C = (N − 1)·k | c // k            | c // k + 1       |
 
 On a subset of the network's ranks, N counts its ``members``, and the table's numbers are positions among
-them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk.
+them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk. An
+uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom collective
+whose ``Blocks`` say how large the data of each rank or pair is.
 ``several`` is two or more collectives at once; their chunks are numbered consecutively.
 """
 
@@ -33,7 +35,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from probes.base import Bytes, Indices, Ints, Mask, UsageError, bytes_of, ints, meant, quoted
+from probes.base import Bytes, Indices, Ints, Longs, Mask, UsageError, bytes_of, ints, longs, meant, quoted
 from synth.rank_sets import RankSets, each, every, joined
 
 __all__ = [
@@ -41,6 +43,8 @@ __all__ = [
     "MOST_CHUNKS",
     "MOST_RANKS",
     "REDUCING",
+    "UNEVEN_KINDS",
+    "Blocks",
     "Collective",
     "Custom",
     "Kind",
@@ -48,6 +52,7 @@ __all__ = [
     "custom",
     "kind_of",
     "several",
+    "uneven",
 ]
 
 Kind = Literal[
@@ -85,6 +90,8 @@ _NEAREST: dict[str, str] = {
 }
 REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
+# The collectives that may be uneven: their data consists of a block for each rank or pair.
+UNEVEN_KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
 # In these, input and output hold the same chunks at the same positions, so they may share memory.
 _IN_PLACE = (*_PER_MEMBER, "all_reduce", "broadcast", "reduce")
 
@@ -106,11 +113,91 @@ _TARGETS: dict[str, _Owner] = {
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks:
+    """The data of an uneven collective of ``kind``.
+
+    Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. A rank has one block. In an all_to_all of N
+    ranks a pair has one: block i·N + j goes from rank i to rank j. The chunks of a block are consecutive and
+    about equal. A block without data has no chunk.
+    """
+
+    kind: Kind
+    root: int
+    chunks: Ints
+    size_bytes: Longs
+
+    @property
+    def largest_bytes(self) -> int:
+        return int(self.size_bytes.max())
+
+    def of_chunk(self) -> Indices:
+        """Return the block of each chunk."""
+        return np.repeat(np.arange(len(self.chunks)), self.chunks)
+
+    def buffer_bytes(self, ranks: int) -> Longs:
+        """Return (2, ranks): the bytes of the input and of the output of each rank."""
+        if self.kind == "all_to_all":
+            pairs = self.size_bytes.reshape(ranks, ranks)
+            return longs([pairs.sum(axis=1), pairs.sum(axis=0)])
+        whole, at_root = np.full(ranks, self.size_bytes.sum()), np.zeros(ranks, dtype=np.int64)
+        at_root[self.root] = self.size_bytes.sum()
+        own = self.size_bytes
+        sides = {
+            "all_gather": (own, whole),
+            "reduce_scatter": (whole, own),
+            "scatter": (at_root, own),
+            "gather": (own, at_root),
+        }
+        return longs(sides[self.kind])
+
+    def same_data(self, other: Blocks) -> bool:
+        """Return whether both move the same bytes between the same ranks."""
+        return (self.kind, self.root) == (other.kind, other.root) and np.array_equal(
+            self.size_bytes, other.size_bytes
+        )
+
+    def sets(self, ranks: int) -> tuple[RankSets, RankSets]:
+        """Return the sources and the targets of each chunk, as the kind says."""
+        block = self.of_chunk()
+        everyone, root = every(np.arange(ranks), len(block)), every(np.array([self.root]), len(block))
+        if self.kind == "all_to_all":
+            return each(block // ranks, ranks), each(block % ranks, ranks)
+        own = each(block, ranks)
+        return {
+            "all_gather": (own, everyone),
+            "reduce_scatter": (everyone, own),
+            "scatter": (root, own),
+            "gather": (own, root),
+        }[self.kind]
+
+    def problems(self, ranks: int, chunks: int) -> list[str]:
+        if self.kind not in UNEVEN_KINDS:
+            return [f"kind: expected one of {', '.join(UNEVEN_KINDS)}, found {self.kind}"]
+        expected = ranks**2 if self.kind == "all_to_all" else ranks
+        found = [
+            f"{name}: expected {expected} values, found {len(getattr(self, name))}"
+            for name in ("chunks", "size_bytes")
+            if len(getattr(self, name)) != expected
+        ]
+        if found:
+            return found
+        if not 0 <= self.root < ranks:
+            found.append(f"root: there is no rank {self.root}")
+        if (self.size_bytes < 0).any():
+            found.append("size_bytes: expected no number below 0")
+        if (self.chunks < 0).any() or ((self.chunks > 0) != (self.size_bytes > 0)).any():
+            found.append("chunks: expected at least 1 for a block with data, and 0 for a block without")
+        elif int(self.chunks.sum()) != chunks:
+            found.append(f"chunks: expected {chunks} in all, found {int(self.chunks.sum())}")
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Custom:
     """The sets of a custom collective: group ``source[c]`` holds chunk c, group ``target[c]`` must get it.
 
     Group g is the ranks ``group_rank[group_start[g] : group_start[g + 1]]``; ``reduced`` is 1 where the
-    sources of a chunk contribute to a sum.
+    sources of a chunk contribute to a sum. ``blocks`` are those of an uneven collective, else None.
     """
 
     source: Ints
@@ -118,6 +205,18 @@ class Custom:
     reduced: Bytes
     group_start: Ints
     group_rank: Ints
+    blocks: Blocks | None = None
+
+    def cut(self, parts: int) -> Custom:
+        """Return the same sets with every chunk cut into ``parts`` adjacent chunks."""
+        blocks = self.blocks
+        return replace(
+            self,
+            source=ints(np.repeat(self.source, parts)),
+            target=ints(np.repeat(self.target, parts)),
+            reduced=bytes_of(np.repeat(self.reduced, parts)),
+            blocks=blocks and replace(blocks, chunks=ints(blocks.chunks * parts)),
+        )
 
     def problems(self, ranks: int, chunks: int) -> list[str]:
         found = [
@@ -133,7 +232,24 @@ class Custom:
             column = getattr(self, name)
             rows = np.flatnonzero((column < 0) | (column >= limit))[:5]
             found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in rows]
-        return found or self._not_rising()
+        return found or self._not_rising() or self._contradicts_blocks(ranks, chunks)
+
+    def _contradicts_blocks(self, ranks: int, chunks: int) -> list[str]:
+        """Return a finding for each way in which the sets differ from those of the blocks' kind."""
+        if self.blocks is None:
+            return []
+        if found := self.blocks.problems(ranks, chunks):
+            return [f"blocks.{problem}" for problem in found]
+        found = []
+        for name, expected in zip(("source", "target"), self.blocks.sets(ranks), strict=True):
+            own = RankSets(getattr(self, name), self.group_start, self.group_rank)
+            if any(
+                own.of(chunk).tolist() != expected.of(chunk).tolist() for chunk in _changes(own, expected)
+            ):
+                found.append(f"{name}: differs from that of an uneven {self.blocks.kind}")
+        if (self.reduced > 0).any() != (self.blocks.kind in REDUCING) or len(set(self.reduced.tolist())) > 1:
+            found.append(f"reduced: differs from that of an uneven {self.blocks.kind}")
+        return found
 
     def _not_rising(self) -> list[str]:
         """Return a finding for each rank that does not exceed the rank before it in its group."""
@@ -187,7 +303,14 @@ class Collective:
     @property
     def label(self) -> str:
         """The name for people: ``all_reduce``, or ``broadcast + all_reduce``."""
+        if self.blocks is not None:
+            return f"uneven {self.blocks.kind}"
         return " + ".join(part.label for part in self.parts) if self.kind == "several" else self.kind
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """The blocks of an uneven collective, else None."""
+        return self.custom.blocks if self.custom is not None else None
 
     @property
     def size(self) -> int:
@@ -302,6 +425,15 @@ class Collective:
         pairs = {"all_to_all": self.size, "all_to_next": max(1, self.size - 1)}
         return self.chunks // pairs.get(self.kind, 1) * chunk_bytes
 
+    def cut(self, parts: int) -> Collective:
+        """Return the collective with every chunk cut into ``parts`` adjacent chunks of each buffer."""
+        return replace(
+            self,
+            chunks=self.chunks * parts,
+            parts=tuple(part.cut(parts) for part in self.parts),
+            custom=self.custom and self.custom.cut(parts),
+        )
+
     def same_but_for_chunks(self, other: Collective) -> bool:
         """Return whether both collectives move the same data, apart from the number of chunks."""
         one, two = (
@@ -313,6 +445,8 @@ class Collective:
             return all(
                 part.same_but_for_chunks(its) for part, its in zip(self.parts, other.parts, strict=True)
             )
+        if self.blocks is not None and other.blocks is not None:
+            return self.blocks.same_data(other.blocks)
         return self.kind != "custom" or _pieces(self) == _pieces(other)
 
     def problems(self) -> list[str]:
@@ -451,6 +585,40 @@ def custom(ranks: int, sources: RankSets, targets: RankSets, reduced: Sequence[b
     return found
 
 
+def uneven(
+    kind: Kind, ranks: int, size_bytes: Sequence[int] | Indices, chunk_bytes: int, root: int = 0
+) -> Collective:
+    """Return the collective whose blocks have these sizes, cut into chunks of at most ``chunk_bytes``.
+
+    ``size_bytes`` has a value for each rank, in all_to_all one for each pair, by source and then target. In
+    an all_to_all a rank may also send to itself, which takes no time on the network. Raises UsageError if
+    ``kind`` has no blocks, if the number of sizes is wrong, or if there is no data at all.
+    """
+    if kind not in UNEVEN_KINDS:
+        raise UsageError(
+            f": {kind} has no blocks that could differ; expected one of {', '.join(UNEVEN_KINDS)}",
+            argument="counts",
+        )
+    sizes = longs(size_bytes)
+    expected = ranks**2 if kind == "all_to_all" else ranks
+    if sizes.shape != (expected,):
+        each_of = "pair of ranks" if kind == "all_to_all" else "rank"
+        raise UsageError(
+            f": expected {expected} sizes, one for each {each_of}, found {sizes.size}", argument="counts"
+        )
+    if (sizes < 0).any() or not sizes.any():
+        raise UsageError(": expected sizes of at least 0, and one above 0", argument="counts")
+    blocks = Blocks(kind, root, ints(-(-sizes // chunk_bytes)), sizes)
+    chunks = int(blocks.chunks.sum())
+    if chunks > MOST_CHUNKS:
+        raise UsageError(f": expected at most {MOST_CHUNKS} chunks, found {chunks}", argument="counts")
+    if not 0 <= root < ranks:
+        raise UsageError(f": there is no rank {root} among {ranks}", argument="root")
+    found = custom(ranks, *blocks.sets(ranks), np.full(chunks, kind in REDUCING))
+    assert found.custom is not None
+    return replace(found, custom=replace(found.custom, blocks=blocks))
+
+
 def several(parts: Sequence[Collective]) -> Collective:
     """Combine collectives that run at once on one network; return a single one unchanged."""
     if len(parts) == 1:
@@ -463,6 +631,13 @@ def _owners(kind: str, size: int) -> int:
     if kind in _PER_MEMBER:
         return size
     return {"all_to_all": size**2, "all_to_next": size - 1}.get(kind, 1)
+
+
+def _changes(*sets: RankSets) -> list[int]:
+    """Return each chunk whose group differs from that of the chunk before it in any of ``sets``."""
+    changes = np.any([np.diff(one.group, prepend=-1) != 0 for one in sets], axis=0)
+    found: list[int] = np.flatnonzero(changes).tolist()
+    return found
 
 
 def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tuple[int, ...], bool]]:

@@ -7,6 +7,7 @@ from .bench_requests import (
     setup_of as setup_of,
 )
 from .collectives import parse_collectives as parse_collectives
+from .counts import uneven_collective as uneven_collective
 from .networks import load_network as load_network, network_of as network_of, parse_racks as parse_racks
 from .options import (
     MOST_COUNT as MOST_COUNT,

@@ -148,7 +148,8 @@ def _network(profile: str | None) -> Network | None:
 
 def _refuse_another(first_path: str, first: Program, path: str, other: Program) -> None:
     both = [(one.collective.kind, one.ranks, one.collective.root) for one in (first, other)]
-    if both[0] == both[1] and first.collective.whole and other.collective.whole:
+    alike = both[0] == both[1] and first.collective.whole and other.collective.whole
+    if alike or (first.collective.blocks and first.collective.same_but_for_chunks(other.collective)):
         return
     raise UsageError(
         f"{path} is {other.collective.label} on {other.ranks} ranks, "

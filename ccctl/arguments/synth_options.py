@@ -87,6 +87,15 @@ class SynthOptions(GeneralOptions, NetworkOptions):
         str | None,
         _collective("--size", metavar="SIZE", help="Size of the buffer, as nccl-tests counts it. [16M]"),
     ] = None
+    counts: Annotated[
+        str | None,
+        _collective(
+            "--counts",
+            metavar="SIZES|FILE",
+            help="An uneven collective, MPI's v-collectives: a size for each rank (4M,0,1M,2M), or in an "
+            "all_to_all for each pair, a row for each source. A list, or a file of text, CSV or JSON.",
+        ),
+    ] = None
     sizes: Annotated[
         str | None,
         _collective(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import SynthOptions, load_network, parse_collectives
+from ccctl.arguments import SynthOptions, load_network, parse_collectives, uneven_collective
 from ccctl.artifacts import codec, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
@@ -69,6 +69,10 @@ EXAMPLES = (
         "ccctl synth --network mesh:6x6 --bandwidth 100GB/s"
         " --collective broadcast:0-17,reduce@20:18-29,all_gather:30-35 --chunk 1M",
         "three collectives at once, each on its own ranks",
+    ),
+    (
+        "ccctl synth --network ring:4 --bandwidth 25GB/s --collective all_gather --counts 4M,0,1M,2M",
+        "an uneven all_gather, MPI_Allgatherv: rank 1 gives nothing",
     ),
 )
 
@@ -137,13 +141,19 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     collectives = parse_collectives(
         options.collective, network.ranks, members=options.ranks, root=options.root
     )
+    size_bytes = None if options.size is None else parse_size(options.size, "--size")
+    chunk_bytes = None if options.chunk is None else parse_size(options.chunk, "--chunk")
+    if options.counts is not None:
+        _refuse_beside_counts(options)
+        collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
+        chunk_bytes = None
     step = options.time_step
     request = Request(
         network=network,
         kind=collectives[0].kind,
         collectives=collectives,
-        size_bytes=None if options.size is None else parse_size(options.size, "--size"),
-        chunk_bytes=None if options.chunk is None else parse_size(options.chunk, "--chunk"),
+        size_bytes=size_bytes,
+        chunk_bytes=chunk_bytes,
         chunks=options.chunks,
         sizes=() if options.sizes is None else _sizes(options.sizes, options.factor),
         without=None if options.without is None else failures_of(options.without, network),
@@ -158,6 +168,13 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         runtime=options.runtime or "",
     )
     return request, digests
+
+
+def _refuse_beside_counts(options: SynthOptions) -> None:
+    """Raise UsageError for an option that has no meaning for an uneven collective."""
+    for name, value in (("--size", options.size), ("--sizes", options.sizes), ("--chunks", options.chunks)):
+        if value is not None:
+            raise UsageError(f"{name}: --counts already says how large each block is")
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:

@@ -15,7 +15,8 @@ import numpy as np
 
 from exec.peers.base import Call, nothing
 from exec.peers.mpi_t import Variables
-from exec.program import Array
+from exec.peers.mpi_uneven import uneven_call
+from exec.program import Array, Buffers
 from probes.base import UnavailableError, UsageError, meant
 from probes.live import library_name
 from synth.collective import Collective, Kind
@@ -197,11 +198,14 @@ def library_call(
     """Return (call, its result array); it uses MPI_IN_PLACE if ``buffers`` are in place."""
     from mpi4py import MPI
 
-    if not collective.whole:
+    if not collective.whole and collective.blocks is None:
         raise UsageError(f"the MPI library has no {collective.label} on some of the ranks to compare with")
     op = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}.get(redop)
     if collective.reduces and op is None:
         raise UnavailableError(f"the MPI library has no {redop} to compare with")
+    if collective.blocks is not None:
+        assert isinstance(buffers, Buffers)
+        return uneven_call(comm, collective.blocks, buffers, op)
     send: Any = MPI.IN_PLACE if buffers.in_place else buffers.send
     recv, root = buffers.recv, collective.root
     match collective.kind:

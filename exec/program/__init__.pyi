@@ -12,7 +12,12 @@ from .dtypes import (
     neutral_of as neutral_of,
     ufunc_of as ufunc_of,
 )
-from .layout import Layout as Layout, count_of as count_of, size_bytes_of as size_bytes_of
+from .layout import (
+    Layout as Layout,
+    count_fitting as count_fitting,
+    count_of as count_of,
+    size_bytes_of as size_bytes_of,
+)
 from .move import Move as Move, Span as Span, moves as moves
 from .npy import npy_files as npy_files, read_ranks as read_ranks
 from .trace import (

@@ -37,7 +37,7 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
     # A chunk that is copied, not reduced, must be the same on all ranks that hold it: use the first rank's.
     for chunk in np.flatnonzero(copied).tolist():
         slot = patterns.input_slot(rank, chunk)
-        start, length = layout.start(INPUT, slot), layout.length(slot)
+        start, length = layout.start(rank, INPUT, slot), layout.length(rank, INPUT, slot)
         first = int(collective.sources.of(chunk)[0])
         own[start : start + length] = patterns.at_source(first, chunk)[:length]
     return own
@@ -84,7 +84,7 @@ class _Patterns:
     def at_source(self, source: int, chunk: int) -> Array:
         """Return the elements of ``source`` from the start of ``chunk`` on: a whole period at least."""
         layout = self.layout
-        first = layout.start(INPUT, self.input_slot(source, chunk))
+        first = layout.start(source, INPUT, self.input_slot(source, chunk))
         return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
 
     def reduced(self, sources: Iterable[int]) -> Array:
@@ -108,7 +108,7 @@ def _chunk_by_chunk(patterns: _Patterns, rank: int) -> Array:
             for source in sources[: None if collective.reduced[chunk] else 1]
         ]
         total = patterns.combined(parts) if collective.reduced[chunk] else parts[0]
-        start, length = layout.start(OUTPUT, slot), layout.length(slot)
+        start, length = layout.start(rank, OUTPUT, slot), layout.length(rank, OUTPUT, slot)
         result[start : start + length] = total[:length]
     return result
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from exec.program.dtypes import Array, combine_of, divided
-from exec.program.layout import Layout
+from exec.program.layout import Layout, count_fitting
 from exec.program.move import MovePart, Span, moves
 from probes.base import UsageError
 from synth.program import FIFO_DEPTH, INPUT, OUTPUT, SCRATCH, Program
@@ -85,16 +85,13 @@ def _count(program: Program, inputs: Sequence[Array]) -> int:
     """Return the number of elements of a block; raise UsageError if the inputs do not fit."""
     if len(inputs) != program.ranks:
         raise UsageError(f"inputs: expected one for each of {program.ranks} ranks, found {len(inputs)}")
-    layout = Layout(program, 1)
-    blocks = [layout.elements(rank, INPUT) for rank in range(program.ranks)]
-    counts = {given.size // blocks[rank] for rank, given in enumerate(inputs) if blocks[rank]}
-    fits = len(counts) == 1 and all(
-        given.ndim == 1 and given.size == max(counts) * blocks[rank] for rank, given in enumerate(inputs)
-    )
-    if not fits or len({given.dtype for given in inputs}) != 1:
-        sizes = ", ".join(str(given.size) for given in inputs[:8])
+    elements = [given.size for given in inputs]
+    count = count_fitting(program, elements)
+    if count is None or any(given.ndim != 1 or given.dtype != inputs[0].dtype for given in inputs):
+        layout = Layout(program, 1)
+        least = ", ".join(str(layout.elements(rank, INPUT)) for rank in range(min(8, program.ranks)))
         raise UsageError(
-            f"inputs: expected flat arrays of one type with k · ({', '.join(map(str, blocks[:8]))}) elements "
-            f"for {program.collective.kind}, found {sizes} elements"
+            f"inputs: expected flat arrays of one type with k · ({least}) elements "
+            f"for {program.collective.label}, found {', '.join(map(str, elements[:8]))} elements"
         )
-    return max(counts)
+    return count

@@ -97,7 +97,7 @@ class _Sizes:
         slots = range(first, first + count)
         if buffer == SCRATCH:
             return [self.held.get((rank, slot), layout.largest) for slot in slots]
-        return [layout.length(slot) for slot in slots]
+        return [layout.length(rank, buffer, slot) for slot in slots]
 
     def _parts(self, rank: int, step: int, op: int, lengths: list[int]) -> Iterator[MovePart]:
         program = self.program
@@ -106,23 +106,23 @@ class _Sizes:
             src = dst = None
             if READS_SRC[op]:
                 buffer, slot = int(program.src_buffer[step]), int(program.src_slot[step])
-                src = self._span(step, buffer, slot + at, slots, length)
+                src = self._span(step, rank, buffer, slot + at, slots, length)
             if WRITES_DST[op]:
                 buffer, slot = int(program.dst_buffer[step]), int(program.dst_slot[step])
-                dst = self._span(step, buffer, slot + at, slots, length)
+                dst = self._span(step, rank, buffer, slot + at, slots, length)
                 if buffer == SCRATCH:
                     self.held[rank, slot + at] = length
             if length:
                 yield MovePart(src, dst, length)
 
-    def _span(self, step: int, buffer: int, slot: int, slots: int, length: int) -> Span:
+    def _span(self, step: int, rank: int, buffer: int, slot: int, slots: int, length: int) -> Span:
         layout = self.layout
-        if not layout.even and buffer != SCRATCH and layout.length(slot) != length:
+        if not layout.even and buffer != SCRATCH and layout.length(rank, buffer, slot) != length:
             problem = (
                 f"{self.program.place(step)} moves a chunk of {length} elements into or out of a slot "
-                f"of {layout.length(slot)}"
+                f"of {layout.length(rank, buffer, slot)}"
             )
             hint = f"Choose a size that {self.program.collective.share} chunks divide."
             raise DataError(f"program {self.program.name}", [problem], hint=hint)
-        start = layout.start(buffer, slot)
+        start = layout.start(rank, buffer, slot)
         return Span(buffer, slot, slots, start, start + length)

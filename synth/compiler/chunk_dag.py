@@ -6,17 +6,17 @@ It is traced from a program or lowered from a schedule; all later forms are made
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from probes.base import Indices, bytes_of, ints
+from probes.base import Indices
 from synth.collective import Collective
 from synth.compiler.hazards import Dependences, dependences
 from synth.memory_layout import Cells, memory_of
 from synth.program import Protocol
 
-__all__ = ["ASSIGN", "REDUCE", "ChunkDag", "cut", "replicated"]
+__all__ = ["ASSIGN", "REDUCE", "ChunkDag", "replicated"]
 
 ASSIGN, REDUCE = range(2)
 _COLUMNS = (
@@ -122,23 +122,9 @@ def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
         columns[name] = np.where(columns[name] < 0, -1, columns[name] * instances + part)
     return replace(
         dag,
-        collective=cut(dag.collective, instances),
+        collective=dag.collective.cut(instances),
         scratch_chunks=tuple(size * instances for size in dag.scratch_chunks),
         instances=instances,
         instance=part,
         **columns,
     )
-
-
-def cut(collective: Collective, parts: int) -> Collective:
-    """Return the collective with every chunk cut into ``parts`` adjacent chunks of each buffer."""
-    if collective.custom is not None:
-        sets = collective.custom
-        columns = {name: np.repeat(getattr(sets, name), parts) for name in ("source", "target", "reduced")}
-        return replace(collective, chunks=collective.chunks * parts, custom=replace(sets, **_frozen(columns)))
-    halves = tuple(cut(part, parts) for part in collective.parts)
-    return replace(collective, chunks=collective.chunks * parts, parts=halves)
-
-
-def _frozen(columns: dict[str, Indices]) -> dict[str, Any]:
-    return {name: (bytes_of if name == "reduced" else ints)(column) for name, column in columns.items()}

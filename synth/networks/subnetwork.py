@@ -111,11 +111,12 @@ def embedded(collective: Collective, ranks: int) -> Collective:
         parts = tuple(embedded(part, ranks) for part in collective.parts)
         return replace(collective, ranks=ranks, parts=parts)
     members = () if collective.kind == "custom" else tuple(collective.participants.tolist())
-    return replace(collective, ranks=ranks, members=members)
+    sets = collective.custom and replace(collective.custom, blocks=None)
+    return replace(collective, ranks=ranks, members=members, custom=sets)
 
 
 def _only_used(sets: Custom, number: Indices) -> Custom:
-    """Return the same sets without unused groups, which may name ranks that are gone."""
+    """Return the same sets without unused groups, which may name ranks that are gone, and without blocks."""
     used, place = np.unique(np.concatenate([sets.source, sets.target]), return_inverse=True)
     size = np.diff(sets.group_start)[used]
     kept = np.isin(np.repeat(np.arange(len(sets.group_start) - 1), np.diff(sets.group_start)), used)
@@ -125,6 +126,7 @@ def _only_used(sets: Custom, number: Indices) -> Custom:
         target=ints(place[len(sets.source) :]),
         group_start=ints(offsets(size)),
         group_rank=ints(number[sets.group_rank[kept]]),
+        blocks=None,
     )
 
 

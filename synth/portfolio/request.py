@@ -6,13 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from probes.base import UsageError, ints
-from synth.collective import Collective, Kind, collective, custom, several
+from probes.base import UsageError
+from synth.collective import Collective, Kind, collective, several
 from synth.network import Network
 from synth.networks import Failures, without
-from synth.rank_sets import RankSets
 from synth.tacos_ilp import Mechanism
 
 __all__ = ["CollectiveRequest", "Request", "counted", "cut", "cut_again", "divided", "surviving"]
@@ -188,11 +185,4 @@ def _split(request: CollectiveRequest, ranks: int, split: int) -> Collective:
 def _counted(request: CollectiveRequest, ranks: int, chunks_per_rank: int) -> Collective:
     if request.sets is None:
         return collective(request.kind, ranks, chunks_per_rank, request.root, request.members)
-    times = np.repeat(np.arange(request.sets.chunks), chunks_per_rank)
-
-    def repeated(sets: RankSets) -> RankSets:
-        return replace(sets, group=ints(sets.group[times]))
-
-    return custom(
-        ranks, repeated(request.sets.sources), repeated(request.sets.targets), request.sets.reduced[times]
-    )
+    return request.sets.cut(chunks_per_rank)

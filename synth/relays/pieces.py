@@ -8,7 +8,6 @@ from functools import lru_cache
 import numpy as np
 
 from probes.base import UsageError, bytes_of, ints
-from synth.collective import Collective
 from synth.schedules import Schedule
 
 __all__ = ["cut"]
@@ -33,28 +32,11 @@ def cut(schedule: Schedule, pieces: int) -> Schedule:
     chunk = schedule.chunk.astype(np.int64)[:, None] * pieces + np.arange(pieces)
     return replace(
         schedule,
-        collective=_cut(schedule.collective, pieces),
+        collective=schedule.collective.cut(pieces),
         chunk_bytes=schedule.chunk_bytes // pieces,
         chunk=ints(chunk.ravel()),
         link=ints(np.repeat(schedule.link, pieces)),
         op=bytes_of(np.repeat(schedule.op, pieces)),
         stream=ints(np.repeat(schedule.stream, pieces)),
         outcome=None,
-    )
-
-
-def _cut(collective: Collective, pieces: int) -> Collective:
-    custom = collective.custom
-    if custom is not None:
-        custom = replace(
-            custom,
-            source=ints(np.repeat(custom.source, pieces)),
-            target=ints(np.repeat(custom.target, pieces)),
-            reduced=bytes_of(np.repeat(custom.reduced, pieces)),
-        )
-    return replace(
-        collective,
-        chunks=collective.chunks * pieces,
-        parts=tuple(_cut(part, pieces) for part in collective.parts),
-        custom=custom,
     )

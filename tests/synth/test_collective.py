@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 from probes.base.columns import ints
 from probes.base.errors import UsageError
 from synth.collective import KINDS, Collective, collective, custom, kind_of, several
-from synth.compiler.chunk_dag import cut
 from synth.networks.subnetwork import embedded, renumbered
 from synth.rank_sets import joined, of_sets
 
@@ -195,7 +194,7 @@ def test_collectives_are_the_same_however_finely_they_are_cut():
     assert not collective("reduce", 3, 1).same_but_for_chunks(collective("reduce", 3, 2, root=1))
     assert several([coarse, fine]).same_but_for_chunks(several([fine, coarse]))
     whole = custom(3, of_sets([[0], [1]]), of_sets([[1], [2]]), [False, False])
-    assert whole.same_but_for_chunks(cut(whole, 3))
+    assert whole.same_but_for_chunks(whole.cut(3))
     assert not whole.same_but_for_chunks(custom(3, of_sets([[0], [1]]), of_sets([[1], [0]]), [False] * 2))
 
 

@@ -12,11 +12,14 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from synth import Synthesis
+    from synth.collective import Blocks, Collective
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule
 
 __all__ = ["draw", "predicted_line", "summary"]
 
+# A smaller growth would be printed as 0.0 %.
+_EXACT = 0.0005
 _SCHEDULE = "method collective=collective.label chunk_bytes sends race seed"
 _OUTCOME = "time_s bound_s=binding.time_s percent_of_optimal binding_bound=binding.name status gap_percent"
 
@@ -74,6 +77,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
         f"{shape.ranks_in_words}, {chunks} of {about(schedule.chunk_bytes)}"
     )
     yield from _attempts(found)
+    if shape.blocks is not None:
+        yield from _rounding_lines(shape.blocks, shape, schedule.chunk_bytes)
     yield f"{schedule.method}, {chunks} ({found.why})"
     predicted_s = _predicted_s(schedule)
     model = "" if predicted_s is None else " in the model of links"
@@ -93,6 +98,15 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield f"{whose} integer programs were {ended} their optimum"
     if remark := schedule.remark(seconds):
         yield remark
+
+
+def _rounding_lines(blocks: Blocks, shape: Collective, chunk_bytes: int) -> Iterator[str]:
+    """Say by how much whole chunks exceed the blocks of the busiest rank, if they do."""
+    grown = shape.total_bytes(chunk_bytes) / int(blocks.buffer_bytes(shape.ranks).max()) - 1
+    if grown > _EXACT:
+        yield (
+            f"time and bound are of whole chunks: {100 * grown:.1f} % more than the busiest rank has to move"
+        )
 
 
 def _loaded(loaded: Loaded | None) -> dict[str, Any]:

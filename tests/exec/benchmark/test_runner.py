@@ -17,8 +17,12 @@ from exec.program.buffers import Buffers
 from exec.program.dtypes import DTYPES, REDOPS, dtype_name, dtype_of, ufunc_of
 from exec.program.layout import Layout
 from probes.base.errors import UsageError
-from synth.collective import KINDS
+from synth import synthesize
+from synth.collective import KINDS, UNEVEN_KINDS
 from synth.compiler.lowering import lower
+from synth.network import Link, build
+from synth.portfolio.request import Request
+from synth.portfolio.uneven import uneven_request
 
 WORKER = """
 import pickle, sys
@@ -56,6 +60,16 @@ def test_buffers_of_every_type_know_what_they_must_end_with(kind, dtype, redop, 
         assert buffers.wrong(buffers.recv, redop) == 0
 
 
+def uneven_program(kind):
+    """A program on three ranks with blocks of different sizes, one of them empty."""
+    sizes = [0, 5, 2, 9, 0, 0, 1, 3, 3] if kind == "all_to_all" else [3, 0, 7]
+    links = [Link(a, b, 1e-6, 1e-9) for a in range(3) for b in range(3) if a != b]
+    one, size_bytes = uneven_request(kind, 3, [size << 10 for size in sizes], root=2)
+    network = build("pairs", ["host"] * 3, links)
+    request = Request(network, "custom", size_bytes=size_bytes, collectives=(one,), jobs=0)
+    return lower(synthesize(request).listed)
+
+
 @pytest.mark.mpi
 def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_path):
     requests = []
@@ -66,6 +80,10 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
             dtype, redop = ("float32", "int64")[number % 2], REDOPS[number % 4]
             ours = (Contender(program.name, program, (1e-6, None, 1e-3)),)
             requests.append(BenchRequest(ours, (1, 17, 9000), dtype, redop, 1, 3, order, ("mpi",)))
+    uneven_programs = [uneven_program(kind) for kind in UNEVEN_KINDS]
+    for program in uneven_programs:
+        ours = (Contender(program.name, program, None),)
+        requests.append(BenchRequest(ours, (1, 17, 9000), "float32", "sum", 1, 3, (False,), ("mpi",)))
     (tmp_path / "requests").write_bytes(pickle.dumps(requests))
     (tmp_path / "worker.py").write_text(WORKER)
     mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
@@ -73,7 +91,11 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
     done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     reports = pickle.loads((tmp_path / "reports").read_bytes())
-    for request, report in zip(requests, reports, strict=True):
+    for report in reports[-len(uneven_programs) :]:
+        for row in report.rows:
+            assert row.out_of_place.wrong == row.peers["mpi"].wrong == 0, row
+    even = len(requests) - len(uneven_programs)
+    for request, report in zip(requests[:even], reports[:even], strict=True):
         assert report.ranks == 3
         for row, count in zip(report.rows, request.counts, strict=True):
             owned = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")

@@ -1,0 +1,61 @@
+"""Requests for uneven collectives: how the blocks are cut into equal chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probes.base import longs
+from synth.collective import Blocks, Kind, uneven
+from synth.portfolio.request import CollectiveRequest
+
+__all__ = ["uneven_request"]
+
+# Chunks of the busiest buffer. Fewer than 16 leave no pipeline; each step doubles the search's work.
+_PIECES = (16, 32, 64, 128, 256, 512, 1024)
+# The busiest buffer may grow by this share when its blocks are rounded up to whole chunks: the planner's own
+# schedules are within about as much of their bounds (benchmarks/demands.py).
+_MOST_ROUNDING = 0.02
+# A search over more chunks takes minutes (benchmarks/demands.py).
+_MOST_CHUNKS = 4096
+
+
+def uneven_request(
+    kind: Kind, ranks: int, size_bytes: Sequence[int], *, root: int = 0, chunk_bytes: int | None = None
+) -> tuple[CollectiveRequest, int]:
+    """Return the request for blocks of ``size_bytes``, and the size of its largest buffer in whole chunks.
+
+    ``size_bytes`` has a value for each rank; in an all_to_all it has one for each pair, by source and then
+    target. Without ``chunk_bytes`` the chunk is the largest that rounds the busiest buffer up by at most 2 %,
+    or, where that takes too many chunks, the one that rounds it least. Raises UsageError if the sizes do not
+    suit the collective.
+    """
+    whole = uneven(kind, ranks, size_bytes, chunk_bytes or max(1, *size_bytes), root)
+    if chunk_bytes is None:
+        assert whole.blocks is not None
+        chunk_bytes = _chunk_bytes(whole.blocks, ranks)
+        whole = uneven(kind, ranks, size_bytes, chunk_bytes, root)
+    return CollectiveRequest("custom", sets=whole), whole.total_bytes(chunk_bytes)
+
+
+def _chunk_bytes(blocks: Blocks, ranks: int) -> int:
+    busiest = int(blocks.buffer_bytes(ranks).max())
+    sizes: list[int] = [size for size in blocks.size_bytes.tolist() if size]
+    common = math.gcd(*sizes)
+    candidates = [-(-busiest // pieces) for pieces in _PIECES]
+    if busiest <= common * _PIECES[-1]:
+        candidates.append(common * max(1, busiest // _PIECES[0] // common))
+        candidates.append(common)
+    fitting = [size for size in candidates if sum(-(-block // size) for block in sizes) <= _MOST_CHUNKS] or [
+        max(candidates)
+    ]
+    rounding = {size: _rounding(blocks, ranks, size) for size in fitting}
+    near = [size for size in fitting if rounding[size] <= _MOST_ROUNDING]
+    return max(near) if near else min(fitting, key=lambda size: rounding[size])
+
+
+def _rounding(blocks: Blocks, ranks: int, chunk_bytes: int) -> float:
+    """Return by which share the busiest buffer grows when each block is rounded up to whole chunks."""
+    whole = replace(blocks, size_bytes=longs(-(-blocks.size_bytes // chunk_bytes) * chunk_bytes))
+    return int(whole.buffer_bytes(ranks).max()) / int(blocks.buffer_bytes(ranks).max()) - 1
