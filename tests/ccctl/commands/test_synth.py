@@ -235,3 +235,24 @@ def test_how_many_ranks_take_part_is_told_of_how_many(run_ccctl, tmp_path, chose
     assert "on 7 of 8 ranks: " in run_ccctl("verify", str(path)).stdout
     told = run_ccctl("synth", "--network", "switch:8", *costs, *chosen, "--method", "greedy", "--json")
     assert [json.loads(told.stdout)[name] for name in ("ranks", "ranks_taking_part")] == [8, 7]
+
+
+def test_uneven_collectives_go_through_the_pipeline(run_ccctl, tmp_path):
+    asked = ("--network", "mesh:2x2", "--bandwidth", "10GB/s", "--collective", "all_to_all")
+    counts = "0,4M,0,1M,2M,0,0,0,0,0,0,0,1M,1M,1M,0"
+    done = run_ccctl("synth", *asked, "--counts", counts, "-o", "uneven.json", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["collective"] == "uneven all_to_all"
+    for command in (("verify",), ("simulate",), ("compile", "-o", "program.json"), ("show",)):
+        done = run_ccctl(command[0], "uneven.json", *command[1:])
+        assert done.returncode == 0, done.stderr
+    assert "uneven all_to_all" in run_ccctl("verify", "program.json").stdout
+    done = run_ccctl("synth", *asked, "--counts", counts, "--size", "4M")
+    assert done.returncode == 2
+    assert "--size: --counts already says how large each block is" in done.stderr
+    document = json.loads((tmp_path / "uneven.json").read_text())
+    document["body"]["collective"]["custom"]["blocks"]["size_bytes"][2] = 5
+    (tmp_path / "uneven.json").write_text(json.dumps(document))
+    done = run_ccctl("verify", "uneven.json")
+    assert done.returncode == 65
+    assert "blocks.chunks: expected at least 1 for a block with data" in done.stderr
