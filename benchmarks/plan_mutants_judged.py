@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plan_mutants import MUTATIONS, mutant
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import interleaved
 from synth.mscclpp import ExecutionPlan, judge_plan, read_plan
 from synth.mscclpp.well_formed import form
 

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import interleaved
 from synth import compile as compiled, family, synthesize
 from synth.mscclpp import examine_plan, plan_of
 from synth.network import Network

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sample_networks import named
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import interleaved
 from probes.base.errors import UsageError
 from synth import compile as compiled, family, synthesize
 from synth.mscclpp import examine_plan, judge_plan, plan_of, read_plan, write_plan

@@ -6,7 +6,7 @@ import pytest
 from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import interleaved
 from probes.base.errors import UsageError
 from synth.mscclpp import judge_plan, read_plan
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
-from exec.published.mscclpp.machine import Atom, PlanMachine
+from exec.runtimes.mscclpp.machine import Atom, PlanMachine
 from synth.mscclpp import ExecutionPlan, Operation
 
 __all__ = ["Outcome", "interleaved"]
