@@ -29,12 +29,24 @@ from exec.program import Layout
 from exec.runtimes.races import Clocks, SharedCells
 from exec.runtimes.results import Numbers, RuntimeReport, expected_output
 from probes.base import Ints, UsageError, first_of
-from synth.program import BUFFERS, INPUT, OPS, OUTPUT, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
+from synth.program import (
+    BUFFERS,
+    INPUT,
+    OPS,
+    OUTPUT,
+    READS_SRC,
+    RECEIVES,
+    SCRATCH,
+    SENDS,
+    WRITES_DST,
+    Program,
+)
 
-__all__ = ["MSCCL_BUFFERS", "ConnectionBuffer", "run_xml"]
+__all__ = ["ELEMENT_BYTES", "MSCCL_BUFFERS", "ConnectionBuffer", "run_xml"]
 
+# A float's; the numbers here only stand for the elements.
 ELEMENT_BYTES = 4
-# Memory that a run may take: eight bytes a number, and the expected results beside it.
+# Eight bytes a number, kept twice for the comparison: 2 GB.
 _MOST_NUMBERS = 1 << 27
 # NCCL_STEPS of device.h: the steps of a connection's buffer.
 _STEPS = 8
@@ -242,8 +254,8 @@ class _Machine:
         for ends in sorted({*sends, *receives}):
             if (sends[ends], receives[ends]) != (1, 1):
                 yield (
-                    f"rank {ends[0]} to rank {ends[1]} on channel {ends[2]}: {sends[ends]} threadblocks send and "
-                    f"{receives[ends]} receive, the runtime connects one with one"
+                    f"rank {ends[0]} to rank {ends[1]} on channel {ends[2]}: {sends[ends]} threadblocks send "
+                    f"and {receives[ends]} receive, the runtime connects one with one"
                 )
 
     def _connection(self, ends: tuple[int, int, int]) -> _Connection:
@@ -274,14 +286,16 @@ class _Machine:
                 kept.append(_Transmission(row, op, sources, target, count, tuple(waits), int(told)))
                 if waits and own[0] < 0:
                     self.findings.append(
-                        f"{program.place(row)} follows nops that wait, and waits for nothing itself: the parser "
-                        "refuses the file"
+                        f"{program.place(row)} follows nops that wait, and waits for nothing itself: "
+                        "the parser refuses the file"
                     )
                 waits = []
             fused += op == _RE
             chain_open = op == _RE and not told and fused != _MOST_FUSED
             if len(kept[-1].sources) > _MOST_FUSED:
-                self.findings.append(f"{program.place(row)}: more than {_MOST_FUSED} reductions become one step")
+                self.findings.append(
+                    f"{program.place(row)}: more than {_MOST_FUSED} reductions become one step"
+                )
         # The kernel counts steps itself: one for each wait, and for each reduction that was fused.
         step = 0
         for one in kept:
@@ -315,7 +329,7 @@ class _Machine:
                 f"{program.place(row)} uses {BUFFERS[buffer]}[{slot}:{slot + count}], "
                 f"the buffer has {have} chunks"
             )
-        return start
+        return int(start)
 
     def _actions(self, block: _Threadblock) -> Iterator[_Action]:
         """Yield all that a threadblock does in a launch, in order."""
@@ -353,7 +367,7 @@ class _Machine:
             yield min(number * each, size), min((number + 1) * each, size)
 
     def _edges(self, rank: int) -> dict[int, int]:
-        """Number the places where spans of a rank's memory begin or end: cells lie between them."""
+        """Return the places where spans of a rank's memory begin or end, numbered; cells lie between them."""
         memory = self.memory[rank]
         found = {0, len(memory.whole)}
         found |= {edge for span in (memory.input, memory.output) for edge in (span.start, span.stop)}
@@ -497,7 +511,8 @@ class _Machine:
 
     def _left_over(self) -> list[str]:
         return [
-            f"{len(one.messages)} slices from rank {src} to rank {dst} on channel {channel} that nobody receives"
+            f"{len(one.messages)} slices from rank {src} to rank {dst} on channel {channel} "
+            "that nobody receives"
             for (src, dst, channel), one in self.connections.items()
             if one.messages
         ]

@@ -32,13 +32,19 @@ class Clocks:
 
     def release(self, thread: int) -> Ints:
         """Return what a thread knows at this moment; what it does from now on is later."""
-        known = self._known[thread].copy()
+        known: Ints = self._known[thread].copy()
         self._known[thread, thread] += 1
         return known
 
     def acquire(self, thread: int, released: Ints) -> None:
         """Add to what a thread knows."""
         np.maximum(self._known[thread], released, out=self._known[thread])
+
+    def before(self, thread: int) -> Ints:
+        """Return what a thread knows, without what it has done since its last release."""
+        known: Ints = self._known[thread].copy()
+        known[thread] -= 1
+        return known
 
     def now(self, thread: int) -> int:
         """Return a thread's own clock."""
@@ -50,34 +56,49 @@ class Clocks:
 
 
 class SharedCells:
-    """Cells of memory, and of each its last write and the reads since then."""
+    """Cells of memory, and of each its last write and the reads since then.
 
-    def __init__(self, clocks: Clocks) -> None:
-        self._clocks = clocks
+    Without ``in_order``, accesses of one thread from different places are unordered until its next release.
+    """
+
+    def __init__(self, clocks: Clocks, *, in_order: bool = True) -> None:
+        self._clocks, self._in_order = clocks, in_order
         self._writer: dict[int, tuple[int, int, Place]] = {}
-        self._readers: dict[int, dict[int, tuple[int, Place]]] = {}
+        self._readers: dict[int, dict[tuple[int, Place], int]] = {}
         self.racing: list[RacingAccess] = []
 
-    def read(self, cells: Iterable[int], thread: int, place: Place) -> None:
-        """Note that a thread reads cells, and whether it races with a write."""
-        clocks, now = self._clocks, self._clocks.now(thread)
+    def read(self, cells: Iterable[int], thread: int, place: Place, *, free: bool = False) -> None:
+        """Note that a thread reads cells, and whether it races with a write; not if ``free``."""
+        now = self._clocks.now(thread)
         for cell in cells:
             writer = self._writer.get(cell)
-            if writer and writer[0] != thread and not clocks.follows(thread, writer[0], writer[1]):
+            if writer and not free and self._races(writer, thread, place, None):
                 self._note(cell, writer[2], True, place, False)
-            self._readers.setdefault(cell, {})[thread] = now, place
+            readers = self._readers.setdefault(cell, {})
+            readers[thread, place] = now
 
-    def write(self, cells: Iterable[int], thread: int, place: Place) -> None:
-        """Note that a thread writes cells, and whether it races with a write or a read."""
-        clocks, now = self._clocks, self._clocks.now(thread)
+    def write(self, cells: Iterable[int], thread: int, place: Place, known: Ints | None = None) -> None:
+        """Note that a thread writes cells, and whether it races with a write or a read.
+
+        ``known`` is what this access follows beside all that the thread knows.
+        """
+        now = self._clocks.now(thread)
         for cell in cells:
             writer = self._writer.get(cell)
-            if writer and writer[0] != thread and not clocks.follows(thread, writer[0], writer[1]):
+            if writer and self._races(writer, thread, place, known):
                 self._note(cell, writer[2], True, place, True)
-            for reader, (clock, where) in self._readers.pop(cell, {}).items():
-                if reader != thread and not clocks.follows(thread, reader, clock):
+            for (reader, where), clock in self._readers.pop(cell, {}).items():
+                if self._races((reader, clock, where), thread, place, known):
                     self._note(cell, where, False, place, True)
             self._writer[cell] = thread, now, place
+
+    def _races(self, earlier: tuple[int, int, Place], thread: int, place: Place, known: Ints | None) -> bool:
+        other, clock, where = earlier
+        if other == thread and (self._in_order or clock < self._clocks.now(thread) or where == place):
+            return False
+        if known is not None and known[other] >= clock:
+            return False
+        return not self._clocks.follows(thread, other, clock) if other != thread else True
 
     def _note(self, *found: *RacingAccess) -> None:
         if len(self.racing) < _ENOUGH:

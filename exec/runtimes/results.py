@@ -34,22 +34,22 @@ class RuntimeReport:
 
 def expected_output(kind: str, inputs: Sequence[Numbers], rank: int, root: int = 0) -> Numbers:
     """Return the output of ``rank``; raises ValueError for a collective that has no definition here."""
-    ranks, own = len(inputs), inputs[rank]
+    ranks, nothing = len(inputs), np.zeros(0, dtype=np.int64)
     match kind:
         case "all_reduce":
             return _sum(inputs)
         case "reduce":
-            return _sum(inputs) if rank == root else own[:0]
+            return _sum(inputs) if rank == root else nothing
         case "reduce_scatter":
             return _share(_sum(inputs), rank, ranks)
         case "all_gather":
             return np.concatenate(inputs)
         case "gather":
-            return np.concatenate(inputs) if rank == root else own[:0]
+            return np.concatenate(inputs) if rank == root else nothing
         case "all_to_all":
             return np.concatenate([_share(one, rank, ranks) for one in inputs])
         case "all_to_next":
-            return inputs[rank - 1] if rank else own[:0]
+            return inputs[rank - 1] if rank else nothing
         case "broadcast":
             return inputs[root]
         case "scatter":

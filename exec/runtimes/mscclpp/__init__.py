@@ -1,7 +1,8 @@
-"""A model of MSCCL++'s executor on the CPU with real data, written from the executor's sources alone.
+"""MSCCL++'s executor on the CPU with real data, written from the executor's sources alone.
 
-In: a ``synth.mscclpp.Plan``. Out: whether all outputs were right. ``machine`` models the effect of each
-operation on buffers, signals and semaphores; ``interleave`` runs it in a random order that the rules allow.
+In: a plan as read from JSON. Out: a report of wrong elements, deadlocks and races. ``machine`` models the
+effect of each operation on buffers, signals and semaphores; ``ordering`` follows what they order;
+``interleave`` runs it all in a random order that the rules allow.
 """
 
 import lazy_loader as lazy

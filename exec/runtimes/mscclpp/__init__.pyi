@@ -1,1 +1,1 @@
-from .interleave import interleaved as interleaved
+from .interleave import run_plan as run_plan

@@ -10,66 +10,170 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Literal
+from collections.abc import Iterator
+from typing import Protocol
 
-from exec.runtimes.mscclpp.machine import Atom, PlanMachine
+from exec.runtimes.mscclpp.machine import UNITS, Atom, Channel, PlanMachine
+from exec.runtimes.mscclpp.operations import atoms_of
+from exec.runtimes.mscclpp.ordering import BlockPlace
+from exec.runtimes.results import RuntimeReport
+from probes.base import first_of
 from synth.mscclpp import ExecutionPlan, Operation
 
-__all__ = ["Outcome", "interleaved"]
+__all__ = ["run_plan"]
 
-Outcome = Literal["right", "wrong", "deadlock"]
 # Some plans go wrong only in a launch that meets what the one before has left.
 _LAUNCHES = 3
+_ENOUGH = 20
 
 
-def interleaved(plan: ExecutionPlan, seed: int, launches: int = _LAUNCHES) -> Outcome:
-    """Run all launches of the plan in one random order, and return the outcome.
+def run_plan(plan: ExecutionPlan, seed: int = 0, launches: int = _LAUNCHES) -> RuntimeReport:
+    """Run ``launches`` launches of a well-formed plan in one random order.
 
-    Raises UsageError for port packets.
+    Chunks have a few numbers each, enough to cut them into the slices and units of the plan.
     """
-    return _Run(plan, seed, launches).outcome()
+    return _Run(plan, seed, launches).report()
 
 
-class _Blocked:
-    """A threadblock: its remaining operations, and the atoms of its current phase."""
+class _Actor(Protocol):
+    """Part of the machine that goes on by itself, ``speed`` acts at a time."""
+
+    speed: int
+
+    def go(self) -> bool:
+        """Make one act; return False if it must wait or has nothing to do."""
+
+    def obstacles(self) -> list[str]:
+        """Return what it waits for, in words."""
+
+
+class _Block:
+    """A threadblock in one launch: its remaining operations, and the atoms of its current phase."""
 
     def __init__(self, run: _Run, rank: int, at: int, launch: int) -> None:
         self.run, self.rank, self.at, self.launch = run, rank, at, launch
-        self.left: Iterator[tuple[Operation, int]] = self._operations()
-        self.pending: list[list[Atom]] = []
+        self.number = run.machine.ordering.thread("block", rank, at)
+        self.left = self._operations()
+        self.pending: list[deque[Atom]] = []
         self.meets: Operation | None = None
-        self.ended = False
-        self.weight = run.weight()
+        self.speed = run.speed()
+        self.arrived = self.ended = False
         self.fill()
 
-    def _operations(self) -> Iterator[tuple[Operation, int]]:
-        for operation in self.run.plan.gpus[self.rank].threadblocks[self.at].operations:
-            if operation.name != "pipeline":
-                yield operation, -1
-                continue
-            for unit in (0, 1):
-                for inner in operation.inner:
-                    yield inner, unit
+    def _operations(self) -> Iterator[tuple[int, Operation, int]]:
+        for at, operation in enumerate(self.run.plan.gpus[self.rank].threadblocks[self.at].operations):
+            units = range(UNITS) if operation.name == "pipeline" else (-1,)
+            for unit in units:
+                for one in operation.inner or (operation,):
+                    yield at, one, unit
 
     def fill(self) -> None:
         """Fetch operations up to the next one at which all threads of the block synchronize."""
-        self.meets = None
-        by_thread: dict[int, list[Atom]] = {}
-        for operation, unit in self.left:
+        self.meets, self.arrived = None, False
+        by_thread: dict[int, deque[Atom]] = {}
+        for at, operation, unit in self.left:
             if operation.name in ("nop", "barrier"):
                 self.meets = operation
                 break
-            for atom in self.run.machine.atoms(self.rank, self.at, operation, self.launch, unit):
+            where = BlockPlace(self.rank, self.at, at, operation.name, unit)
+            for atom in atoms_of(self.run.machine, where, operation, self.launch):
                 if atom.thread < 0:
-                    self.pending.append([atom])
+                    self.pending.append(deque((atom,)))
                 else:
-                    by_thread.setdefault(atom.thread, []).append(atom)
+                    by_thread.setdefault(atom.thread, deque()).append(atom)
         self.pending += by_thread.values()
 
-    def ready(self) -> list[list[Atom]]:
-        return [queue for queue in self.pending if queue[0].ready is None or queue[0].ready()]
+    def go(self) -> bool:
+        if self.ended:
+            return False
+        if not self.pending:
+            return self._meet()
+        ready = [queue for queue in self.pending if queue[0].ready is None or queue[0].ready()]
+        if not ready:
+            return False
+        queue = self.run.draw.choice(ready)
+        _act(queue)
+        if not queue:
+            self.pending.remove(queue)
+        return True
+
+    def _meet(self) -> bool:
+        ordering = self.run.machine.ordering
+        if self.meets is None:
+            self.ended = True
+        elif self.meets.name == "nop":
+            ordering.meet(self.number)
+            self.fill()
+        else:
+            there = [one for one in self.run.blocks[self.rank] if one.at_barrier(self.meets.barrier)]
+            if len(there) < self.meets.blocks:
+                return False
+            numbers = [one.number for one in there]
+            for number in numbers:
+                ordering.meet(number)
+            for number in numbers:
+                ordering.join(number, numbers)
+            for one in there:
+                one.fill()
+        return True
+
+    def at_barrier(self, number: int) -> bool:
+        """Return whether the block has come to a barrier."""
+        meets = self.meets
+        return not (self.pending or self.ended) and meets is not None and meets.barrier == number
+
+    def obstacles(self) -> list[str]:
+        if self.pending:
+            return [queue[0].what for queue in self.pending]
+        if self.ended or self.meets is None:
+            return []
+        return [f"gpus[{self.rank}].threadblocks[{self.at}] waits at barrier {self.meets.barrier}"]
+
+
+class _Proxy:
+    """A port channel's proxy, which carries out one request after the other."""
+
+    def __init__(self, run: _Run, channel: Channel) -> None:
+        self.queue = run.machine.proxies.setdefault(channel, deque())
+        self.speed = run.speed()
+
+    def go(self) -> bool:
+        if self.queue:
+            _act(self.queue)
+            return True
+        return False
+
+    def obstacles(self) -> list[str]:
+        return []
+
+
+class _Rank:
+    """A rank's caller: it begins the next launch when all blocks and proxies of the last have ended."""
+
+    def __init__(self, run: _Run, rank: int) -> None:
+        self.run, self.rank, self.launch = run, rank, -1
+        self.speed = 1
+
+    def go(self) -> bool:
+        run, rank = self.run, self.rank
+        busy = any(queue for channel, queue in run.machine.proxies.items() if channel[0] == rank)
+        if self.launch == run.launches or busy or not all(block.ended for block in run.blocks[rank]):
+            return False
+        if self.launch >= 0:
+            run.machine.end(rank, self.launch)
+        self.launch += 1
+        run.actors = [one for one in run.actors if one not in run.blocks[rank]]
+        run.blocks[rank] = []
+        if self.launch < run.launches:
+            run.machine.begin(rank, self.launch)
+            blocks = range(len(run.plan.gpus[rank].threadblocks))
+            run.blocks[rank] = [_Block(run, rank, at, self.launch) for at in blocks]
+            run.actors += run.blocks[rank]
+        run.wrong += run.machine.wrong()
+        return True
+
+    def obstacles(self) -> list[str]:
+        return []
 
 
 class _Run:
@@ -77,109 +181,66 @@ class _Run:
         self.plan, self.launches = plan, launches
         self.draw = random.Random(seed)
         self.machine = PlanMachine(plan, seed)
+        # Speeds reach from 1 to 10 to the power of this.
         self.spread = self.draw.choice((0.0, 1.0, 3.0))
-        self.blocks: list[list[_Blocked]] = [[] for _ in plan.gpus]
-        self.launch = [-1] * plan.ranks
-        self.wrong = 0
-        self.proxy_weight = self.weight()
-        self.rank_weight = [self.weight() for _ in plan.gpus]
+        self.blocks: list[list[_Block]] = [[] for _ in plan.gpus]
+        self.ranks = [_Rank(self, rank) for rank in range(plan.ranks)]
+        self.actors: list[_Actor] = list(self.ranks)
+        for rank, gpu in enumerate(plan.gpus):
+            for at, peer in enumerate(gpu.port):
+                self.actors.append(_Proxy(self, (rank, "port", peer, gpu.port[:at].count(peer))))
+        self.wrong = self.acts = 0
 
-    def weight(self) -> float:
-        """Draw a speed from 1 to 10^spread; the spread of a run is 0, 1 or 3."""
-        return float(10 ** (self.draw.random() * self.spread))
+    def speed(self) -> int:
+        """Draw how many acts an actor makes in one go."""
+        return int(10 ** (self.draw.random() * self.spread))
 
-    def outcome(self) -> Outcome:
-        while True:
-            choices = self.choices()
-            if not choices:
-                done = all(launch == self.launches for launch in self.launch)
-                return ("wrong" if self.wrong else "right") if done else "deadlock"
-            self.draw.choices(choices, [weight for weight, _ in choices])[0][1]()
-            if self.wrong:
-                return "wrong"
+    def report(self) -> RuntimeReport:
+        while self._round():
+            pass
+        findings = []
+        if any(rank.launch < self.launches for rank in self.ranks):
+            stuck = dict.fromkeys(what for actor in self.actors for what in actor.obstacles())
+            findings += [f"{what}, for ever" for what in stuck]
+        findings += self._left_over() + self._races()
+        found = tuple(first_of(findings, _ENOUGH, "finding"))
+        return RuntimeReport(self.launches, self.acts, self.machine.elements, self.wrong, found)
 
-    def choices(self) -> list[tuple[float, Callable[[], None]]]:
-        """Return the possible next actions, each with its weight."""
-        found: list[tuple[float, Callable[[], None]]] = []
-        for rank, blocks in enumerate(self.blocks):
-            if self.launch[rank] == self.launches:
-                continue
-            if all(block.ended for block in blocks) and not self.busy(rank):
-                found.append((self.rank_weight[rank], partial(self.next_launch, rank)))
-                continue
-            for block in blocks:
-                if block.ended:
-                    continue
-                if block.pending:
-                    if ready := block.ready():
-                        found.append((block.weight, partial(self.act, block, self.draw.choice(ready))))
-                elif self.may_pass(block):
-                    found.append((block.weight, partial(self.meet, block)))
-        found += [
-            (self.proxy_weight, partial(self.proxied, queue))
-            for queue in self.machine.proxies.values()
-            if queue
+    def _round(self) -> bool:
+        """Let every actor go on, in a random order; return whether any did."""
+        moved = False
+        actors = list(self.actors)
+        self.draw.shuffle(actors)
+        for actor in actors:
+            for _ in range(actor.speed):
+                if not actor.go():
+                    break
+                moved = True
+                self.acts += 1
+        return moved
+
+    def _left_over(self) -> list[str]:
+        machine = self.machine
+        return [
+            f"{sent - machine.received.get(end, 0)} signals on {end[1]} channel {end[3]} "
+            f"from rank {end[0]} to rank {end[2]} that nobody waits for"
+            for end, sent in machine.sent.items()
+            if sent > machine.received.get(end, 0)
         ]
-        return found
 
-    def busy(self, rank: int) -> bool:
-        """Return whether the rank's proxy still has requests; the kernel ends only after these."""
-        return any(channel[0] == rank and queue for channel, queue in self.machine.proxies.items())
+    def _races(self) -> list[str]:
+        found: dict[str, None] = {}
+        for _, one, wrote, two, writes in self.machine.ordering.cells.racing:
+            verbs = ["writes" if does else "reads" for does in (wrote, writes)]
+            found[f"race: {one} {verbs[0]} what {two} {verbs[1]}, and nothing orders the two"] = None
+        return list(found)
 
-    def next_launch(self, rank: int) -> None:
-        launch = self.launch[rank]
-        if launch >= 0:
-            self.machine.end(rank, launch)
-        self.launch[rank] = launch = launch + 1
-        if launch < self.launches:
-            self.machine.begin(rank, launch)
-            blocks = len(self.plan.gpus[rank].threadblocks)
-            self.blocks[rank] = [_Blocked(self, rank, at, launch) for at in range(blocks)]
-        self.wrong += self.machine.wrong()
 
-    def act(self, block: _Blocked, queue: list[Atom]) -> None:
-        atom = queue[0]
-        if atom.acts:
-            atom.acts[0]()
-        atom.acts = atom.acts[1:]
-        if len(atom.acts):
-            # The read is done; the write that follows needs no condition.
-            atom.ready = None
-            return
-        queue.pop(0)
-        if not queue:
-            block.pending.remove(queue)
-
-    def proxied(self, queue: deque[Atom]) -> None:
-        atom = queue[0]
+def _act(queue: deque[Atom]) -> None:
+    """Make the next act of an atom; a read that is done needs no condition for the write after it."""
+    atom = queue[0]
+    if atom.acts:
         atom.acts[0]()
-        atom.acts = atom.acts[1:]
-        if not atom.acts:
-            queue.popleft()
-
-    def may_pass(self, block: _Blocked) -> bool:
-        if block.meets is None or block.meets.name == "nop":
-            return True
-        there = [
-            one
-            for one in self.blocks[block.rank]
-            if not one.ended
-            and not one.pending
-            and one.meets is not None
-            and one.meets.name == "barrier"
-            and one.meets.barrier == block.meets.barrier
-        ]
-        return len(there) >= block.meets.blocks
-
-    def meet(self, block: _Blocked) -> None:
-        if block.meets is None:
-            block.ended = True
-            return
-        if block.meets.name == "nop":
-            block.fill()
-            return
-        number = block.meets.barrier
-        for one in self.blocks[block.rank]:
-            meets = one.meets
-            if meets is not None and meets.name == "barrier" and meets.barrier == number and not one.pending:
-                one.fill()
+    atom.acts, atom.ready = atom.acts[1:], None
+    if not atom.acts:
+        queue.popleft()
