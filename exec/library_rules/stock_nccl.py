@@ -142,7 +142,11 @@ def _files(
         name = f"graph.{graphs.host}.xml" if len(kinds) > 1 else "graph.xml"
         channels = f"{plural(len(graphs.ring.channels), 'channel')} of {graphs.ring.gbs:.1f} GB/s"
         yield StockFile(
-            name, graph_file(graphs), f"{channels} in {graphs.host}", gain, "one ring by the numbers of GPUs"
+            name,
+            graph_file(graphs),
+            f"the order of GPUs in {graphs.host}: {channels}",
+            gain,
+            "one ring by the numbers of GPUs",
         )
         environment.append(f"NCCL_GRAPH_FILE={Path(folder) / name}")
     if tuning.most_gain >= _LEAST_GAIN and tuning.world.channels:
@@ -150,8 +154,9 @@ def _files(
         yield StockFile(
             "tuner.csv",
             planned_tuner_file(tuning).encode(),
-            f"algorithm and protocol at {tuning.changed} of {sizes} sizes",
+            f"algorithm and protocol: others at {tuning.changed} of {sizes} sizes",
             tuning.most_gain,
+            "NCCL's choice, at the size that gains most",
         )
         environment += [
             f"NCCL_TUNER_CONFIG_FILE={Path(folder) / 'tuner.csv'}",

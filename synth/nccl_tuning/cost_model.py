@@ -103,7 +103,8 @@ def _time_us(kind: Kind, algorithm: str, protocol: int, world: World, rates: Rat
     if algorithm == "ring":
         rate = _ring_gbs(protocol, world, rates) * world.ranks / steps
         latency = _ring_us(kind, protocol, world, rates, steps)
-        if protocol == 2 and world.hosts > 1 and kind == "all_reduce" and size_bytes >= 64 * world.ranks:
+        share_bytes = size_bytes // (max(world.channels, 1) * world.ranks)
+        if protocol == 2 and world.hosts > 1 and kind == "all_reduce" and share_bytes >= 64:
             latency *= 1.9 if world.architecture == "volta" else 1.4
     else:
         rate = _tree_gbs(protocol, world, rates) / 2

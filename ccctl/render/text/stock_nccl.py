@@ -62,13 +62,13 @@ def draw(plan: StockPlan, say: Say = console.data) -> None:
 
 
 def _gain(one: StockFile) -> str:
-    return f"up to {one.gain:.2f}x {one.over}" if one.over else "-"
+    return f"{one.gain:.2f}x {one.over}" if one.over else "-"
 
 
 _FILES = (
     Column("file", "name"),
     Column("sets", "sets"),
-    Column("expected against", _gain),
+    Column("expected, against", _gain),
 )
 _CHOICES = (
     Column("all_reduce", lambda one: format_size(one.size_bytes)),
