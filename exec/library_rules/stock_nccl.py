@@ -11,7 +11,7 @@ from exec.library_rules.files import planned_tuner_file
 from probes.base import UsageError, format_size, plural
 from probes.topology import Topology
 from synth.nccl_graphs import KindOfHost, graph_file, plan_kinds
-from synth.nccl_tuning import TuningPlan, World, plan_tuning
+from synth.nccl_tuning import NcclWorld, TuningPlan, plan_tuning
 from synth.network import Network
 from synth.networks import from_topology, is_pod, threadblock_bytes_per_s
 from synth.rank_order import RankOrder, algorithm_of, plan_order
@@ -20,7 +20,7 @@ __all__ = ["StockFile", "StockPlan", "plan_stock"]
 
 # As `ccctl order` and `ccctl tune`: a smaller gain is not worth a file.
 _LEAST_GAIN = 1.02
-# Rates of a threadblock in NCCL's model (perChMaxRingLL128Bws), by which a named machine tells its GPUs.
+# BusRates of a threadblock in NCCL's model (perChMaxRingLL128Bws), by which a named machine tells its GPUs.
 _ARCHITECTURES = ((40.0, "blackwell"), (36.7, "hopper"), (20.0, "ampere"))
 # The rate of PCIe 5.0 with 16 lanes: faster links between GPUs of a host are NVLinks.
 _PCIE_BYTES_PER_S = 64e9
@@ -97,12 +97,12 @@ def _graphs(machine: Topology | None, between_hosts: bool, seed: int) -> tuple[l
 
 def _world(
     network: Network, spec: str, machine: Topology | None, kinds: Sequence[KindOfHost]
-) -> tuple[World, list[str]]:
+) -> tuple[NcclWorld, list[str]]:
     """Return the communicator that NCCL would see, and what had to be assumed."""
 
     within, doubts = network.within_host, []
     rate = 1.0 / float(network.beta_s_per_byte[within].min()) if within.any() else 0.0
-    world = World(network.ranks, len(set(network.hosts)), "hopper", nvlink=rate > _PCIE_BYTES_PER_S)
+    world = NcclWorld(network.ranks, len(set(network.hosts)), "hopper", nvlink=rate > _PCIE_BYTES_PER_S)
     gpus = [gpu for host in machine.hosts for gpu in host.usable_gpus] if machine is not None else []
     major = min((gpu.compute_capability.partition(".")[0] for gpu in gpus), default="")
     by_capability = {"7": "volta", "8": "ampere", "9": "hopper", "10": "blackwell", "12": "blackwell"}

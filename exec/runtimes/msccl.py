@@ -26,7 +26,7 @@ from itertools import chain
 import numpy as np
 
 from exec.program import Layout
-from exec.runtimes.races import Clocks, SharedCells
+from exec.runtimes.races import SharedCells, VectorClocks
 from exec.runtimes.results import Numbers, RuntimeReport, expected_output
 from probes.base import Ints, UsageError, first_of
 from synth.program import (
@@ -218,7 +218,7 @@ class _Machine:
         self.blocks = [self._threadblock(tb) for tb in range(program.threadblocks)]
         self.first = np.searchsorted(program.tb_rank, np.arange(program.ranks + 1)).tolist()
         # A rank's caller, who reads outputs and writes inputs between launches, is a thread, too.
-        self.clocks = Clocks(program.threadblocks + program.ranks)
+        self.clocks = VectorClocks(program.threadblocks + program.ranks)
         self.findings = list(self._unpaired())
         self.done = 0
         for block in self.blocks:

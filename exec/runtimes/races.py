@@ -14,7 +14,7 @@ import numpy as np
 
 from probes.base import Ints
 
-__all__ = ["Clocks", "RacingAccess", "SharedCells"]
+__all__ = ["RacingAccess", "SharedCells", "VectorClocks"]
 
 # Place of an access, as the machine names it: any value that it can turn into words later.
 Place = object
@@ -24,7 +24,7 @@ RacingAccess = tuple[int, Place, bool, Place, bool]
 """(cell, place of the earlier access, whether it writes, place of the later one, whether it writes)."""
 
 
-class Clocks:
+class VectorClocks:
     """The vector clocks of ``threads`` threads."""
 
     def __init__(self, threads: int) -> None:
@@ -61,7 +61,7 @@ class SharedCells:
     Without ``in_order``, accesses of one thread from different places are unordered until its next release.
     """
 
-    def __init__(self, clocks: Clocks, *, in_order: bool = True) -> None:
+    def __init__(self, clocks: VectorClocks, *, in_order: bool = True) -> None:
         self._clocks, self._in_order = clocks, in_order
         self._writer: dict[int, tuple[int, int, Place]] = {}
         self._readers: dict[int, dict[tuple[int, Place], int]] = {}

@@ -1,7 +1,7 @@
 """NCCL's model of the time of its rings and trees, by which it chooses among them.
 
 Formulas and constants are those of NCCL 2.30.7 (``src/graph/tuning.cc``). NVLS, CollNet and PAT are left out:
-they need hardware that a network here does not describe. Rates are in GB/s of 10^9 bytes, times in
+they need hardware that a network here does not describe. BusRates are in GB/s of 10^9 bytes, times in
 microseconds, as there.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal
 
 from synth.collective import Kind
 
-__all__ = ["PROTOCOLS", "Architecture", "Rates", "World", "times_us"]
+__all__ = ["PROTOCOLS", "Architecture", "BusRates", "NcclWorld", "times_us"]
 
 Architecture = Literal["volta", "ampere", "hopper", "blackwell"]
 PROTOCOLS = ("ll", "ll128", "simple")
@@ -61,7 +61,7 @@ _PROXY_US = {True: 2.0, False: 1.0}
 
 
 @dataclass(frozen=True)
-class World:
+class NcclWorld:
     """A communicator: ``ranks`` on ``hosts`` equal hosts with GPUs of one architecture.
 
     ``nvlink``: the GPUs of a host are joined by NVLink. ``ll128``: NCCL trusts this protocol on its paths.
@@ -78,7 +78,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Rates:
+class BusRates:
     """Bus bandwidth of all rings, and of all trees, together; microseconds that hops take beyond NCCL's."""
 
     ring_gbs: float
@@ -87,7 +87,7 @@ class Rates:
     more_inter_us: float = 0.0
 
 
-def times_us(kind: Kind, world: World, rates: Rates, size_bytes: int) -> dict[str, float]:
+def times_us(kind: Kind, world: NcclWorld, rates: BusRates, size_bytes: int) -> dict[str, float]:
     """Return the time of each setting, such as "ring:ll128", for a buffer as nccl-tests counts it."""
     algorithms = ("ring", "tree") if kind == "all_reduce" else ("ring",)
     return {
@@ -98,7 +98,9 @@ def times_us(kind: Kind, world: World, rates: Rates, size_bytes: int) -> dict[st
     }
 
 
-def _time_us(kind: Kind, algorithm: str, protocol: int, world: World, rates: Rates, size_bytes: int) -> float:
+def _time_us(
+    kind: Kind, algorithm: str, protocol: int, world: NcclWorld, rates: BusRates, size_bytes: int
+) -> float:
     steps = (2 if kind == "all_reduce" else 1) * (world.ranks - 1)
     if algorithm == "ring":
         rate = _ring_gbs(protocol, world, rates) * world.ranks / steps
@@ -115,20 +117,20 @@ def _time_us(kind: Kind, algorithm: str, protocol: int, world: World, rates: Rat
     return latency + size_bytes / (1000 * rate)
 
 
-def _column(world: World) -> int:
+def _column(world: NcclWorld) -> int:
     return min(world.hosts, 3) - 1
 
 
-def _per_channel(world: World, gbs: float) -> float:
+def _per_channel(world: NcclWorld, gbs: float) -> float:
     return world.channels * gbs if world.channels else math.inf
 
 
-def _ll_gbs(world: World) -> float:
+def _ll_gbs(world: NcclWorld) -> float:
     by_cpu = "ampere" if world.amd_cpus else "volta"
     return _LL_GBS[world.architecture if world.hosts == 1 else by_cpu][_column(world)]
 
 
-def _ring_gbs(protocol: int, world: World, rates: Rates) -> float:
+def _ring_gbs(protocol: int, world: NcclWorld, rates: BusRates) -> float:
     if protocol == 0:
         return min(_ll_gbs(world), rates.ring_gbs * 0.5)
     if protocol == 1:
@@ -137,7 +139,7 @@ def _ring_gbs(protocol: int, world: World, rates: Rates) -> float:
     return rates.ring_gbs
 
 
-def _tree_gbs(protocol: int, world: World, rates: Rates) -> float:
+def _tree_gbs(protocol: int, world: NcclWorld, rates: BusRates) -> float:
     column = _column(world)
     found = min(rates.tree_gbs * 0.92, _per_channel(world, _TREE_GBS[world.architecture][column]))
     if protocol == 0:
@@ -148,7 +150,7 @@ def _tree_gbs(protocol: int, world: World, rates: Rates) -> float:
     return found
 
 
-def _hops_us(algorithm: str, protocol: int, world: World, rates: Rates) -> tuple[float, float]:
+def _hops_us(algorithm: str, protocol: int, world: NcclWorld, rates: BusRates) -> tuple[float, float]:
     """Return the latency of a hop within a host, and between hosts."""
     intra = _HOP_US["nvlink" if world.nvlink else "pci"][algorithm][protocol] + rates.more_intra_us
     alone = world.ranks == world.hosts
@@ -156,7 +158,7 @@ def _hops_us(algorithm: str, protocol: int, world: World, rates: Rates) -> tuple
     return intra, inter
 
 
-def _ring_us(kind: Kind, protocol: int, world: World, rates: Rates, steps: int) -> float:
+def _ring_us(kind: Kind, protocol: int, world: NcclWorld, rates: BusRates, steps: int) -> float:
     intra, inter = _hops_us("ring", protocol, world, rates)
     if world.hosts > 1:
         intra = max(intra, _PROXY_US[world.amd_cpus] * (3 if protocol == 2 else 1))
@@ -164,7 +166,7 @@ def _ring_us(kind: Kind, protocol: int, world: World, rates: Rates, steps: int) 
     return _BASE_US["ring"][protocol] + (steps - crossing) * intra + crossing * inter
 
 
-def _tree_us(protocol: int, world: World, rates: Rates) -> float:
+def _tree_us(protocol: int, world: NcclWorld, rates: BusRates) -> float:
     intra, inter = _hops_us("tree", protocol, world, rates)
     depth = world.hosts.bit_length() - 1
     return _BASE_US["tree"][protocol] + 2 * ((world.ranks / world.hosts - 1) * intra + depth * inter)

@@ -14,7 +14,7 @@ import numpy as np
 
 from probes.base import UsageError, floats
 from synth.collective import Kind
-from synth.nccl_tuning.cost_model import Rates, World, times_us
+from synth.nccl_tuning.cost_model import BusRates, NcclWorld, times_us
 from synth.network import Network
 from synth.rank_order import algorithm_of, pattern_time_s
 
@@ -48,9 +48,9 @@ class SizeChoice:
 class TuningPlan:
     """The choices for each collective, in order of size; where the gain is small, ``best`` is the default."""
 
-    world: World
-    believed: Rates
-    real: Rates
+    world: NcclWorld
+    believed: BusRates
+    real: BusRates
     choices: dict[Kind, tuple[SizeChoice, ...]]
 
     @property
@@ -65,7 +65,7 @@ class TuningPlan:
 
 def plan_tuning(
     network: Network,
-    world: World,
+    world: NcclWorld,
     sizes: Sequence[int],
     *,
     believed: Network | None = None,
@@ -88,7 +88,7 @@ def plan_tuning(
     return TuningPlan(world, thought, real, choices)
 
 
-def rates_of(network: Network, order: Sequence[int] | None = None) -> Rates:
+def rates_of(network: Network, order: Sequence[int] | None = None) -> BusRates:
     """Return the rates of NCCL's rings and trees on a network, and what its hops take beyond NCCL's."""
     ranks = network.ranks
     ring_s, tree_s = (
@@ -98,7 +98,7 @@ def rates_of(network: Network, order: Sequence[int] | None = None) -> Rates:
     within = network.within_host
     alpha_us = network.alpha_s * 1e6
     intra, inter = (float(np.median(alpha_us[rows])) if rows.any() else 0.0 for rows in (within, ~within))
-    return Rates(
+    return BusRates(
         2 * (ranks - 1) / ranks * _LARGE_BYTES / ring_s / 1e9,
         2 * _LARGE_BYTES / tree_s / 1e9,
         max(0.0, intra - _SIMPLE_INTRA_US),
@@ -114,7 +114,7 @@ def _as_fast_as_the_fastest(network: Network) -> Network:
     return replace(network, beta_s_per_byte=floats(beta))
 
 
-def _choice(kind: Kind, world: World, thought: Rates, real: Rates, size_bytes: int) -> SizeChoice:
+def _choice(kind: Kind, world: NcclWorld, thought: BusRates, real: BusRates, size_bytes: int) -> SizeChoice:
     believed = times_us(kind, world, thought, size_bytes)
     default = min(believed, key=lambda setting: believed[setting])
     times = times_us(kind, world, real, size_bytes)

@@ -9,13 +9,12 @@ from ccctl.render import Column, Say, print_table
 from probes.base import format_size
 
 if TYPE_CHECKING:
-    from exec.library_rules import StockPlan
-    from exec.library_rules.stock_nccl import StockFile
+    from exec.library_rules import StockFile, StockPlan
 
 __all__ = ["draw", "summary"]
 
 _BUILD = (
-    "git clone --depth 1 https://github.com/NVIDIA/nccl",
+    "git clone https://github.com/NVIDIA/nccl",
     "make -C nccl/plugins/tuner/example",
 )
 

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
+from exec.runtimes import RuntimeReport
 from exec.runtimes.mscclpp.machine import UNITS, Atom, Channel, PlanMachine
 from exec.runtimes.mscclpp.operations import atoms_of
 from exec.runtimes.mscclpp.ordering import BlockPlace
-from exec.runtimes.results import RuntimeReport
 from probes.base import first_of
 from synth.mscclpp import ExecutionPlan, Operation
 

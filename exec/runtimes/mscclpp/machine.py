@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from exec.runtimes import Numbers, expected_output
 from exec.runtimes.mscclpp.ordering import Ordering
-from exec.runtimes.results import Numbers, expected_output
 from synth.mscclpp import ExecutionPlan
 
-__all__ = ["UNITS", "Atom", "Channel", "PlanMachine", "Span", "cells_of"]
+__all__ = ["UNITS", "Atom", "BufferSpan", "Channel", "PlanMachine", "cells_of"]
 
 # Units of a pipeline in this model; the executor makes as many as the data needs.
 UNITS = 2
@@ -162,7 +162,7 @@ class PlanMachine:
 
 
 @dataclass(slots=True)
-class Span:
+class BufferSpan:
     """Numbers ``begin`` to ``end`` of a buffer of a rank."""
 
     machine: PlanMachine

@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from exec.runtimes.mscclpp.machine import UNITS, Atom, Channel, PlanMachine, Span, cells_of
+from exec.runtimes import Numbers
+from exec.runtimes.mscclpp.machine import UNITS, Atom, BufferSpan, Channel, PlanMachine, cells_of
 from exec.runtimes.mscclpp.ordering import BlockPlace
-from exec.runtimes.results import Numbers
 from probes.base import Ints
 from synth.mscclpp import Operand, Operation
 
@@ -149,7 +149,7 @@ class _Effects:
             return [(remote.rank, remote.buffer)]
         return [(self.rank, operand.buffer)]
 
-    def _spans(self, operand: Operand) -> list[list[Span]]:
+    def _spans(self, operand: Operand) -> list[list[BufferSpan]]:
         """Return an operand's spans: per chunk or part of one, one on each rank that has it."""
         machine, operation = self.machine, self.operation
         length, unit = machine.length, self.where.unit
@@ -163,7 +163,7 @@ class _Effects:
         half = self.launch % 2 if machine.plan.double_scratch else 0
         owners = self._owners(operand)
         return [
-            [Span(machine, owner, buffer, half, first + begin, first + end) for owner, buffer in owners]
+            [BufferSpan(machine, owner, buffer, half, first + begin, first + end) for owner, buffer in owners]
             for begin, end in pairwise(edges)
         ]
 
@@ -216,10 +216,10 @@ class _Effects:
                 f"{self.where} waits for its proxy",
             )
 
-    def _arrived(self, packets: Sequence[Span]) -> bool:
+    def _arrived(self, packets: Sequence[BufferSpan]) -> bool:
         return all((span.packet()[1] == self.launch).all() for span in packets)
 
-    def _packets_known(self, packets: Sequence[Span]) -> list[Ints]:
+    def _packets_known(self, packets: Sequence[BufferSpan]) -> list[Ints]:
         found = []
         for span in packets:
             cells = cells_of(span.packet()[0])
@@ -243,7 +243,13 @@ class _Effects:
                 [span for one in taken[to_packets:] for span in one[at]],
             )
 
-    def _sum(self, plain: list[Span], packets: list[Span], into: list[Span], packed: list[Span]) -> Atom:
+    def _sum(
+        self,
+        plain: list[BufferSpan],
+        packets: list[BufferSpan],
+        into: list[BufferSpan],
+        packed: list[BufferSpan],
+    ) -> Atom:
         """Return the atom that adds plain and packet sources, and stores at plain and packet targets."""
         held: list[Numbers] = []
         known: list[Ints] = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exec.runtimes.races import Clocks, SharedCells
+from exec.runtimes import SharedCells, VectorClocks
 from probes.base import Ints
 from synth.mscclpp import ExecutionPlan
 
@@ -59,7 +59,7 @@ class Ordering:
                 at = sum(name[:3] == ("proxy", rank, peer) for name in numbers)
                 numbers["proxy", rank, peer, at] = len(numbers)
         self._numbers = numbers
-        self._clocks = Clocks(len(numbers))
+        self._clocks = VectorClocks(len(numbers))
         self._learned: dict[tuple[int, int], Ints] = {}
         self._counters: dict[Hashable, _Counted] = {}
         self._packets: dict[int, Ints] = {}

@@ -8,7 +8,7 @@ from gpu_boxes import ODD, box
 from exec.library_rules import nccl, plan_stock, planned_tuner_file
 from probes.base.columns import floats
 from probes.topology import Topology
-from synth.nccl_tuning import World, plan_tuning
+from synth.nccl_tuning import NcclWorld, plan_tuning
 from synth.networks import from_topology
 from synth.networks.dgx import pod
 
@@ -56,7 +56,9 @@ def test_uneven_hosts_get_a_graph_file():
 
 def test_a_tuner_file_covers_every_size_with_a_number_of_channels():
     network = pod("dgx-a100:4")
-    tuning = plan_tuning(slow_uplink(network), World(32, 4, "ampere", channels=24), SIZES, believed=network)
+    tuning = plan_tuning(
+        slow_uplink(network), NcclWorld(32, 4, "ampere", channels=24), SIZES, believed=network
+    )
     table = nccl.read_lines(planned_tuner_file(tuning), "tuner.csv")
     assert {key[0] for key in table} == {"allreduce", "allgather", "reducescatter"}
     for lines in table.values():

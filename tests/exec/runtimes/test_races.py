@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from exec.runtimes.races import Clocks, SharedCells
+from exec.runtimes.races import SharedCells, VectorClocks
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(("read", "write", "send", "receive")), st.integers(0, 2), st.integers(0, 1)),
@@ -12,7 +12,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_races_are_the_unordered_conflicts(events):
-    clocks = Clocks(3)
+    clocks = VectorClocks(3)
     cells = SharedCells(clocks)
     sent, before, expected = [], [set() for _ in range(3)], set()
     handed, accesses = [], []
@@ -38,7 +38,7 @@ def test_races_are_the_unordered_conflicts(events):
 
 
 def test_without_order_two_places_of_one_thread_race_until_it_releases():
-    clocks = Clocks(1)
+    clocks = VectorClocks(1)
     cells = SharedCells(clocks, in_order=False)
     cells.write([0], 0, "copy")
     cells.read([0], 0, "put")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from synth.nccl_tuning.cost_model import Rates, World, times_us
+from synth.nccl_tuning.cost_model import BusRates, NcclWorld, times_us
 
 # (ranks, hosts, architecture, NVLink), then by setting the microseconds that ncclTopoGetAlgoTime of commit
 # 5067397c gave for all_reduce of 1 KiB and of 64 MiB: 16 channels, 8.5 GB/s each in rings, 6.5 in trees.
@@ -33,14 +33,14 @@ GIVEN = {
 @pytest.mark.parametrize("world", GIVEN, ids=str)
 def test_the_times_are_those_of_nccl(world):
     ranks, hosts, architecture, nvlink = world
-    made = World(ranks, hosts, architecture, nvlink=nvlink, channels=16)
+    made = NcclWorld(ranks, hosts, architecture, nvlink=nvlink, channels=16)
     for at, size in enumerate((1 << 10, 1 << 26)):
-        found = times_us("all_reduce", made, Rates(16 * 8.5, 16 * 6.5), size)
+        found = times_us("all_reduce", made, BusRates(16 * 8.5, 16 * 6.5), size)
         for setting, given in GIVEN[world].items():
             assert found[setting] == pytest.approx(given[at], rel=1e-6)
 
 
 def test_protocols_that_nccl_does_not_trust_are_left_out():
-    world = World(16, 2, "volta", nvlink=False, ll128=False)
-    found = times_us("all_gather", world, Rates(100.0, 100.0), 1024)
+    world = NcclWorld(16, 2, "volta", nvlink=False, ll128=False)
+    found = times_us("all_gather", world, BusRates(100.0, 100.0), 1024)
     assert set(found) == {"ring:ll", "ring:simple"}
