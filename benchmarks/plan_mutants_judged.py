@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plan_mutants import MUTATIONS, mutant
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import run_plan
 from synth.mscclpp import ExecutionPlan, judge_plan, read_plan
 from synth.mscclpp.well_formed import form
 
@@ -53,11 +53,11 @@ def main(folder: str, mutants: int = 2000, runs: int = 40, seed: int = 1) -> int
 def judged(plan: ExecutionPlan, runs: int) -> list[str]:
     """Return the rows that a mutant counts in."""
     if not judge_plan(plan):
-        wrong = any(interleaved(plan, seed) != "right" for seed in range(runs))
+        wrong = any(not run_plan(plan, seed).right for seed in range(runs))
         return ["mutants", "accepted", *(["accepted, wrong"] if wrong else [])]
     if form(plan):
         return ["mutants", "rejected", "rejected by form"]
-    shown = any(interleaved(plan, seed) != "right" for seed in range(runs))
+    shown = any(not run_plan(plan, seed).right for seed in range(runs))
     return ["mutants", "rejected", *(["rejected, shown"] if shown else [])]
 
 

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import run_plan
 from synth import compile as compiled, family, synthesize
 from synth.mscclpp import examine_plan, plan_of
 from synth.network import Network
@@ -36,7 +36,7 @@ def main(runs: int, networks: list[str]) -> int:
                     begin = time.perf_counter()
                     verdict = examine_plan(plan)
                     judged_s = time.perf_counter() - begin
-                    right = sum(interleaved(plan, seed, 2) == "right" for seed in range(runs))
+                    right = sum(run_plan(plan, seed, 2).right for seed in range(runs))
                     bad += bool(verdict.findings) or right < runs
                     print(
                         f"{network.name[:24]:>24} {kind:>14} {len(set(hosts)):5} {plan.operations:10} "

@@ -149,7 +149,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="RUNTIME",
             autocompletion=words.one_of(*words.RUNTIMES),
             help="Find the fastest schedule that msccl, rccl or mscclpp can load, and write what it loads: "
-            "MSCCL's XML, or a plan of MSCCL++.",
+            "MSCCL's XML, or a plan of MSCCL++. nccl: a folder of what stock NCCL loads.",
         ),
     ] = None
     time_limit: Annotated[

@@ -173,9 +173,7 @@ def _write_graphs(options: OrderOptions) -> None:
     from ccctl.arguments import read_or_described
     from ccctl.render.text import nccl_graphs as text
     from probes.base import plural
-    from probes.diff import Alike, fold_hosts
-    from probes.paths import measured_gbs
-    from synth.nccl_graphs import graph_file, plan_graphs
+    from synth.nccl_graphs import graph_file, plan_kinds
 
     network, profile = options.network, options.measured
     if network != "-" and not exists(network):
@@ -185,25 +183,23 @@ def _write_graphs(options: OrderOptions) -> None:
         )
     topology = read_or_described(network, "topology").body
     measured: Profile | None = codec.read(profile, "profile").body if profile is not None else None
-    groups = fold_hosts(topology) if measured is None else [Alike((host,)) for host in topology.hosts]
-    if len(groups) > 1 and options.output in (None, "-"):
+    kinds = plan_kinds(topology, measured, between_hosts=not options.one_host, seed=options.seed)
+    if len(kinds) > 1 and options.output in (None, "-"):
         raise UsageError(
-            f"{network}: {len(topology.hosts)} hosts of {plural(len(groups), 'kind')} need a file each",
+            f"{network}: {len(topology.hosts)} hosts of {plural(len(kinds), 'kind')} need a file each",
             hint="-o graph.xml writes graph.HOST.xml for the first host of each kind.",
         )
     told = []
-    for group in groups:
-        host = group.hosts[0]
-        pairs = measured_gbs(topology, measured, host) if measured is not None else None
-        graphs = plan_graphs(host, between_hosts=not options.one_host, measured=pairs, seed=options.seed)
-        doubts = [f"{profile}: nothing was measured between GPUs of {host.name}; nominal rates count"]
-        for doubt in (*graphs.doubts, *(doubts if measured is not None and not pairs else ())):
+    for kind in kinds:
+        graphs, names = kind.graphs, list(kind.names)
+        unmeasured = f"{profile}: nothing was measured between GPUs of {graphs.host}; nominal rates count"
+        for doubt in (*graphs.doubts, *([unmeasured] if kind.unmeasured else ())):
             console.doubt(doubt)
-        path = _graph_path(options.output, host.name, several=len(groups) > 1)
+        path = _graph_path(options.output, graphs.host, several=len(kinds) > 1)
         write_output(path, graph_file(graphs))
-        told.append(text.summary(graphs, group.names, path))
+        told.append(text.summary(graphs, names, path))
         if not options.json:
-            text.draw(graphs, group.names, path)
+            text.draw(graphs, names, path)
     if options.json:
         console.summary({"hosts": told})
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments import SynthOptions, load_network, parse_collectives, uneven_collective
-from ccctl.artifacts import codec, write_output
+from ccctl.artifacts import codec, exists, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
@@ -17,6 +18,7 @@ from ccctl.runs import RaceLauncher
 from probes.base import parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
+    from probes.topology import Topology
     from synth import Request, Synthesis
     from synth.portfolio import Loaded
     from synth.tacos_ilp import Mechanism
@@ -66,6 +68,10 @@ EXAMPLES = (
         "the fastest that MSCCL's interpreter can load, as the XML that it loads",
     ),
     (
+        "ccctl synth --network profile.json --for nccl -o nccl",
+        "what stock NCCL loads for the measured network, each file with its expected gain",
+    ),
+    (
         "ccctl synth --network mesh:6x6 --bandwidth 100GB/s"
         " --collective broadcast:0-17,reduce@20:18-29,all_gather:30-35 --chunk 1M",
         "three collectives at once, each on its own ranks",
@@ -75,6 +81,10 @@ EXAMPLES = (
         "an uneven all_gather, MPI_Allgatherv: rank 1 gives nothing",
     ),
 )
+
+
+# Sizes from those of barriers to those of whole models' gradients.
+_STOCK_SIZES = "1K:4G"
 
 
 def synth(options: SynthOptions) -> None:
@@ -99,12 +109,20 @@ def synth(options: SynthOptions) -> None:
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
     proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
 
+    --for nccl is for the unmodified library, which loads no schedules: it writes the order of hosts, graph
+    files for hosts whose links are uneven (with a topology), a tuner file where another algorithm or protocol
+    is faster than NCCL's choice on the measured links, and the environment, each with its expected gain. If
+    NCCL's own choices are as good, nothing is written.
+
     With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
     the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
     command ends.
     """
     from synth import makes_attempts
 
+    if options.runtime == "nccl":
+        _for_stock_nccl(options)
+        return
     searching = _searching(options) if not options.race else None
     request, digests = _request(options)
     attempts = makes_attempts(request)
@@ -120,6 +138,42 @@ def synth(options: SynthOptions) -> None:
     if searching is not None and not attempts:
         console.note("the hosts had nothing to do: one process finds such a schedule")
     _tell(found, request, options.output, options.json, digests)
+
+
+def _for_stock_nccl(options: SynthOptions) -> None:
+    """Write what stock NCCL loads into a folder, each file with its expected gain; raises UsageError."""
+    from ccctl.artifacts import write_atomically
+    from ccctl.render.text import stock_nccl as text
+    from exec.library_rules import plan_stock
+
+    for option, given in (("--size", options.size), ("--chunk", options.chunk), ("--race", options.race)):
+        if given:
+            raise UsageError(f"{option}: leave it out with --for nccl, which plans for a range of --sizes")
+    if options.output == "-":
+        raise UsageError("-o -: NCCL loads several files", hint="Name a folder: -o nccl.")
+    network, _ = load_network(options.network, options.alpha, options.bandwidth, topology=options.topology)
+    sizes = _sizes(options.sizes or _STOCK_SIZES, options.factor if options.sizes else 4.0)
+    folder = Path(options.output or "nccl").absolute()
+    machine = _machine(options.network, options.topology)
+    plan = plan_stock(network, machine, sizes, str(folder), spec=options.network, seed=options.seed)
+    if options.output is not None and plan.files:
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in plan.files:
+            write_atomically(folder / one.name, one.content)
+    if options.json:
+        console.summary(text.summary(plan))
+    else:
+        text.draw(plan)
+
+
+def _machine(spec: str, topology: str | None) -> Topology | None:
+    """Return the topology of --topology, or that which --network is; None if there is none."""
+    from ccctl.arguments import read_or_described
+
+    if topology is None and (spec == "-" or not exists(spec) or spec.endswith(".csv")):
+        return None
+    found = read_or_described(topology or spec, "topology", "profile", *codec.SCHEDULE_KINDS)
+    return found.body if found.kind == "topology" else None
 
 
 def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:

@@ -12,16 +12,19 @@ from ccctl.arguments import (
     MOST_COUNT,
     GeneralOptions,
     Parameters,
+    Seed,
     collective_option,
     is_listable,
     read_or_compiled,
 )
 from ccctl.artifacts import codec
 from ccctl.completion import words
-from ccctl.errors import FoundProblem
+from ccctl.errors import FoundProblem, UsageError
+from probes.base import parse_size
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
+    from exec.runtimes import RuntimeReport
 
 __all__ = ["EXAMPLES", "verify"]
 
@@ -31,6 +34,7 @@ EXAMPLES = (
     ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what the chunk language compiles to"),
     ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
     ("ccctl verify plan.json", "judge an execution plan of MSCCL++, whoever wrote it"),
+    ("ccctl verify ring.xml --run", "run it as MSCCL's interpreter would, on real numbers"),
     ("ccctl verify accepted/certificate.json", "compute the verdict on a cluster again"),
 )
 
@@ -70,6 +74,23 @@ class VerifyOptions(GeneralOptions):
             help="Also check the limits of msccl or rccl.",
         ),
     ] = None
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run",
+            help="Also run a program or MSCCL XML as MSCCL's interpreter would, or a plan as "
+            "MSCCL++'s executor would, on real numbers.",
+        ),
+    ] = False
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            metavar="SIZE",
+            help="With --run: buffer size of a program. [short chunks, and chunks of several tiles]",
+        ),
+    ] = None
+    seed: Seed = 0
 
 
 def verify(options: VerifyOptions) -> None:
@@ -89,6 +110,11 @@ def verify(options: VerifyOptions) -> None:
     for each signal, no deadlock, no data race over two launches, every contribution once. Groups of DS-Sync:
     their matrices are doubly stochastic, and ranks come to agree as fast as the file states.
 
+    With --run the file also runs, from what it says alone: by MSCCL's interpreter with its FIFOs, slices and
+    tiles, or by MSCCL++'s executor with its channels, semaphores and packets, on NumPy buffers. Threadblocks
+    run in random orders (--seed), for several launches; all outputs are compared, and races and deadlocks are
+    reported.
+
     A certificate of ccctl accept is right if its seal and the digests of the files beside it fit, and the
     verdict computed again from these files is the same.
     """
@@ -104,11 +130,17 @@ def verify(options: VerifyOptions) -> None:
         read.kind, lambda found: _program(found, options.collective, options.depth, options.target)
     )
     verdict = judge(read)
+    ran = None
+    if options.run or options.size is not None:
+        ran = _ran(read, options)
+        verdict = replace(verdict, findings=verdict.findings or ran.findings)
     if options.same_bits:
         rest = tuple(caution for caution in verdict.cautions if caution not in verdict.other_bits)
         verdict = replace(verdict, findings=verdict.findings + verdict.other_bits, cautions=rest)
     if options.json:
-        told = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
+        told: dict[str, object] = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
+        if ran is not None:
+            told["run"] = {name: getattr(ran, name) for name in ("launches", "actions", "elements", "wrong")}
         findings, cautions = list(verdict.findings), list(verdict.cautions)
         console.summary(
             {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **told}
@@ -117,6 +149,8 @@ def verify(options: VerifyOptions) -> None:
         with console.spoken(bool(verdict.findings)):
             for finding in verdict.findings or (verdict.proven,):
                 console.data(finding)
+            if ran is not None:
+                console.data(_run_line(read, ran))
         for caution in verdict.cautions:
             console.warn(caution)
     if verdict.findings:
@@ -172,6 +206,37 @@ def _plan(read: Artifact) -> _Verdict:
         "no race, no deadlock, every signal waited for, every contribution exactly once",
         found.cautions,
     )
+
+
+def _ran(read: Artifact, options: VerifyOptions) -> RuntimeReport:
+    """Run a program or plan in its reference runtime; raises UsageError for anything else."""
+    from ccctl.arguments import as_collective
+    from exec.runtimes import try_in_runtime
+
+    if not options.run:
+        raise UsageError("--size: it is for --run")
+    if read.kind not in ("program", "plan"):
+        raise UsageError(
+            f"--run: only programs, MSCCL XML and plans run, and {read.source} is none (it is of kind "
+            f"{read.kind})",
+            hint="ccctl compile makes a program of a schedule.",
+        )
+    made = read.body
+    if options.collective and read.kind == "program":
+        made = as_collective(made, options.collective)
+    size_bytes = None if options.size is None else parse_size(options.size, "--size")
+    return try_in_runtime(made, size_bytes, seed=options.seed)
+
+
+def _run_line(read: Artifact, ran: RuntimeReport) -> str:
+    """Return the line that says how the runs ended."""
+    runtime = "MSCCL++'s executor" if read.kind == "plan" else "MSCCL's interpreter"
+    results = (
+        f"{ran.wrong} of {ran.elements} elements wrong"
+        if ran.elements
+        else "the file does not say what the results must be"
+    )
+    return f"ran as in {runtime}: {ran.launches} launches, {ran.actions} actions; {results}"
 
 
 def _certificate(read: Artifact) -> _Verdict:

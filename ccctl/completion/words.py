@@ -171,7 +171,7 @@ LIBRARY_ALGORITHMS = (
 )
 PROTOCOLS = ("Simple", "LL128", "LL")
 MECHANISMS = ("early-termination", "time-clustering")
-RUNTIMES = ("msccl", "rccl", "mscclpp")
+RUNTIMES = ("msccl", "rccl", "mscclpp", "nccl")
 COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes", "nccl-graph")

@@ -7,6 +7,7 @@ Out: rules from size to algorithm, and files that the unmodified library loads. 
 - ``sweep``: the measurement on ranks, at few sizes first, then where the choice changes.
 - The files: ``openmpi`` (dynamic rules), ``mpich`` (selection table), ``nccl`` (tuner files of NCCL and
   RCCL), ``ncclx`` (tuner files of NCCLX); ``files`` makes them of what was measured.
+- ``stock_nccl``: all that an unmodified NCCL loads for a network, each file with its predicted gain.
 """
 
 import lazy_loader as lazy

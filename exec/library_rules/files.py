@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from exec.library_rules import mpich, nccl, ncclx, openmpi
-from exec.library_rules.choice import Rule
+from exec.library_rules.choice import AlgorithmTimes, MedianTime, Rule
 from exec.library_rules.nccl import MeasuredSetting
 from exec.library_rules.sweep import OWN, Sweep
 from probes.files import read_text
 from synth.collective import Kind
+from synth.nccl_tuning import TuningPlan
 
-__all__ = ["environment_of", "rules_writer", "tuner_file"]
+__all__ = ["environment_of", "planned_tuner_file", "rules_writer", "tuner_file"]
 
 
 def rules_writer(library: str, merge: str | None) -> Callable[[Sweep], str]:
@@ -60,6 +61,23 @@ def tuner_file(
     else:
         text = nccl.write_lines(nccl.merged(old, new), notes)
     return text, [line for lines in new.values() for line in lines]
+
+
+def planned_tuner_file(plan: TuningPlan) -> str:
+    """Return NCCL's tuner file for what a model chose; the plan must know the number of channels."""
+    world = plan.world
+    table: nccl.Lines = {}
+    for kind, choices in plan.choices.items():
+        points = [
+            AlgorithmTimes(one.size_bytes, {f"{one.best}:{world.channels}": MedianTime(one.best_us * 1e-6)})
+            for one in choices
+        ]
+        table |= nccl.lines_by_size(kind, points, world.hosts, world.ranks)
+    notes = [
+        "Tuner file: NCCL_TUNER_CONFIG_FILE names it, and for NCCL NCCL_TUNER_PLUGIN the example plugin.",
+        "Chosen by NCCL's own model of time with the rates of these links; not measured.",
+    ]
+    return nccl.write_lines(table, notes)
 
 
 def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:

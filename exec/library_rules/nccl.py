@@ -22,6 +22,7 @@ __all__ = [
     "MeasuredSetting",
     "Setting",
     "environment",
+    "lines_by_size",
     "lines_of",
     "merged",
     "read_lines",
@@ -127,16 +128,23 @@ def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
         ]
         if not points:
             raise UsageError(f"no size of {kind} is in the tables of all of {', '.join(sorted(known))}")
-        rules = rules_of(points)
-        key = (COLLECTIVES[kind], str(nodes), str(ranks))
-        ends = [rule.from_bytes - 1 for rule in rules[1:]] + [_NO_END]
-        lines = []
-        for rule, end in zip(rules, ends, strict=True):
-            best = Setting.of(rule.algorithm)
-            cells = (key[0], rule.from_bytes, end, best.algorithm, best.protocol, best.channels, nodes, ranks)
-            lines.append(",".join(map(str, (*cells, -1, -1))))
-        table[key] = tuple(lines)
+        table |= lines_by_size(kind, points, nodes, ranks)
     return table
+
+
+def lines_by_size(kind: Kind, points: Sequence[AlgorithmTimes], nodes: int, ranks: int) -> Lines:
+    """Return the lines of a collective that select the fastest setting for every size."""
+    rules = rules_of(points)
+    ends = [rule.from_bytes - 1 for rule in rules[1:]] + [_NO_END]
+    lines = []
+    for rule, end in zip(rules, ends, strict=True):
+        best = Setting.of(rule.algorithm)
+        cells = (
+            *(COLLECTIVES[kind], rule.from_bytes, end, best.algorithm, best.protocol, best.channels),
+            *(nodes, ranks, -1, -1),
+        )
+        lines.append(",".join(map(str, cells)))
+    return {(COLLECTIVES[kind], str(nodes), str(ranks)): tuple(lines)}
 
 
 def read_lines(text: str, source: str) -> Lines:

@@ -179,6 +179,16 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
         columns,
         found,
     )
+    told = table.numbers("hasdep", found, default=1)[order]
+    # Of waits for steps that do not exist the problem is noted already.
+    waits = (columns["wait_tb"] >= 0) & (columns["wait_step"] < np.diff(start)[columns["wait_tb"]])
+    awaited = np.unique(start[columns["wait_tb"][waits]] + columns["wait_step"][waits])
+    for at in awaited[(awaited >= 0) & (told[awaited] == 0)][:5]:
+        step = at - start[tb[at]]
+        found.append(
+            f"{_tb_name(blocks, tb[at])} step {step}: others wait for it, "
+            'and hasdep="0" keeps it from telling'
+        )
     return columns
 
 

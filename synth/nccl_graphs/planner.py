@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.base import UsageError
+from probes.diff import Alike, fold_hosts
+from probes.link_costs import Profile
 from probes.nccl import numbered_ports
-from probes.paths import PathType, load
-from probes.topology import Host
+from probes.paths import PathType, load, measured_gbs
+from probes.topology import Host, Topology
 from synth.nccl_graphs.capacities import PathCapacities, capacities_of
 from synth.nccl_graphs.channels import GraphChannel, Packed, candidates, packed, total_gbs
 
-__all__ = ["HostGraphs", "PlannedGraph", "plan_graphs"]
+__all__ = ["HostGraphs", "KindOfHost", "PlannedGraph", "plan_graphs", "plan_kinds"]
 
 # Path types in words that all versions of NCCL and RCCL know, from near to far. They read an unknown word as
 # LOC, nearer than NVLink, and would use the protocol LL128 on paths where it loses data.
@@ -71,6 +73,32 @@ class HostGraphs:
     alike: bool
     measured: bool
     doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KindOfHost:
+    """Hosts that can share a graph file, and their graphs; ``unmeasured``: a profile says nothing of them."""
+
+    names: tuple[str, ...]
+    graphs: HostGraphs
+    unmeasured: bool
+
+
+def plan_kinds(
+    topology: Topology, measured: Profile | None = None, *, between_hosts: bool, seed: int = 0
+) -> list[KindOfHost]:
+    """Return the graphs of each kind of host; with a measured profile, every host is a kind of its own.
+
+    Raises UsageError as `plan_graphs` does.
+    """
+    groups = fold_hosts(topology) if measured is None else [Alike((host,)) for host in topology.hosts]
+    found = []
+    for group in groups:
+        host = group.hosts[0]
+        pairs = measured_gbs(topology, measured, host) if measured is not None else None
+        graphs = plan_graphs(host, between_hosts=between_hosts, measured=pairs, seed=seed)
+        found.append(KindOfHost(tuple(group.names), graphs, measured is not None and not pairs))
+    return found
 
 
 def plan_graphs(

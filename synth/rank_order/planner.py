@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from synth.rank_order.costs import OrderCosts, RankPaths, both_ways, paths_of
 from synth.rank_order.relaxation import least_s
 from synth.rank_order.search import every_order, improved_orders
 
-__all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "plan_order"]
+__all__ = ["MOST_RANKS", "HostRanks", "RankOrder", "pattern_time_s", "plan_order"]
 
 # Paths between this many ranks fill tables of a quarter of a million rows.
 MOST_RANKS = 512
@@ -109,6 +110,16 @@ def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *
     return RankOrder(
         network.name, algorithm, size_bytes, before, after, came_s, best_s, min(least, best_s), exact
     )
+
+
+def pattern_time_s(
+    network: Network, algorithm: LibraryAlgorithm, size_bytes: int, order: Sequence[int] | None = None
+) -> float:
+    """Return the seconds that the algorithm takes with an order of ranks, by default the one given."""
+    hosts = _hosts(network)
+    paths = _paths(network, algorithm, size_bytes)
+    costs = OrderCosts(pattern(algorithm, [len(ranks) for ranks in hosts]), paths, size_bytes)
+    return costs.time_s(np.concatenate(hosts) if order is None else np.asarray(order, dtype=np.int64))
 
 
 def _paths(network: Network, algorithm: LibraryAlgorithm, size_bytes: int) -> RankPaths:

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from gpu_boxes import ODD, box
 from missing_tools import no_simgrid
 
 from ccctl.artifacts import codec
@@ -256,3 +257,52 @@ def test_uneven_collectives_go_through_the_pipeline(run_ccctl, tmp_path):
     done = run_ccctl("verify", "uneven.json")
     assert done.returncode == 65
     assert "blocks.chunks: expected at least 1 for a block with data" in done.stderr
+
+
+def test_stock_nccl_needs_nothing_where_its_choices_are_as_good(run_ccctl, tmp_path):
+    done = run_ccctl("synth", "--network", "dgx-a100:2", "--for", "nccl", "-o", str(tmp_path / "nccl"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "NCCL's own choices are as good on dgx-a100:2: it needs no file\n"
+    assert not (tmp_path / "nccl").exists()
+
+
+def test_stock_nccl_gets_files_and_an_environment_that_names_them(run_ccctl, tmp_path):
+    host, folder, path = box(**ODD["4 GPUs, bridges crossed"]), tmp_path / "nccl", str(tmp_path / "t.json")
+    codec.write(path, "topology", Topology((host,)), {})
+    done = run_ccctl("synth", "--network", path, "--for", "nccl", "-o", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    names = [one["name"] for one in found["files"]]
+    assert names == ["graph.xml", "nccl.env"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert found["files"][0]["gain"] > 1.2
+    assert f"NCCL_GRAPH_FILE={folder}/graph.xml\n" in (folder / "nccl.env").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [(("--size", "1M"), "--size: leave it out with --for nccl"), (("-o", "-"), "NCCL loads several files")],
+)
+def test_stock_nccl_refuses_what_it_cannot_use(run_ccctl, more, words):
+    done = run_ccctl("synth", "--network", "dgx-a100:2", "--for", "nccl", *more)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
+    schedule, xml, plan = (str(tmp_path / name) for name in ("s.json", "p.xml", "p.json"))
+    assert run_ccctl("synth", *MESH, "--size", "64K", "--method", "ring", "-o", schedule).returncode == 0
+    assert run_ccctl("compile", schedule, "--target", "msccl", "-o", xml).returncode == 0
+    done = run_ccctl("verify", xml, "--run")
+    assert done.returncode == 0, done.stderr
+    assert "ran as in MSCCL's interpreter: 8 launches" in done.stdout
+    assert "0 of " in done.stdout
+    sized = json.loads(run_ccctl("verify", xml, "--run", "--size", "64K", "--json").stdout)
+    assert sized["run"]["elements"] == 2 * 2 * 16 * 16384
+    assert sized["run"]["wrong"] == 0
+    assert run_ccctl("compile", schedule, "--to", "mscclpp", "-o", plan).returncode == 0
+    assert "ran as in MSCCL++'s executor: 9 launches" in run_ccctl("verify", plan, "--run").stdout
+    refused = run_ccctl("verify", schedule, "--run")
+    assert refused.returncode == 2
+    assert "only programs, MSCCL XML and plans run" in refused.stderr
+    assert "it is for --run" in run_ccctl("verify", xml, "--size", "1M").stderr

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sample_networks import named
 
-from exec.published.mscclpp import interleaved
+from exec.runtimes.mscclpp import run_plan
 from probes.base.errors import UsageError
 from synth import compile as compiled, family, synthesize
 from synth.mscclpp import examine_plan, judge_plan, plan_of, read_plan, write_plan
@@ -42,7 +42,7 @@ def test_the_plan_is_proven_and_right_in_every_order(name, fails, kind):
         plan = plan_of(program, hosts_of(network, width))
         verdict = examine_plan(plan)
         assert (verdict.findings, verdict.cautions) == ((), ())
-    assert interleaved(plan, seed=1, launches=2) == "right"
+    assert run_plan(plan, seed=1, launches=2).right
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
@@ -74,7 +74,7 @@ def test_either_placement_of_a_program_is_proven(in_place):
     plan = plan_of(program, [0] * 5, in_place=in_place)
     assert plan.in_place == in_place
     assert judge_plan(plan) == []
-    assert interleaved(plan, 1) == "right"
+    assert run_plan(plan, 1).right
 
 
 def test_a_placement_that_the_program_has_not_is_refused():
@@ -97,7 +97,7 @@ def test_a_long_block_is_cut_at_the_limit_of_the_executor():
         assert plan.threadblocks_max > program.threadblocks_max
         assert max(block.stored for gpu in plan.gpus for block in gpu.threadblocks) == MOST_OPERATIONS
         assert judge_plan(plan) == []
-        assert interleaved(plan, 3, 2) == "right"
+        assert run_plan(plan, 3, 2).right
 
 
 def test_several_instances_are_proven():

@@ -1,0 +1,79 @@
+"""What stock NCCL can load for a network, each file with its expected gain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render import Column, Say, print_table
+from probes.base import format_size
+
+if TYPE_CHECKING:
+    from exec.library_rules import StockFile, StockPlan
+
+__all__ = ["draw", "summary"]
+
+_BUILD = (
+    "git clone https://github.com/NVIDIA/nccl",
+    "make -C nccl/plugins/tuner/example",
+)
+
+
+def summary(plan: StockPlan) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    return {
+        "network": plan.network,
+        "files": [
+            {"name": one.name, "sets": one.sets, "gain": one.gain, "over": one.over} for one in plan.files
+        ],
+        "choices": {
+            kind: [
+                {
+                    "size_bytes": one.size_bytes,
+                    "default": one.default,
+                    "best": one.best,
+                    "default_us": one.default_us,
+                    "best_us": one.best_us,
+                }
+                for one in found
+            ]
+            for kind, found in plan.tuning.choices.items()
+        },
+        "doubts": list(plan.doubts),
+    }
+
+
+def draw(plan: StockPlan, say: Say = console.data) -> None:
+    """Print the files with their gains, and what has to be built for them."""
+    for doubt in plan.doubts:
+        console.doubt(doubt)
+    changed = [one for one in plan.tuning.choices["all_reduce"] if one.best != one.default]
+    if plan.files:
+        print_table(_FILES, plan.files, say)
+    elif not changed:
+        say(f"NCCL's own choices are as good on {plan.network}: it needs no file")
+    if changed:
+        print_table(_CHOICES, changed, say)
+    if any(one.name == "tuner.csv" for one in plan.files):
+        say("NCCL's example plugin reads tuner.csv; to build it:")
+        for line in _BUILD:
+            say(f"  {line}")
+
+
+def _gain(one: StockFile) -> str:
+    return f"{one.gain:.2f}x {one.over}" if one.over else "-"
+
+
+_FILES = (
+    Column("file", "name"),
+    Column("sets", "sets"),
+    Column("expected, against", _gain),
+)
+_CHOICES = (
+    Column("all_reduce", lambda one: format_size(one.size_bytes)),
+    Column("NCCL takes", "default"),
+    Column("predicted", lambda one: f"{one.default_us:.1f} us"),
+    Column("faster", "best"),
+    Column("predicted", lambda one: f"{one.best_us:.1f} us"),
+    Column("gain", lambda one: f"{one.gain:.2f}x"),
+)

@@ -1,1 +1,0 @@
-from .interleave import interleaved as interleaved

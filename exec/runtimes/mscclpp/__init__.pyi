@@ -1,0 +1,1 @@
+from .interleave import run_plan as run_plan

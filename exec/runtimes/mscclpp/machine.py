@@ -1,0 +1,194 @@
+"""The memory, counters and proxies of all ranks that execute a plan, and what launches begin and end with.
+
+The machine shares only the plan with the judge in ``synth.mscclpp``, so that each can be checked against the
+other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from exec.runtimes import Numbers, expected_output
+from exec.runtimes.mscclpp.ordering import Ordering
+from synth.mscclpp import ExecutionPlan
+
+__all__ = ["UNITS", "Atom", "BufferSpan", "Channel", "PlanMachine", "cells_of"]
+
+# Units of a pipeline in this model; the executor makes as many as the data needs.
+UNITS = 2
+Channel = tuple[int, str, int, int]
+"""One end of a connection: rank, type, peer, and its number among the rank's channels to that peer."""
+_OUT_OF_PLACE = {"allgather", "reducescatter"}
+# Collectives by the names that plans have; the result of another one is not known.
+_KINDS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+}
+_POISON = -(1 << 40)
+
+
+@dataclass(slots=True, eq=False)
+class Atom:
+    """``acts`` run one after the other once ``ready`` returns True; ``thread`` -1 is any thread.
+
+    ``what`` says where the atom is in the plan, and what it waits for.
+    """
+
+    thread: int
+    acts: tuple[Callable[[], None], ...]
+    ready: Callable[[], bool] | None
+    what: str
+
+
+@dataclass(slots=True)
+class _Packets:
+    """Scratch memory as packets: data, and the number of the launch that wrote it."""
+
+    data: Numbers
+    flag: Numbers
+
+
+@dataclass(slots=True)
+class _Rank:
+    input: Numbers
+    output: Numbers
+    scratch: list[Numbers]
+    packets: list[_Packets]
+    semaphores: list[int] = field(default_factory=list)
+
+
+class PlanMachine:
+    """The buffers, counters and proxies of all ranks of a plan; a chunk has ``length`` numbers.
+
+    Packets that a port channel carries are copied with their flags, so both ends must be scratch.
+    """
+
+    def __init__(self, plan: ExecutionPlan, seed: int = 0, length: int = 0) -> None:
+        slices = [one.slices for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
+        self.plan = plan
+        self.length = length or UNITS * math.lcm(*slices, 1) + (max(slices, default=1) > 1)
+        self.random = np.random.default_rng(seed)
+        self.named = plan.collective in _KINDS
+        self.ranks = [self._rank(rank) for rank in range(plan.ranks)]
+        self.sent: dict[Channel, int] = {}
+        self.received: dict[Channel, int] = {}
+        self.proxies: dict[Channel, deque[Atom]] = {}
+        self.inputs: dict[tuple[int, int], Numbers] = {}
+        self.outputs: dict[tuple[int, int], Numbers] = {}
+        self.ordering = Ordering(plan)
+        self.elements = 0
+
+    def _rank(self, rank: int) -> _Rank:
+        gpu, length = self.plan.gpus[rank], self.length
+        halves = 2 if self.plan.double_scratch else 1
+        shape = {"i": gpu.input_chunks, "o": gpu.output_chunks}
+        own = np.full((max(shape.values()) if self.plan.in_place else shape["i"], length), _POISON)
+        if not self.plan.in_place:
+            first, second = own, np.full((shape["o"], length), _POISON)
+        else:
+            begin = {name: 0 for name in shape}
+            if self.plan.collective in _OUT_OF_PLACE:
+                smaller = min(shape, key=lambda name: shape[name])
+                begin[smaller] = rank * shape[smaller]
+            first, second = (own[begin[name] : begin[name] + shape[name]] for name in "io")
+        return _Rank(
+            first,
+            second,
+            [np.full((gpu.scratch_chunks, length), _POISON) for _ in range(halves)],
+            [
+                _Packets(
+                    np.full((gpu.scratch_chunks, length), _POISON), np.full((gpu.scratch_chunks, length), -1)
+                )
+                for _ in range(halves)
+            ],
+            list(gpu.semaphores),
+        )
+
+    def begin(self, rank: int, launch: int) -> None:
+        """Prepare a launch as the caller would: clear the output, and draw a new input."""
+        here = self.ranks[rank]
+        caller = self.ordering.thread("caller", rank)
+        for buffer in (here.output, here.input):
+            self.ordering.cells.write(cells_of(buffer), caller, f"the caller of rank {rank}")
+        known = self.ordering.release(caller)
+        for block in range(len(self.plan.gpus[rank].threadblocks)):
+            number = self.ordering.thread("block", rank, block)
+            self.ordering.take_over(number, known)
+        here.output[:] = _POISON
+        here.input[:] = self.random.integers(0, 1 << 30, here.input.shape)
+        self.inputs[launch, rank] = here.input.copy()
+
+    def end(self, rank: int, launch: int) -> None:
+        """Keep a rank's output until all ranks have begun the launch.
+
+        With a wrong plan, a rank may end before others begin.
+        """
+        self.outputs[launch, rank] = self.ranks[rank].output.copy()
+        caller, blocks = self.ordering.thread("caller", rank), range(len(self.plan.gpus[rank].threadblocks))
+        ended = [self.ordering.thread("block", rank, block) for block in blocks]
+        ended += [self.proxy(channel) for channel in self.proxies if channel[0] == rank]
+        for number in ended:
+            self.ordering.meet(number)
+        self.ordering.join(caller, ended)
+        self.ordering.cells.read(cells_of(self.ranks[rank].output), caller, f"the caller of rank {rank}")
+
+    def proxy(self, channel: Channel) -> int:
+        """Return the number of the thread that carries out a port channel's requests."""
+        rank, _, peer, number = channel
+        return self.ordering.thread("proxy", rank, peer, number)
+
+    def wrong(self) -> int:
+        """Check and drop outputs of launches begun by all ranks; count the wrong numbers."""
+        found = 0
+        kind = _KINDS.get(self.plan.collective)
+        if kind is None:
+            return 0
+        for launch, rank in list(self.outputs):
+            keys = [(launch, source) for source in range(self.plan.ranks)]
+            if all(key in self.inputs for key in keys):
+                flat = [self.inputs[key].reshape(-1) for key in keys]
+                held = self.outputs.pop((launch, rank)).reshape(-1)
+                found += int((held != expected_output(kind, flat, rank)).sum())
+                self.elements += len(held)
+        return found
+
+
+@dataclass(slots=True)
+class BufferSpan:
+    """Numbers ``begin`` to ``end`` of a buffer of a rank."""
+
+    machine: PlanMachine
+    rank: int
+    buffer: str
+    half: int
+    begin: int
+    end: int
+
+    def _of(self, array: Numbers) -> Numbers:
+        return array.reshape(-1)[self.begin : self.end]
+
+    def plain(self) -> Numbers:
+        """Return the numbers as plain data."""
+        here = self.machine.ranks[self.rank]
+        if self.buffer == "s":
+            return self._of(here.scratch[self.half])
+        return self._of(here.input if self.buffer == "i" else here.output)
+
+    def packet(self) -> tuple[Numbers, Numbers]:
+        """Return the data and the flags of the numbers as packets, which lie in scratch."""
+        packets = self.machine.ranks[self.rank].packets[self.half]
+        return self._of(packets.data), self._of(packets.flag)
+
+
+def cells_of(array: Numbers) -> range:
+    """Return the cells of an array: places in memory, so that buffers which share memory share cells."""
+    first = int(array.__array_interface__["data"][0]) // array.itemsize
+    return range(first, first + array.size)

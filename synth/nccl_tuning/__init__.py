@@ -1,0 +1,10 @@
+"""NCCL's choice of algorithm and protocol: what it takes by itself, and what is fastest on these links.
+
+In: a network with the rates that links really have, and one with those that NCCL believes. Out: a
+``TuningPlan``, the settings by size. `cost_model` is NCCL's own model of time; `planner` feeds it the rates
+of NCCL's rings and trees on a network.
+"""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
