@@ -58,18 +58,25 @@ class _Between:
     misplaced: list[Fault]
 
 
-def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | None = None) -> list[Fault]:
+def locate(
+    profile: Profile,
+    bought: Bought | None = None,
+    plan: FabricPlan | None = None,
+    *,
+    disturbed: bool = False,
+) -> list[Fault]:
     """Return the fewest faults that explain the profile, the worst first; none if all is normal.
 
     The normal value is what most parts of the cluster reach, or what was ``bought`` if the cluster falls
     short of that. ``plan`` says which hosts and NICs share switches; without it, racks are inferred where
-    latencies or rates show them. Takes O(n² log n) per fault for n ranks.
+    latencies or rates show them. Single links that were measured only once are left out if many of them are
+    slow, unless ``disturbed`` asks for them: most were disturbed. Takes O(n² log n) per fault for n ranks.
     """
     table, inside = tables_of(profile)
     processors = list(slow_processors(profile.memory))
     found: list[Fault] = []
     if len(table):
-        between = _between(profile, table, bought, plan)
+        between = _between(profile, table, bought, plan, disturbed=disturbed)
         found = list(_of_links(between, bought, plan))
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
@@ -78,7 +85,9 @@ def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | No
     return sorted(_with_processors(found, processors), key=_badness)
 
 
-def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: FabricPlan | None) -> _Between:
+def _between(
+    profile: Profile, table: LinkTable, bought: Bought | None, plan: FabricPlan | None, *, disturbed: bool
+) -> _Between:
     """Explain latencies, rates and unsteadiness of the links between hosts."""
     hosts = table.ends.host_names
     slot, misplaced = _rails(table, plan)
@@ -95,7 +104,7 @@ def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: Fa
     return _Between(
         table,
         latencies(once, slots(once, slot), distant, bought_s),
-        rates(table, classes, divisions, bought, plan),
+        rates(table, classes, divisions, bought, plan, disturbed=disturbed),
         unsteadiness(table, divisions),
         divisions[0] if divisions else racks,
         misplaced,

@@ -63,8 +63,10 @@ def rates(
     divisions: Sequence[Racks],
     bought: Bought | None,
     plan: FabricPlan | None,
+    *,
+    disturbed: bool = False,
 ) -> Rates:
-    """Explain the rates of ``table``."""
+    """Explain the rates of ``table``; with ``disturbed``, also by links that may only have been disturbed."""
     several = next((racks for racks in divisions if len(racks) > 2), None)
     expected = None
     goodput = 1.0
@@ -86,7 +88,7 @@ def rates(
             break
         # Hosts are more unequal than was assumed.
         found = _fit(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
-    return Rates(table, level, deviation, _without_disturbed(found, table))
+    return Rates(table, level, deviation, found if disturbed else _without_disturbed(found, table))
 
 
 def _fit(

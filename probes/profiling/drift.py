@@ -19,7 +19,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, Mask, floats, plural, rate_text, without_domain
 from probes.link_costs import Links, Profile
-from probes.profiling.outliers import Names
+from probes.profiling.names import Names
 from probes.sampling import Pair
 
 __all__ = [
