@@ -26,7 +26,7 @@ from probes.localization.symptoms import (
     slow_trunks,
 )
 
-__all__ = ["locate"]
+__all__ = ["divisions_of", "locate"]
 
 # A cause is certain if its gain is at least this many times its penalty, otherwise likely.
 _CLEAR = 2.0
@@ -97,9 +97,7 @@ def _between(
     misplaced += moves
     # Racks that only trunks show do not explain latencies, because no latency shows them.
     distant = [racks] if racks is not None and racks.is_division else []
-    trunks = by_ports(profile.ports, hosts) if plan is None or not plan.racks else None
-    known = {one.key() for one in distant}
-    divisions = [*distant, *([trunks] if trunks is not None and trunks.key() not in known else [])]
+    divisions = distant if plan is not None and plan.racks else _with_trunks(distant, profile, hosts)
     bought_s = bought.latency_s if bought is not None else None
     return _Between(
         table,
@@ -109,6 +107,23 @@ def _between(
         divisions[0] if divisions else racks,
         misplaced,
     )
+
+
+def divisions_of(profile: Profile) -> list[Racks]:
+    """Return the divisions of hosts into racks that latencies and measured trunks show."""
+    table, _ = tables_of(profile)
+    if not len(table):
+        return []
+    racks, _ = _racks(table, one_a_pair(table), table.ends.slot, None)
+    distant = [racks] if racks is not None and racks.is_division else []
+    return _with_trunks(distant, profile, table.ends.host_names)
+
+
+def _with_trunks(divisions: list[Racks], profile: Profile, hosts: Sequence[str]) -> list[Racks]:
+    """Return the divisions, and the one that the measured trunks show if it is new."""
+    trunks = by_ports(profile.ports, hosts)
+    known = {one.key() for one in divisions}
+    return [*divisions, *([trunks] if trunks is not None and trunks.key() not in known else [])]
 
 
 def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fault]]:

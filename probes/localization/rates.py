@@ -16,7 +16,7 @@ from probes.localization.normal import SHORT, noise, normal
 from probes.localization.parts import families, is_trunk
 from probes.localization.racks import Racks, by_reach
 
-__all__ = ["Rates", "rates", "unsteadiness"]
+__all__ = ["Rates", "fewest_causes", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet). The limit of single links is higher, because they vary more than a host with its many links.
@@ -81,20 +81,20 @@ def rates(
     deviation = table.rate - level
     sigma = noise(deviation)
     model = Ceiling(deviation, np.maximum(sigma, table.width))
-    found = _fit(model, table, divisions, _LEAST, fabric=expected is not None)
+    found = fewest_causes(model, table, divisions, _LEAST, fabric=expected is not None)
     for _ in range(_MOST_REFITS):
         least = _least_of_hosts(table, model, found)
         if not any(cause.kind in ENDS and cause.severity < least for cause in found.causes):
             break
         # Hosts are more unequal than was assumed.
-        found = _fit(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
+        found = fewest_causes(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
     return Rates(table, level, deviation, found if disturbed else _without_disturbed(found, table))
 
 
-def _fit(
+def fewest_causes(
     model: Ceiling, table: LinkTable, divisions: Sequence[Racks], least: Mapping[str, float], *, fabric: bool
 ) -> CauseFit:
-    """Return the fit with the ``divisions`` and with those that the rates themselves show."""
+    """Return the fewest causes, with trunks of the ``divisions`` and of those that the rates show."""
     tried = _with_reach(table, model.values > -_REACHED, divisions)
     found = _fewest(model, families(table, tried, least, fabric=fabric))
     # Some groups of hosts show only once the slow hosts are known.

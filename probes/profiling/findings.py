@@ -53,8 +53,8 @@ def with_faults(profile: Profile, faults: Sequence[Fault], *, bought: bool = Fal
     shares of what was bought.
     """
     # Older profiles do not say of which kind a finding is.
-    unknown: tuple[FindingKind, ...] = ("doubtful",) * len(profile.findings)
-    kinds = profile.finding_kinds or unknown
+    unknown: FindingKind = "doubtful"
+    kinds = profile.finding_kinds or (unknown,) * len(profile.findings)
     others: list[tuple[FindingKind, str]] = [
         (kind, text) for kind, text in zip(kinds, profile.findings, strict=True) if kind != "slow"
     ]
