@@ -22,8 +22,9 @@ _SIGMAS = 4.5
 # The smallest standard deviation of a change: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005
 # The share of the links of a part that must be beyond their own limits. The others count with them if they
-# changed by the share _LIKE of what the part did, because noise may hide their change.
-_LEAST_BEYOND, _LIKE = 0.5, 0.7
+# changed by the share _LIKE of what the part did, because noise may hide their change. Among all links, half
+# is enough: most of them changed.
+_LEAST_BEYOND, _LIKE, _LIKE_ALL = 0.5, 0.7, 0.5
 # With fewer links, a change of all is that of a few links.
 _FEWEST_OF_ALL = 4
 _DOES = {"egress": " sends", "ingress": " receives", "host": " sends and receives", "inside": " inside"}
@@ -76,7 +77,8 @@ def _claimed(
     free = np.ones(count, dtype=np.bool_)
     for cause, of_part in found:
         mine = of_part[free[of_part]]
-        alike = mine[beyond[mine] | (slower[mine] > _LIKE * cause.severity)]
+        like = _LIKE_ALL if is_whole(cause) else _LIKE
+        alike = mine[beyond[mine] | (slower[mine] > like * cause.severity)]
         if not len(alike) or not (is_whole(cause) or beyond[alike].mean() >= _LEAST_BEYOND):
             continue
         free[alike] = False

@@ -116,11 +116,15 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
     sigma = noise(deviation, least=0.02)
     model = Ceiling(deviation, np.full(len(times), sigma))
     found = _fewest(model, families(table, divisions, _LEAST_UNSTEADY, end_pairs=False))
-    # One disturbed pass makes a few messages of a single link late, but not half of them.
+    # One disturbed pass makes a few messages of a single link late, but not half of them. A busy host makes
+    # messages late, too.
     sure = (
         cause
         for cause in found.causes
-        if cause.kind != "one_way_pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
+        if not np.isnan(table.alpha[cause.links]).all()
+        and (
+            cause.kind != "one_way_pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
+        )
     )
     return replace(found, causes=tuple(sure))
 

@@ -25,6 +25,10 @@ _DOES: dict[FaultKind, str] = {
 _OF_TWO: dict[FaultKind, str] = {
     "trunk": "the trunk between {part} carries {level} of {normal}",
     "latency": "messages between {part} take {extra} longer than those between others",
+    "loss": "packets between {part} get lost",
+    "flapping": "links between {part} are slow in some passes and normal in others: {level} of {normal} in "
+    "the median",
+    "inside": "the link between {part} is slower than others inside the host: {level} of {normal}",
 }
 # Smaller costs round to 1.0 times.
 _LEAST_COST = 1.05

@@ -55,7 +55,8 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
     elif found.standing:
         console.data(
             f"{_collective(request)} with {request.schedule_file.source}: predicted "
-            f"{seconds(request.baseline_s)} on the baseline, {seconds(found.now_s)} now ({found.now_s / request.baseline_s:.2f} times as long)"
+            f"{seconds(request.baseline_s)} on the baseline, {seconds(found.now_s)} now "
+            f"({found.now_s / request.baseline_s:.2f} times as long)"
         )
 
 

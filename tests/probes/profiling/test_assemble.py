@@ -70,7 +70,8 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     profile = assembled(found, places)
     assert profile.links.flags[rows[0]] == "outlier,asymmetric,retested"
     assert profile.findings == (
-        "a rank 1 and a rank 2: slower than the other links inside the host, 33 % of the normal rate: "
+        "the link between a rank 1 and a rank 2 is slower than others inside the host: "
+        "33 % of the normal rate: "
         "1 of 1 links from a rank 1 to a rank 2 carry 0.3333 GB/s, normal is 1 GB/s; "
         "a ring all_reduce through it takes 3.0 times as long, unless it avoids the link; "
         "check NUMA binding, PCIe width and peer-to-peer access of this device",
