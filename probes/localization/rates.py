@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
-from probes.localization.fit import ENDS, CauseFit, Ceiling, Family, explain
+from probes.localization.fit import ENDS, Cause, CauseFit, Ceiling, Family, explain
 from probes.localization.groups import quantiles
 from probes.localization.links import LinkTable
 from probes.localization.model import Bought, FabricPlan
@@ -116,17 +116,23 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
     sigma = noise(deviation, least=0.02)
     model = Ceiling(deviation, np.full(len(times), sigma))
     found = _fewest(model, families(table, divisions, _LEAST_UNSTEADY, end_pairs=False))
-    # One disturbed pass makes a few messages of a single link late, but not half of them. A busy host makes
-    # messages late, too.
-    sure = (
-        cause
-        for cause in found.causes
-        if not np.isnan(table.alpha[cause.links]).all()
-        and (
-            cause.kind != "one_way_pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
-        )
-    )
+    sure = (cause for cause in found.causes if _is_unsteady(cause, table))
     return replace(found, causes=tuple(sure))
+
+
+def _is_unsteady(cause: Cause, table: LinkTable) -> bool:
+    """Return whether neither a disturbed pass nor a busy host explains that the links are unsteady.
+
+    Where an end waits for a core, messages of single links are late.
+    """
+    waited = np.flatnonzero(np.isnan(table.alpha))
+    busy = np.union1d(table.src_host[waited], table.dst_host[waited])
+    ends = np.concatenate((table.src_host[cause.links], table.dst_host[cause.links]))
+    if "pair" in cause.kind:
+        # A disturbed pass makes a few messages of a link late, but not half of them.
+        half = cause.kind == "pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
+        return bool(half) and not np.isin(ends, busy).any()
+    return not np.isin(cause.links, waited).all()
 
 
 def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:
