@@ -17,6 +17,7 @@ import numpy as np
 from probes.base import LEAST_BETA_S_PER_BYTE, Floats, Ints, Mask
 
 __all__ = [
+    "FAULT_FLAGS",
     "FindingKind",
     "HostCopies",
     "HostMemory",
@@ -27,6 +28,18 @@ __all__ = [
     "SharedPort",
 ]
 
+# The flags of links that are worse than normal links, or than what was bought. The first four are about
+# rates.
+FAULT_FLAGS = (
+    "outlier",
+    "slow_sender",
+    "slow_receiver",
+    "slow_trunk",
+    "late",
+    "lossy",
+    "flapping",
+    "slow_cpu",
+)
 # The reciprocal of LEAST_BETA_S_PER_BYTE; products of two costs stay finite.
 _MOST = 1e30
 # A host loses packets if it retransmits at least so many segments, and more than this share of them. Late
@@ -53,7 +66,8 @@ class Links:
     ``beta_low/high_s_per_byte`` is a 95 % bootstrap interval, ``residual`` the relative misfit of alpha +
     beta·bytes, ``samples`` the number of timed messages or trains.
 
-    ``flags`` holds words joined by commas ("" if none): outlier, slow_sender, slow_receiver, asymmetric,
+    ``flags`` holds words joined by commas ("" if none): slow_sender, slow_receiver, slow_trunk, outlier
+    (slow, between parts that are not), late (its latency), lossy, flapping, slow_cpu, asymmetric,
     nonlinear (a knee between sizes), noisy, unsound (no valid fit), retested (measured again, alone),
     contended (faster alone), preempted (an end waited for a core in every latency measurement, so alpha is an
     upper limit), inferred (not measured: values of a link that the topology declares equal).

@@ -42,10 +42,12 @@ __all__ = [
     "Quiet",
     "Ranks",
     "Seed",
+    "Spec",
     "TimeoutSeconds",
     "Unwind",
     "Verbose",
     "WiresOption",
+    "WiringPlan",
     "Without",
     "WorldOptions",
     "collective_option",
@@ -179,6 +181,23 @@ PrometheusFile = Annotated[
         metavar="FILE.prom",
         callback=_prometheus,
         help="Write the figures for node_exporter's textfile collector.",
+    ),
+]
+Spec = Annotated[
+    str | None,
+    typer.Option(
+        "--spec",
+        metavar="SPEC",
+        help="What was bought: a machine with its NICs (dgx-h100/8x400), or rates (400Gbit/s, 8x400, "
+        "100Gbit/s,5us). [the links are compared with each other]",
+    ),
+]
+WiringPlan = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="FILE",
+        help="Racks and rails as planned: TOML, Slurm's topology.conf, or InfraGraph's JSON.",
     ),
 ]
 Quiet = Annotated[bool, _general("-q", "--quiet", callback=_quiet, help="Print errors only.")]

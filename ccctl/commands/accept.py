@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccctl import console
-from ccctl.arguments import MOST_RANKS, GeneralOptions, MeasuredDevice, WorldOptions
+from ccctl.arguments import MOST_RANKS, GeneralOptions, MeasuredDevice, Spec, WiringPlan, WorldOptions
 from ccctl.artifacts import codec, is_folder, read_input
 from ccctl.errors import FoundProblem, UndecidedError, UsageError
 from ccctl.launching import placed, started_by_mpi
@@ -39,23 +39,8 @@ EXAMPLES = (
 class AcceptOptions(GeneralOptions, WorldOptions):
     """The arguments and options of ``accept``."""
 
-    spec: Annotated[
-        str | None,
-        typer.Option(
-            "--spec",
-            metavar="SPEC",
-            help="What was bought: a machine with its NICs (dgx-h100/8x400), or rates (400Gbit/s, 8x400, "
-            "100Gbit/s,5us). [the links are compared with each other]",
-        ),
-    ] = None
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            "--plan",
-            metavar="FILE",
-            help="Racks and rails as planned: TOML, Slurm's topology.conf, or InfraGraph's JSON.",
-        ),
-    ] = None
+    spec: Spec = None
+    plan: WiringPlan = None
     budget: Annotated[
         str | None,
         typer.Option(

@@ -18,10 +18,12 @@ from ccctl.arguments import (
     MeasuredDevice,
     Output,
     PrometheusFile,
+    Spec,
+    WiringPlan,
     WorldOptions,
     read_or_described,
 )
-from ccctl.artifacts import codec
+from ccctl.artifacts import codec, read_input
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.host_search import look_everywhere
 from ccctl.launching import by_default, placed, started_by_mpi
@@ -33,6 +35,7 @@ from probes.base import parse_rate, parse_size
 if TYPE_CHECKING:
     from ccctl.launching import World
     from probes.link_costs import Profile
+    from probes.localization import Bought, FabricPlan
     from probes.profiling import Drift, Effort
     from probes.sampling import WantedPairs
     from probes.topology import Topology
@@ -54,6 +57,10 @@ EXAMPLES = (
         "detect NICs first, and measure by samples what they declare alike",
     ),
     ("ccctl profile --from profile.json --baseline profile.json", "compare two files without measuring"),
+    (
+        "ccctl profile --from profile.json --spec 8x400",
+        "name what is slower than what was bought, also where all links are",
+    ),
     ("ccctl profile -n 4 --quick --expect 100MB/s", "exit with 1 where a link carries less"),
     (
         "ccctl profile -n 4 --quick --prometheus links.prom",
@@ -129,6 +136,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
             help="Print what changed since this profile: exit 1 if anything became worse.",
         ),
     ] = None
+    spec: Spec = None
+    plan: WiringPlan = None
     expect: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +153,9 @@ def profile(options: ProfileOptions) -> None:
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha, the latency, comes from
     ping-pong; beta, the seconds per byte, from the spacing of message trains at the receiver. Slow links and
-    hosts are measured again, alone, before they are reported.
+    hosts are measured again, alone, before they are reported. Findings name the fewest parts (hosts, NICs,
+    pairs of hosts, trunks) that explain all rates, latencies and losses. Normal is what most parts reach, or
+    what --spec says was bought; --plan tells the racks and rails.
 
     If a lost rank, a signal or --timeout ends it, the links measured until then are written, and the profile
     says so. Hosts that cannot be reached are named and the others measured (exit 1). Two profiles of one user
@@ -157,10 +168,13 @@ def profile(options: ProfileOptions) -> None:
     with prometheus.exposed(options.prom, "profile") as exposition:
         expected = parse_rate(options.expect, "--expect") if options.expect is not None else None
         before = codec.read(options.baseline, "profile") if options.baseline is not None else None
+        bought, plan = _offer(options)
         if options.source is None:
             found, inputs, problem = _measured(options, exposition)
         else:
             found, inputs, problem = _read(options, options.source), {}, ""
+        if bought is not None or plan is not None:
+            found = _with_offer(found, bought, plan)
         prometheus.add_profile(exposition, found)
         drift = _drift(before.body, found) if before else None
         if before and options.baseline:
@@ -179,6 +193,21 @@ def profile(options: ProfileOptions) -> None:
         if problem or worse or slow:
             raise FoundProblem("; ".join(filter(None, (problem, worse, slow))))
     console.next_with(options.output, "ccctl synth --network {} --collective all_reduce", "profile.json")
+
+
+def _offer(options: ProfileOptions) -> tuple[Bought | None, FabricPlan | None]:
+    """Return what was bought, and the plan of the fabric; both are read before anything is measured."""
+    from exec.acceptance import bought, read_plan
+
+    spec = None if options.spec is None else bought(options.spec)
+    return spec, None if options.plan is None else read_plan(*read_input(options.plan))
+
+
+def _with_offer(found: Profile, bought: Bought | None, plan: FabricPlan | None) -> Profile:
+    """Return the profile with the faults that it has against the offer and the plan."""
+    from probes.profiling import faults_of, with_faults
+
+    return with_faults(found, faults_of(found, bought, plan), bought=bought is not None)
 
 
 def _read(options: ProfileOptions, source: str) -> Profile:

@@ -20,7 +20,15 @@ from ccctl.runs import ProfileRun
 from probes.base import parse_seconds
 
 if TYPE_CHECKING:
-    from ccctl.watch import Asked, Deadline, Found, LinkTurns, Measure, StateFolder, WatchOutcome
+    from ccctl.watch import (
+        Deadline,
+        LinkTurns,
+        Measure,
+        StateFolder,
+        WatchFindings,
+        WatchOutcome,
+        WatchRequest,
+    )
     from probes.link_costs import Profile
 
 __all__ = ["EXAMPLES", "FILES", "watch"]
@@ -124,31 +132,31 @@ def watch(options: WatchOptions) -> None:
     deadline = once.Deadline(options.timeout)
     at_s, began_s = time.time(), time.monotonic()
     with prometheus.exposed(options.prom, "watch") as exposition, rescuing(lambda why: ""):
-        asked = _asked(options)
-        measure = _measuring(_world(options, asked), asked, deadline, options.wait)
+        request = _request(options)
+        measure = _measuring(_world(options, request), request, deadline, options.wait)
         with opened(options.state) as folder:
-            found = once.looked(asked, folder, measure, at_s)
+            found = once.measure_and_judge(request, folder, measure, at_s)
             if not options.json:
-                told.say_found(asked, found)
-            outcome = _decided(asked, folder, found, deadline, at_s)
-        prometheus.add_watch(exposition, found, outcome, asked.baseline_s)
+                told.say_found(request, found)
+            outcome = _decided(request, folder, found, deadline, at_s)
+        prometheus.add_watch(exposition, found, outcome, request.baseline_s)
         current = Path(options.state) / folder.current_path.name
         if options.json:
             seconds = time.monotonic() - began_s
-            console.summary(told.summary(asked, found, outcome, current, seconds))
+            console.summary(told.summary(request, found, outcome, current, seconds))
         else:
-            told.say_decision(asked, found, outcome, current)
+            told.say_decision(request, found, outcome, current)
         if found.drifted:
             raise FoundProblem(f"worse than {options.baseline}")
     console.next_step(f"ccctl show {Path(options.state) / folder.history_path.name}")
 
 
-def _asked(options: WatchOptions) -> Asked:
+def _request(options: WatchOptions) -> WatchRequest:
     """Return what the options say.
 
     Raises UsageError if the schedule and the baseline differ in their number of ranks.
     """
-    from ccctl.watch import Asked, read_schedule
+    from ccctl.watch import WatchRequest, read_schedule
 
     baseline, budget = options.baseline, options.budget
     share = None if options.threshold == "auto" else _share(options.threshold, "--threshold")
@@ -163,11 +171,11 @@ def _asked(options: WatchOptions) -> Asked:
             f"--schedule {options.schedule}: it is for {found} ranks, --baseline {baseline} has {wanted}",
             hint=f"ccctl synth --network {baseline} makes one for these.",
         )
-    asked = Asked(profile, given, share, least_gain, budget_s)
+    request = WatchRequest(profile, given, share, least_gain, budget_s)
     # Predict before anything is measured, because this fails if the schedule uses a link that the baseline
     # lacks.
-    console.detail(f"predicted on the baseline: {asked.baseline_s:.6g} s")
-    return asked
+    console.detail(f"predicted on the baseline: {request.baseline_s:.6g} s")
+    return request
 
 
 def _share(text: str, option: str) -> float:
@@ -183,14 +191,14 @@ def _share(text: str, option: str) -> float:
     return found / 100
 
 
-def _world(options: WatchOptions, asked: Asked) -> World:
+def _world(options: WatchOptions, request: WatchRequest) -> World:
     """Return the world to measure in, by default the hosts and ranks of the baseline.
 
     Raises UsageError if the number of ranks differs from the baseline's.
     """
     from collections import Counter
 
-    entries = asked.baseline.body.ranks
+    entries = request.baseline.body.ranks
     slots = Counter(entry.host for entry in entries)
     if (options.ranks, options.hosts, options.hostfile) == (None, None, None):
         listed = ",".join(f"{host}:{count}" for host, count in slots.items())
@@ -199,18 +207,18 @@ def _world(options: WatchOptions, asked: Asked) -> World:
         world = options.world()
     if (count := placed(world)[0]) != len(entries):
         raise UsageError(
-            f"the baseline {asked.baseline.source} has {len(entries)} ranks, the options name {count}",
+            f"the baseline {request.baseline.source} has {len(entries)} ranks, the options name {count}",
             hint="Leave -n and --hosts out to measure where the baseline was measured.",
         )
     return world
 
 
-def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) -> Measure:
+def _measuring(world: World, request: WatchRequest, deadline: Deadline, wait_s: float) -> Measure:
     """Return a function that measures links in turn within a budget."""
     from probes.base import plural
     from probes.profiling import Effort
 
-    on_gpus = asked.baseline.body.transport == "cuda"
+    on_gpus = request.baseline.body.transport == "cuda"
 
     def measure(look: LinkTurns) -> Profile:
         links = len(look.turns.src)
@@ -232,10 +240,10 @@ def _measuring(world: World, asked: Asked, deadline: Deadline, wait_s: float) ->
 
 
 def _decided(
-    asked: Asked, folder: StateFolder, found: Found, deadline: Deadline, at_s: float
+    request: WatchRequest, folder: StateFolder, found: WatchFindings, deadline: Deadline, at_s: float
 ) -> WatchOutcome:
     from ccctl.watch import replan
     from synth.portfolio import cores
 
     with console.progress("synth", 1.0) as bar:
-        return replan(asked, folder, found, deadline, at_s, jobs=cores(), progress=Drawn(bar))
+        return replan(request, folder, found, deadline, at_s, jobs=cores(), progress=Drawn(bar))

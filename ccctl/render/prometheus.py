@@ -20,7 +20,7 @@ from probes.base import visible
 from probes.files import read_text
 
 if TYPE_CHECKING:
-    from ccctl.watch import Found, WatchOutcome
+    from ccctl.watch import WatchFindings, WatchOutcome
     from probes.link_costs import Profile
 
 __all__ = ["Exposition", "add_hosts", "add_profile", "add_watch", "exposed"]
@@ -104,7 +104,7 @@ def add_hosts(exposition: Exposition, profile: Profile) -> None:
     _add_segments(exposition, profile)
 
 
-def add_watch(exposition: Exposition, found: Found, outcome: WatchOutcome, baseline_s: float) -> None:
+def add_watch(exposition: Exposition, found: WatchFindings, outcome: WatchOutcome, baseline_s: float) -> None:
     """Add the findings and the decision of a watch run; with very many links, only figures by host."""
     if len(found.now.links.src) > _MOST_LINKS:
         add_hosts(exposition, found.now)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
-from ccctl.watch.state import Given, StateFolder
+from ccctl.watch.state import ScheduleFile, StateFolder
 from exec.replan import Replan, SchedulePrediction, replanned
 from probes.base import SILENT, Progress
 from probes.profiling import (
@@ -42,7 +42,16 @@ if TYPE_CHECKING:
     from probes.profiling import Change, History
     from synth.network import Network
 
-__all__ = ["Asked", "Deadline", "Found", "LinkTurns", "Measure", "WatchOutcome", "looked", "replan"]
+__all__ = [
+    "Deadline",
+    "LinkTurns",
+    "Measure",
+    "WatchFindings",
+    "WatchOutcome",
+    "WatchRequest",
+    "measure_and_judge",
+    "replan",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +101,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class WatchRequest:
     """The request of a watch: the baseline, the schedule, and the thresholds.
 
     ``share`` is the share of its bandwidth that a link may lose; None judges by noise. Another schedule is
@@ -100,14 +109,14 @@ class Asked:
     """
 
     baseline: Artifact
-    given: Given
+    schedule_file: ScheduleFile
     share: float | None
     least_gain: float
     budget_s: float
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        return {"baseline": self.baseline.sha256, "schedule": self.given.sha256}
+        return {"baseline": self.baseline.sha256, "schedule": self.schedule_file.sha256}
 
     @property
     def tolerated(self) -> float:
@@ -121,7 +130,7 @@ class Asked:
 
     @cached_property
     def forecast(self) -> SchedulePrediction:
-        return SchedulePrediction(self.given.schedule)
+        return SchedulePrediction(self.schedule_file.schedule)
 
     @cached_property
     def baseline_s(self) -> float:
@@ -133,7 +142,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class WatchFindings:
     """The findings of a run.
 
     ``costs`` are the factors by which each of the largest changes alone slows down the schedule. ``now`` is
@@ -142,7 +151,7 @@ class Found:
     """
 
     verdict: WatchVerdict
-    current: Given
+    current: ScheduleFile
     now: Profile
     seen: Profile
     network: Network
@@ -179,27 +188,29 @@ class WatchOutcome:
     unknown: tuple[int, ...] = ()
 
 
-def looked(asked: Asked, state: StateFolder, measure: Measure, at_s: float) -> Found:
+def measure_and_judge(
+    request: WatchRequest, state: StateFolder, measure: Measure, at_s: float
+) -> WatchFindings:
     """Measure links and judge them; links that seem worse are measured once more before they count.
 
     Links of hosts that drift come first, then those measured longest ago. Nothing is written, except that the
     given schedule becomes the current one if there is none yet.
     """
-    baseline = asked.baseline.body
-    history = state.history(baseline, asked.baseline.source)
-    current = state.current(asked.given)
+    baseline = request.baseline.body
+    history = state.history(baseline, request.baseline.source)
+    current = state.current(request.schedule_file)
     every = np.ones(history.links, dtype=np.bool_)
     worse = np.flatnonzero((history.bandwidth_since_s > 0) | (history.latency_since_s > 0)).tolist()
     beside = links_at(history, [rows for _, rows in together(baseline, worse)]) & ~history.known()
-    now = measure(LinkTurns(in_turn(history, every, beside), _FIRST_LOOK * asked.budget_s))
-    found = _judged(asked, history, current, now, at_s)
+    now = measure(LinkTurns(in_turn(history, every, beside), _FIRST_LOOK * request.budget_s))
+    found = _judged(request, history, current, now, at_s)
     left = _unmeasured(found)
-    left_s = asked.budget_s - now.seconds
+    left_s = request.budget_s - now.seconds
     if left.any() and left_s > 0 and not found.verdict.drift.gone:
         after = found.verdict.history
         beside = links_at(after, [one.change.rows for one in found.standing]) & ~after.known()
         now = joined(now, measure(LinkTurns(in_turn(after, left, beside), left_s)))
-        found = _judged(asked, history, current, now, at_s)
+        found = _judged(request, history, current, now, at_s)
         left = _unmeasured(found)
     needed_s = _budget_for_all_s(now, left) if left.any() else None
     verdict = found.verdict
@@ -207,10 +218,10 @@ def looked(asked: Asked, state: StateFolder, measure: Measure, at_s: float) -> F
     if suspects and not verdict.drift.gone:
         again = np.zeros(history.links, dtype=np.bool_)
         again[[row for change in suspects for row in change.rows]] = True
-        left_s = max(_LEAST_BUDGET_S, asked.budget_s - now.seconds)
+        left_s = max(_LEAST_BUDGET_S, request.budget_s - now.seconds)
         now = joined(now, measure(LinkTurns(in_turn(verdict.history, again, again), left_s, again=True)))
-        found = _judged(asked, history, current, now, at_s)
-    costs = [_cost(asked, found.seen, one.change) for one in found.standing[:_MOST_COSTS]]
+        found = _judged(request, history, current, now, at_s)
+    costs = [_cost(request, found.seen, one.change) for one in found.standing[:_MOST_COSTS]]
     order = sorted(range(len(costs)), key=lambda at: -costs[at])
     standing = (*(found.standing[at] for at in order), *found.standing[_MOST_COSTS:])
     found = replace(found, standing=standing, costs=tuple(costs[at] for at in order))
@@ -218,9 +229,9 @@ def looked(asked: Asked, state: StateFolder, measure: Measure, at_s: float) -> F
 
 
 def replan(
-    asked: Asked,
+    request: WatchRequest,
     state: StateFolder,
-    found: Found,
+    found: WatchFindings,
     deadline: Deadline,
     at_s: float,
     *,
@@ -232,9 +243,9 @@ def replan(
     If ranks are gone, no schedule is made for the others, because the job itself must change first.
     """
     history = with_events(found.verdict.history, found.events)
-    as_given = found.current.content == asked.given.content
+    as_given = found.current.content == request.schedule_file.content
     # Write before the search, which may take long or be interrupted.
-    state.keep(history, asked.inputs)
+    state.keep(history, request.inputs)
     if found.verdict.drift.gone or (as_given and not found.standing):
         return WatchOutcome(history)
     # Another schedule might be slower because of a link that was not measured.
@@ -244,9 +255,11 @@ def replan(
     plan = replanned(
         found.current.schedule,
         found.network,
-        least_gain=asked.least_gain,
-        size_bytes=asked.given.schedule.collective.total_bytes(asked.given.schedule.chunk_bytes),
-        others=() if as_given else (asked.given.schedule,),
+        least_gain=request.least_gain,
+        size_bytes=request.schedule_file.schedule.collective.total_bytes(
+            request.schedule_file.schedule.chunk_bytes
+        ),
+        others=() if as_given else (request.schedule_file.schedule,),
         search=bool(found.standing) and not _already_searched(history, found.network),
         time_limit_s=_MOST_SEARCH_S if left_s is None else min(_MOST_SEARCH_S, _FOR_SEARCH * left_s),
         jobs=jobs,
@@ -257,20 +270,22 @@ def replan(
         history = replace(history, searched_s_per_byte=found.network.beta_s_per_byte)
     if plan.schedule is None:
         if plan.searched:
-            state.keep(history, asked.inputs)
+            state.keep(history, request.inputs)
         return WatchOutcome(history, plan)
-    back = plan.schedule is asked.given.schedule
-    content = asked.given.content if back else codec.encode("schedule", plan.schedule, asked.inputs)
+    back = plan.schedule is request.schedule_file.schedule
+    content = (
+        request.schedule_file.content if back else codec.encode("schedule", plan.schedule, request.inputs)
+    )
     adopted = state.adopt(content, datetime.fromtimestamp(at_s, UTC))
     which = "the given schedule" if back else f"a new schedule ({plan.schedule.method})"
     text = f"{which} is predicted to be {plan.gain:.2f} times as fast: {adopted.name}"
     events = (Event(at_s, "schedule", text),)
     history = with_events(history, events)
-    state.keep(history, asked.inputs)
+    state.keep(history, request.inputs)
     return WatchOutcome(history, plan, adopted, back, events)
 
 
-def _unmeasured(found: Found) -> Mask:
+def _unmeasured(found: WatchFindings) -> Mask:
     history = found.verdict.history
     return np.asarray(history.measured_s < history.at_s[-1], dtype=np.bool_)
 
@@ -282,27 +297,29 @@ def _budget_for_all_s(now: Profile, left: Mask) -> float:
     return round(math.ceil(exact_s / digit_s) * digit_s, 3)
 
 
-def _judged(asked: Asked, history: History, current: Given, now: Profile, at_s: float) -> Found:
-    baseline = asked.baseline.body
+def _judged(
+    request: WatchRequest, history: History, current: ScheduleFile, now: Profile, at_s: float
+) -> WatchFindings:
+    baseline = request.baseline.body
     seen = recalled(baseline, now, history)
 
     def matters(change: Change) -> bool:
-        return change.quantity == "bandwidth" or _cost(asked, seen, change) > _MATTERS
+        return change.quantity == "bandwidth" or _cost(request, seen, change) > _MATTERS
 
-    verdict = judged(history, baseline, now, at_s, asked.share, matters)
-    network = asked.network_of(brought_up_to_date(baseline, seen, verdict.changes))
+    verdict = judged(history, baseline, now, at_s, request.share, matters)
+    network = request.network_of(brought_up_to_date(baseline, seen, verdict.changes))
     standing = tuple(sorted(verdict.standing, key=lambda one: -one.change.times))
-    now_s = asked.forecast.time_s(network) if verdict.changes else asked.baseline_s
-    return Found(verdict, current, now, seen, network, standing, (), now_s, ())
+    now_s = request.forecast.time_s(network) if verdict.changes else request.baseline_s
+    return WatchFindings(verdict, current, now, seen, network, standing, (), now_s, ())
 
 
-def _cost(asked: Asked, now: Profile, change: Change) -> float:
+def _cost(request: WatchRequest, now: Profile, change: Change) -> float:
     """Return the factor by which ``change`` alone slows down the given schedule."""
-    alone = brought_up_to_date(asked.baseline.body, now, [change])
-    return asked.forecast.time_s(asked.network_of(alone)) / asked.baseline_s
+    alone = brought_up_to_date(request.baseline.body, now, [change])
+    return request.forecast.time_s(request.network_of(alone)) / request.baseline_s
 
 
-def _events(found: Found, before: History, at_s: float) -> tuple[Event, ...]:
+def _events(found: WatchFindings, before: History, at_s: float) -> tuple[Event, ...]:
     """Return the differences from the last run."""
     verdict = found.verdict
     events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]

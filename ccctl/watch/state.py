@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from probes.profiling import History
     from synth.schedules import Schedule
 
-__all__ = ["Given", "StateFolder", "opened", "read_schedule"]
+__all__ = ["ScheduleFile", "StateFolder", "opened", "read_schedule"]
 
 _HISTORY, _CURRENT, _LOCK = "history.json", "current.json", "lock"
 _SCHEDULE = re.compile(r"schedule-[0-9]{8}T[0-9]{6}Z(-[0-9]+)?\.json")
@@ -34,7 +34,7 @@ _MOST_SCHEDULES = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ScheduleFile:
     """A schedule that was read and checked, with the name, digest and bytes of its file."""
 
     schedule: Schedule
@@ -85,7 +85,7 @@ class StateFolder:
         """Replace the history; raises CannotWriteError."""
         codec.write(str(self.history_path), "history", history, inputs)
 
-    def current(self, given: Given) -> Given:
+    def current(self, given: ScheduleFile) -> ScheduleFile:
         """Return the schedule that jobs load now; if there is none, make ``given`` the current one.
 
         Raises DataError if the file is no proven schedule for the same collective and size.
@@ -149,7 +149,7 @@ def opened(path: str) -> Iterator[StateFolder]:
         lock.release()
 
 
-def read_schedule(path: str) -> Given:
+def read_schedule(path: str) -> ScheduleFile:
     """Return a schedule that the checker accepts, with its bytes; raises the errors of the codec.
 
     A schedule that the checker rejects raises DataError.
@@ -163,10 +163,10 @@ def read_schedule(path: str) -> Given:
         raise DataError(
             source, findings, hint="It is not proven, so nothing is done with it; see ccctl verify."
         )
-    return Given(found.body, source, found.sha256, inflated(content, source))
+    return ScheduleFile(found.body, source, found.sha256, inflated(content, source))
 
 
-def _refuse_other(found: Given, given: Given) -> None:
+def _refuse_other(found: ScheduleFile, given: ScheduleFile) -> None:
     mine, theirs = found.schedule.collective, given.schedule.collective
     size = mine.total_bytes(found.schedule.chunk_bytes)
     wanted = theirs.total_bytes(given.schedule.chunk_bytes)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Verdict, WholeRow
 from exec.acceptance.cost import costs, spares
-from exec.acceptance.fault_text import remedy_of, told
 from exec.acceptance.network_bought import sound_network
 from exec.benchmark import Report, Row, judged
 from exec.benchmark.foreign import Evidence
@@ -22,7 +21,7 @@ from probes.health import (
     peer_problems,
 )
 from probes.link_costs import Profile
-from probes.localization import Bought, FabricPlan, Fault, locate
+from probes.localization import Bought, FabricPlan, Fault, describe, locate, remedy_of
 from probes.topology import Topology
 from synth.collective import Kind
 from synth.network import Network
@@ -219,7 +218,7 @@ def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
                 " and ".join(fault.parts) or "the fabric",
                 _hosts_of(fault, links.profile),
                 "fault",
-                told(fault, terms.bought is not None),
+                describe(fault, bought=terms.bought is not None),
                 fault.evidence,
                 fault.sure,
                 remedy_of(fault),

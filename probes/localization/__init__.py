@@ -2,7 +2,7 @@
 
 The input is a profile, what was bought, and the plan of racks and rails, if there is one. The result is the
 fewest faults that explain the measurements, each with its evidence. Read the modules in this order: `model`,
-`locate`, `links`, `racks`, `normal`, `parts`, `fit`, `rates`, `latency`, `symptoms`.
+`locate`, `links`, `racks`, `normal`, `parts`, `fit`, `rates`, `latency`, `symptoms`, `sentences`, `changes`.
 """
 
 import lazy_loader as lazy

@@ -113,15 +113,15 @@ def ends_of(profile: Profile) -> Ends:
     )
 
 
-def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
-    """Return the measured links between hosts, and those inside hosts.
+def tables_of(profile: Profile, *, every: bool = False) -> tuple[LinkTable, LinkTable]:
+    """Return the links between hosts, and those inside hosts.
 
-    Links that were inferred from others are left out, because they add no evidence.
+    Links that were inferred from others add no evidence. They are left out without ``every``.
     """
     ends, links = ends_of(profile), profile.links
     alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))
     alpha[_flagged(links, "preempted")] = np.nan
-    measured, again = ~_flagged(links, "inferred"), _flagged(links, "retested")
+    measured, again = every | ~_flagged(links, "inferred"), _flagged(links, "retested")
     inside = ends.host[links.src] == ends.host[links.dst]
     best = links.beta_s_per_byte
     columns = {

@@ -26,7 +26,7 @@ from probes.localization.symptoms import (
     slow_trunks,
 )
 
-__all__ = ["locate"]
+__all__ = ["divisions_of", "locate"]
 
 # A cause is certain if its gain is at least this many times its penalty, otherwise likely.
 _CLEAR = 2.0
@@ -58,18 +58,25 @@ class _Between:
     misplaced: list[Fault]
 
 
-def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | None = None) -> list[Fault]:
+def locate(
+    profile: Profile,
+    bought: Bought | None = None,
+    plan: FabricPlan | None = None,
+    *,
+    disturbed: bool = False,
+) -> list[Fault]:
     """Return the fewest faults that explain the profile, the worst first; none if all is normal.
 
     The normal value is what most parts of the cluster reach, or what was ``bought`` if the cluster falls
     short of that. ``plan`` says which hosts and NICs share switches; without it, racks are inferred where
-    latencies or rates show them. Takes O(n² log n) per fault for n ranks.
+    latencies or rates show them. Single links that were measured only once are left out if many of them are
+    slow, unless ``disturbed`` asks for them: most were disturbed. Takes O(n² log n) per fault for n ranks.
     """
     table, inside = tables_of(profile)
     processors = list(slow_processors(profile.memory))
     found: list[Fault] = []
     if len(table):
-        between = _between(profile, table, bought, plan)
+        between = _between(profile, table, bought, plan, disturbed=disturbed)
         found = list(_of_links(between, bought, plan))
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
@@ -78,7 +85,9 @@ def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | No
     return sorted(_with_processors(found, processors), key=_badness)
 
 
-def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: FabricPlan | None) -> _Between:
+def _between(
+    profile: Profile, table: LinkTable, bought: Bought | None, plan: FabricPlan | None, *, disturbed: bool
+) -> _Between:
     """Explain latencies, rates and unsteadiness of the links between hosts."""
     hosts = table.ends.host_names
     slot, misplaced = _rails(table, plan)
@@ -88,18 +97,33 @@ def _between(profile: Profile, table: LinkTable, bought: Bought | None, plan: Fa
     misplaced += moves
     # Racks that only trunks show do not explain latencies, because no latency shows them.
     distant = [racks] if racks is not None and racks.is_division else []
-    trunks = by_ports(profile.ports, hosts) if plan is None or not plan.racks else None
-    known = {one.key() for one in distant}
-    divisions = [*distant, *([trunks] if trunks is not None and trunks.key() not in known else [])]
+    divisions = distant if plan is not None and plan.racks else _with_trunks(distant, profile, hosts)
     bought_s = bought.latency_s if bought is not None else None
     return _Between(
         table,
         latencies(once, slots(once, slot), distant, bought_s),
-        rates(table, classes, divisions, bought, plan),
+        rates(table, classes, divisions, bought, plan, disturbed=disturbed),
         unsteadiness(table, divisions),
         divisions[0] if divisions else racks,
         misplaced,
     )
+
+
+def divisions_of(profile: Profile) -> list[Racks]:
+    """Return the divisions of hosts into racks that latencies and measured trunks show."""
+    table, _ = tables_of(profile)
+    if not len(table):
+        return []
+    racks, _ = _racks(table, one_a_pair(table), table.ends.slot, None)
+    distant = [racks] if racks is not None and racks.is_division else []
+    return _with_trunks(distant, profile, table.ends.host_names)
+
+
+def _with_trunks(divisions: list[Racks], profile: Profile, hosts: Sequence[str]) -> list[Racks]:
+    """Return the divisions, and the one that the measured trunks show if it is new."""
+    trunks = by_ports(profile.ports, hosts)
+    known = {one.key() for one in divisions}
+    return [*divisions, *([trunks] if trunks is not None and trunks.key() not in known else [])]
 
 
 def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fault]]:

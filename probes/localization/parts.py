@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from probes.base import Indices, Mask
-from probes.localization.fit import Family
+from probes.localization.fit import Cause, Family
 from probes.localization.links import LinkTable
 from probes.localization.model import FaultKind
 from probes.localization.racks import Racks
 
-__all__ = ["FABRIC", "WHOLE", "families", "families_inside", "is_trunk"]
+__all__ = ["FABRIC", "WHOLE", "families", "families_inside", "is_trunk", "is_whole"]
 
 FABRIC = "fabric"
 WHOLE = (FABRIC,)
@@ -88,6 +88,11 @@ def families_inside(table: LinkTable, least: Mapping[str, float], *, fabric: boo
 def is_trunk(family: Family) -> bool:
     """Return whether the parts of the family are trunks."""
     return family.kind == "trunk"
+
+
+def is_whole(cause: Cause) -> bool:
+    """Return whether the part at fault is one that all links cross."""
+    return cause.parts == WHOLE
 
 
 def _of_ends(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
-from probes.localization.fit import ENDS, CauseFit, Ceiling, Family, explain
+from probes.localization.fit import ENDS, Cause, CauseFit, Ceiling, Family, explain
 from probes.localization.groups import quantiles
 from probes.localization.links import LinkTable
 from probes.localization.model import Bought, FabricPlan
@@ -16,7 +16,7 @@ from probes.localization.normal import SHORT, noise, normal
 from probes.localization.parts import families, is_trunk
 from probes.localization.racks import Racks, by_reach
 
-__all__ = ["Rates", "rates", "unsteadiness"]
+__all__ = ["Rates", "fewest_causes", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet). The limit of single links is higher, because they vary more than a host with its many links.
@@ -63,8 +63,10 @@ def rates(
     divisions: Sequence[Racks],
     bought: Bought | None,
     plan: FabricPlan | None,
+    *,
+    disturbed: bool = False,
 ) -> Rates:
-    """Explain the rates of ``table``."""
+    """Explain the rates of ``table``; with ``disturbed``, also by links that may only have been disturbed."""
     several = next((racks for racks in divisions if len(racks) > 2), None)
     expected = None
     goodput = 1.0
@@ -79,20 +81,20 @@ def rates(
     deviation = table.rate - level
     sigma = noise(deviation)
     model = Ceiling(deviation, np.maximum(sigma, table.width))
-    found = _fit(model, table, divisions, _LEAST, fabric=expected is not None)
+    found = fewest_causes(model, table, divisions, _LEAST, fabric=expected is not None)
     for _ in range(_MOST_REFITS):
         least = _least_of_hosts(table, model, found)
         if not any(cause.kind in ENDS and cause.severity < least for cause in found.causes):
             break
         # Hosts are more unequal than was assumed.
-        found = _fit(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
-    return Rates(table, level, deviation, _without_disturbed(found, table))
+        found = fewest_causes(model, table, divisions, {**_LEAST, "end": least}, fabric=expected is not None)
+    return Rates(table, level, deviation, found if disturbed else _without_disturbed(found, table))
 
 
-def _fit(
+def fewest_causes(
     model: Ceiling, table: LinkTable, divisions: Sequence[Racks], least: Mapping[str, float], *, fabric: bool
 ) -> CauseFit:
-    """Return the fit with the ``divisions`` and with those that the rates themselves show."""
+    """Return the fewest causes, with trunks of the ``divisions`` and of those that the rates show."""
     tried = _with_reach(table, model.values > -_REACHED, divisions)
     found = _fewest(model, families(table, tried, least, fabric=fabric))
     # Some groups of hosts show only once the slow hosts are known.
@@ -114,13 +116,23 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
     sigma = noise(deviation, least=0.02)
     model = Ceiling(deviation, np.full(len(times), sigma))
     found = _fewest(model, families(table, divisions, _LEAST_UNSTEADY, end_pairs=False))
-    # One disturbed pass makes a few messages of a single link late, but not half of them.
-    sure = (
-        cause
-        for cause in found.causes
-        if cause.kind != "one_way_pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
-    )
+    sure = (cause for cause in found.causes if _is_unsteady(cause, table))
     return replace(found, causes=tuple(sure))
+
+
+def _is_unsteady(cause: Cause, table: LinkTable) -> bool:
+    """Return whether neither a disturbed pass nor a busy host explains that the links are unsteady.
+
+    Where an end waits for a core, messages of single links are late.
+    """
+    waited = np.flatnonzero(np.isnan(table.alpha))
+    busy = np.union1d(table.src_host[waited], table.dst_host[waited])
+    ends = np.concatenate((table.src_host[cause.links], table.dst_host[cause.links]))
+    if "pair" in cause.kind:
+        # A disturbed pass makes a few messages of a link late, but not half of them.
+        half = cause.kind == "pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
+        return bool(half) and not np.isin(ends, busy).any()
+    return not np.isin(cause.links, waited).all()
 
 
 def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:

@@ -144,7 +144,7 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
     for cause in explain(model, families_inside(table, _LEAST_INSIDE, fabric=bool(expected))).causes:
         at = cause.links
         carried, normal = (rate_text(float(np.exp(np.median(one[at])))) for one in (table.rate, usual))
-        text = f"{len(at)} {cause.subject} carry {carried}, normal is {normal}"
+        text = f"{len(at)} of {len(at)} {cause.subject} carry {carried}, normal is {normal}"
         rows = tuple(table.row[at].tolist())
         yield Fault("inside", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,))
 

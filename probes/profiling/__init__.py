@@ -1,8 +1,8 @@
 """Profiling: alpha and beta of every link, round-robin over MPI, as one task of all ranks.
 
-In: `options`. Out: the profile artifact (`probes.link_costs`), its outliers, its drift from a baseline, and
+In: `options`. Out: the profile artifact (`probes.link_costs`), its faults, its drift from a baseline, and
 the verdict on one run in a history of runs. Read `options`, `task`, `phases`, `instances`, `declared`,
-`assemble`, `outliers`, `drift`, `history`, `watching`.
+`findings`, `assemble`, `drift`, `history`, `watching`.
 """
 
 import lazy_loader as lazy

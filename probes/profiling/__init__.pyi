@@ -8,9 +8,10 @@ from .drift import (
     compare as compare,
     together as together,
 )
+from .findings import faults_of as faults_of, with_faults as with_faults
 from .history import RECENT_RUNS as RECENT_RUNS, Event as Event, History as History, begun as begun
+from .names import Names as Names
 from .options import Effort as Effort
-from .outliers import Names as Names
 from .passive import Sends as Sends, passive_profile as passive_profile
 from .task import Begun as Begun, profile as profile, rescued as rescued
 from .watching import (

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from probes.base import Floats, floats, ints, plural
+from probes.base import Floats, floats, ints, plural, some
 from probes.link_costs import FindingKind, HostCopies, HostMemory, Links, Profile, ProfiledRank, SentSegments
-from probes.profiling import outliers
+from probes.localization import Fault
+from probes.profiling.findings import confirmed, is_single, suspected, with_faults
 from probes.profiling.instances import Instances
-from probes.profiling.outliers import Names, SlowPart
+from probes.profiling.names import Names
 from probes.sampling import Pair, Place, Samples, better, pace
 from probes.sharing import Share, disturbed, held_up, is_of, ports
 from probes.statistics import LinkFit
@@ -24,11 +26,17 @@ __all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettle
 _LARGEST_RESIDUAL = 0.25
 # A link that is faster alone by more than this factor shares something.
 _CONTENDED = 1.25
-# Links of a slow sender or receiver that are measured again.
-_LINKS_OF_AN_END = 2
+# Links of a fault of several links that are measured again.
+_LINKS_OF_A_FAULT = 2
 # Flag of a link that was not measured: the topology declares it equal to a measured one.
 _INFERRED = "inferred"
-_FLAGS = ("unsound", "outlier", "slow_sender", "slow_receiver", "asymmetric", "nonlinear", "noisy")
+# The two ways of a link may differ by up to a tenth without a finding.
+_ASYMMETRIC = 0.10
+# About three normal values in a million lie more than 4.5 standard deviations above the mean.
+_Z = 4.5
+# A median of over twice the best time is noise.
+_NOISY = 2.0
+_MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -58,22 +66,34 @@ class Fits:
         return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
 
     @cached_property
-    def suspects(self) -> list[SlowPart]:
-        """Slow parts, whether or not they were measured again."""
-        return outliers.slow_parts(self.pairs, self.column(""), self.column("_median"), self.places)
+    def profile(self) -> Profile:
+        """The profile of the measured links alone, without findings."""
+        trips = [self.samples.round_trips_of(pair) for pair in self.pairs]
+        links = Links(
+            src=ints([src for src, _ in self.pairs]),
+            dst=ints([dst for _, dst in self.pairs]),
+            alpha_s=floats([values.min() / 2 for values in trips]),
+            alpha_median_s=floats([np.median(values) / 2 for values in trips]),
+            alpha_p90_s=floats([np.quantile(values, 0.9) / 2 for values in trips]),
+            beta_s_per_byte=self.column(""),
+            beta_median_s_per_byte=self.column("_median"),
+            beta_p90_s_per_byte=self.column("_p90"),
+            beta_low_s_per_byte=self.column("_low"),
+            beta_high_s_per_byte=self.column("_high"),
+            residual=floats([one.residual for one in self.fits]),
+            samples=ints([one.samples for one in self.fits]),
+            flags=_flags(self),
+        )
+        ranks = (
+            ProfiledRank(rank, place.host, place.device, place.nic) for rank, place in enumerate(self.places)
+        )
+        transport: Literal["cuda", "mpi"] = "cuda" if any(place.on_gpu for place in self.places) else "mpi"
+        return Profile(tuple(ranks), links, (), transport, "", 0.0, 0)
 
     @cached_property
-    def slow(self) -> list[SlowPart]:
-        """Slow parts to report, worst first; single links only if they were slow alone, too."""
-        again = set(self.retested)
-        found = [part.among(again) if part.word == "outlier" else part for part in self.suspects]
-        return outliers.worst_first(part for part in found if part.rows)
-
-    @cached_property
-    def doubtful(self) -> list[int]:
-        """Rows of single links that looked slow but were not measured again."""
-        suspected = {row for part in self.suspects if part.word == "outlier" for row in part.rows}
-        return sorted(suspected - set(self.retested))
+    def suspects(self) -> list[Fault]:
+        """Faults, whether or not their links were measured again."""
+        return suspected(self.profile)
 
     @cached_property
     def retested(self) -> list[int]:
@@ -103,17 +123,36 @@ class Fits:
     @cached_property
     def rows(self) -> dict[str, list[int]]:
         """The rows of each flag."""
-        found: dict[str, list[int]] = {name: [] for name in _FLAGS}
-        for part in self.slow:
-            found[part.word] += part.rows
-        found["unsound"] = [row for row, one in enumerate(self.fits) if not one.sound]
-        found["asymmetric"] = outliers.asymmetric(
-            self.pairs, *map(self.column, ("", "_median", "_low", "_high"))
-        )
-        found["nonlinear"] = [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL]
-        found["noisy"] = outliers.noisy(self.column(""), self.column("_median"), self.column("_high"))
-        found["preempted"] = [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)]
-        return {**found, "retested": self.retested, "contended": list(self.contended)}
+        slowest = np.maximum(self.column("_median"), self.column("_high"))
+        return {
+            "unsound": [row for row, one in enumerate(self.fits) if not one.sound],
+            "asymmetric": self._asymmetric(),
+            "nonlinear": [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL],
+            "noisy": np.flatnonzero(slowest > _NOISY * self.column("")).tolist(),
+            "preempted": [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)],
+            "retested": self.retested,
+            "contended": list(self.contended),
+        }
+
+    def _asymmetric(self) -> list[int]:
+        """Return rows a tenth slower than the way back, in best and median, with disjoint intervals.
+
+        If links vary by more than that, the difference must also exceed their variation.
+        """
+        beta, median, low, high = map(self.column, ("", "_median", "_low", "_high"))
+        if not self.pairs:
+            return []
+        row_of = {pair: row for row, pair in enumerate(self.pairs)}
+        noise = float(np.median(np.log(median / beta))) / 2
+        least = max(1 + _ASYMMETRIC, float(np.exp(_Z * noise)))
+        found = []
+        for row, (src, dst) in enumerate(self.pairs):
+            back = row_of.get((dst, src))
+            if back is None or low[row] <= high[back]:
+                continue
+            if min(beta[row] / beta[back], median[row] / median[back]) > least:
+                found.append(row)
+        return found
 
     def leaves_its_host(self, row: int) -> bool:
         """Return whether the link of that row is between hosts."""
@@ -129,24 +168,24 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def _outstanding(fits: Fits) -> list[Pair]:
-    """Return the links that stand out, worst kinds first; only a few of those that a slow end explains.
+    """Return the links that stand out, worst kinds first; only a few of those that one fault explains.
 
-    Of a slow sender or receiver between hosts, only the fastest links are measured again: they show how slow
-    it is. If they prove faster alone, its other links stand out by comparison. Within a host a measurement is
-    short, so all links are measured again.
+    Of a part with several links between hosts, only the fastest are measured again: they show how slow it is.
+    If they prove faster alone, its other links stand out by comparison. Within a host a measurement is short,
+    so all links are measured again.
     """
     beta, rows, again = fits.column(""), fits.rows, set(fits.retested)
-    suspected: list[int] = []
+    suspects: list[int] = []
     explained: set[int] = set()
-    for part in fits.suspects:
-        if part.word == "outlier" or not fits.leaves_its_host(part.rows[0]):
-            suspected += part.rows
+    for fault in fits.suspects:
+        if is_single(fault) or fault.kind == "inside":
+            suspects += fault.rows
             continue
-        explained.update(part.rows)
-        left = sorted(set(part.rows) - again, key=lambda row: float(beta[row]))
-        suspected += left[: max(0, _LINKS_OF_AN_END - len(again.intersection(part.rows)))]
+        explained.update(fault.rows)
+        left = sorted(set(fault.rows) - again, key=lambda row: float(beta[row]))
+        suspects += left[: max(0, _LINKS_OF_A_FAULT - len(again.intersection(fault.rows)))]
     lopsided = [row for row in rows["asymmetric"] if row not in explained]
-    kinds = (rows["unsound"], suspected, lopsided, rows["nonlinear"], fits.unsteady)
+    kinds = (rows["unsound"], suspects, lopsided, rows["nonlinear"], fits.unsteady)
     return [fits.pairs[row] for row in dict.fromkeys(row for rows in kinds for row in rows)]
 
 
@@ -175,7 +214,8 @@ def preempted(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 def still_slow(samples: Samples, places: Sequence[Place]) -> list[Pair]:
     """Return the single links that are slow even when measured again."""
     fits = Fits(samples, places)
-    return [fits.pairs[row] for part in fits.slow if part.word == "outlier" for row in part.rows]
+    slow = confirmed(fits.profile, fits.suspects)
+    return [fits.pairs[row] for fault in slow if is_single(fault) for row in fault.rows]
 
 
 def assemble(
@@ -201,47 +241,40 @@ def assemble(
     ``instances``, unmeasured links between hosts are inferred from measured links that represent them.
     """
     fits = Fits(samples, places)
-    trips = [samples.round_trips_of(pair) for pair in fits.pairs]
-    links = Links(
-        src=ints([src for src, _ in fits.pairs]),
-        dst=ints([dst for _, dst in fits.pairs]),
-        alpha_s=floats([values.min() / 2 for values in trips]),
-        alpha_median_s=floats([np.median(values) / 2 for values in trips]),
-        alpha_p90_s=floats([np.quantile(values, 0.9) / 2 for values in trips]),
-        beta_s_per_byte=fits.column(""),
-        beta_median_s_per_byte=fits.column("_median"),
-        beta_p90_s_per_byte=fits.column("_p90"),
-        beta_low_s_per_byte=fits.column("_low"),
-        beta_high_s_per_byte=fits.column("_high"),
-        residual=floats([one.residual for one in fits.fits]),
-        samples=ints([one.samples for one in fits.fits]),
-        flags=_flags(fits),
-    )
-    findings: list[tuple[FindingKind, str]] = [("incomplete", interrupted)] if interrupted else []
-    findings += [("slow", part.text) for part in fits.slow]
-    lost = [one.told for one in segments if one.lossy]
-    findings += [("doubtful", text) for text in (*said, *lost, *_doubts(fits))]
-    pairs = fits.pairs
+    pairs, links = fits.pairs, fits.profile.links
     if instances is not None:
         links, pairs = _with_inferred(links, instances.inferred(fits.between_hosts))
         shares = [_widened(share, pairs, places) for share in shares]
-    return Profile(
-        ranks=tuple(
-            ProfiledRank(rank, place.host, place.device, place.nic) for rank, place in enumerate(places)
-        ),
+    found = replace(
+        fits.profile,
         links=links,
         ports=ports(pairs, places, shares),
-        transport="cuda" if any(place.on_gpu for place in places) else "mpi",
         library=library,
         seconds=round(seconds, 3),
         rounds=rounds,
-        findings=tuple(text for _, text in findings),
-        finding_kinds=tuple(kind for kind, _ in findings),
         host_copies=tuple(host_copies),
         memory=tuple(memory),
         topology=topology,
         segments=tuple(segments),
     )
+    suspects = suspected(found)
+    faults = confirmed(found, suspects)
+    findings: list[tuple[FindingKind, str]] = [("incomplete", interrupted)] if interrupted else []
+    findings += [("doubtful", text) for text in (*said, *_doubts(fits, _links_of(faults, links)))]
+    if left := {row for fault in suspects if fault not in faults for row in fault.rows}:
+        text = f"{plural(len(left), 'link')} looked slow, not reported: there was no time to measure again"
+        findings.append(("doubtful", text))
+    found = replace(
+        found,
+        findings=tuple(text for _, text in findings),
+        finding_kinds=tuple(kind for kind, _ in findings),
+    )
+    return with_faults(found, faults)
+
+
+def _links_of(faults: Sequence[Fault], links: Links) -> set[Pair]:
+    """Return the links that the faults explain."""
+    return {(int(links.src[row]), int(links.dst[row])) for fault in faults for row in fault.rows}
 
 
 def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, list[Pair]]:
@@ -294,19 +327,21 @@ def _flags(fits: Fits) -> tuple[str, ...]:
     return tuple(",".join(words.get(row, [])) for row in range(len(fits.pairs)))
 
 
-def _doubts(fits: Fits) -> tuple[str, ...]:
-    """Return the findings about doubtful samples."""
+def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
+    """Return the findings about doubtful samples of links that no fault has ``explained``."""
     beta = fits.column("")
     names = Names([place.host for place in fits.places])
     back = {pair: row for row, pair in enumerate(fits.pairs)}
     way_back = floats([beta[back.get((dst, src), row)] for row, (src, dst) in enumerate(fits.pairs)])
     unsteady = np.maximum(fits.column("_median"), fits.column("_high")) / beta
-    explained = {row for part in fits.slow for row in part.rows}
+    own = {
+        name: [row for row in rows if fits.pairs[row] not in explained] for name, rows in fits.rows.items()
+    }
     again = set(fits.retested)
-    lopsided = [row for row in fits.rows["asymmetric"] if row in again and row not in explained]
+    lopsided = [row for row in own["asymmetric"] if row in again]
     said = [
         ("slower than the way back", lopsided, beta / way_back),
-        ("unsteady (slow messages over the fastest; normal is below 2)", fits.rows["noisy"], unsteady),
+        ("unsteady (slow messages over the fastest; normal is below 2)", own["noisy"], unsteady),
         (
             "whose times fit no alpha and beta (the time of whole transfers is given instead)",
             fits.rows["unsound"],
@@ -316,15 +351,13 @@ def _doubts(fits: Fits) -> tuple[str, ...]:
     found = []
     if late := fits.rows["preempted"]:
         found.append(_preempted([fits.pairs[row] for row in late], fits.places))
-    if fits.doubtful:
-        count = f"{len(fits.doubtful)} {'link' if len(fits.doubtful) == 1 else 'links'}"
-        found.append(f"{count} looked slow, not reported: there was no time to measure again")
     for what, rows, times in said:
         if rows:
             worst = [
                 (float(times[row]), _times(names.link(*fits.pairs[row]), float(times[row]))) for row in rows
             ]
-            found.append(outliers.describe(what, worst))
+            names_of = [name for _, name in sorted(worst, key=lambda one: -one[0])]
+            found.append(f"{plural(len(rows), 'link')} {what}: {some(names_of, _MOST_NAMED)}")
     return tuple(found)
 
 

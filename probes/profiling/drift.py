@@ -9,6 +9,7 @@ spread is taken into account (`Past`).
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ import numpy as np
 
 from probes.base import Floats, Indices, Mask, floats, plural, rate_text, without_domain
 from probes.link_costs import Links, Profile
-from probes.profiling.outliers import Names
+from probes.localization import changed_parts
+from probes.profiling.names import Names
 from probes.sampling import Pair
 
 __all__ = [
@@ -50,15 +52,8 @@ LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
 NO_ALPHA_S = 1e-12
 _LEAST_SIGMA = 0.005
-# If this share of a host's links changed, the change is the host's; if this share of all links, the
-# network's.
+# If this share of all links changed alike, the limit is that of all together.
 _MOST_OF = 0.8
-# If the share _LEAST_OF of a host's links moved beyond noise, its other links count too, provided that they
-# moved by the share _LIKE of the median move.
-_LEAST_OF, _LIKE = 0.5, 0.7
-# All links count as changed if nearly all moved by at least this share of the median move. Half are not
-# enough, because half of few links may be those of one host.
-_AS_ALL = 0.5
 # A reported change stays until it is this much nearer to the baseline, so that it does not flap.
 _STILL = 0.5
 _MANY, _MILLISECOND_S = 10.0, 0.9995e-3
@@ -233,13 +228,12 @@ def sigmas(links: Links, quantity: Quantity) -> Floats:
 
 
 def together(profile: Profile, rows: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:
-    """Group ``rows`` of links: all, those on which a host sends or receives, or single ones."""
-    moved = np.zeros(len(profile.links.src))
-    moved[list(rows)] = -1.0
-    judge = _Judge(_pairs(profile.links), [entry.host for entry in profile.ranks])
-    every = np.ones(len(moved), dtype=np.bool_)
-    limit_of_all = 0.5 if len(rows) == len(moved) else np.inf
-    found = judge.grouped(moved, moved < 0, limit_of_all, every)
+    """Group ``rows`` of links by the fewest parts that have them in common, and name each group."""
+    pairs = _pairs(profile.links)
+    chosen = np.isin(np.arange(len(pairs)), rows).astype(np.float64)
+    judge = _Judge(profile, np.arange(len(pairs)), pairs, Names([entry.host for entry in profile.ranks]))
+    limit = np.full(len(pairs), 0.5)
+    found = judge.grouped(chosen, limit, 0.5, 0.5)
     return [(what, tuple(members.tolist())) for what, members in found]
 
 
@@ -271,7 +265,8 @@ def _changes(
     """Yield the changes from rows ``before`` of the baseline to ``after`` of now, and whether they count."""
     old, new = baseline.links, now.links
     pairs = [(int(src), int(dst)) for src, dst in zip(new.src[after], new.dst[after], strict=True)]
-    judge = _Judge(pairs, [entry.host for entry in now.ranks], before, sensitivity)
+    names = Names([entry.host for entry in now.ranks])
+    judge = _Judge(baseline, before, pairs, names, sensitivity)
     yield from judge.changes(
         "bandwidth",
         floats([1 / old.beta_s_per_byte[before], 1 / new.beta_s_per_byte[after]]),
@@ -297,11 +292,12 @@ def _z(comparisons: int) -> float:
 
 @dataclass(frozen=True)
 class _Judge:
-    """A judge of links ``pairs`` between ranks on ``hosts``; ``rows`` are their baseline rows."""
+    """A judge of the links ``rows`` of a baseline; ``pairs`` are their ranks now, with their ``names``."""
 
+    baseline: Profile
+    rows: Indices
     pairs: Sequence[Pair]
-    hosts: Sequence[str]
-    rows: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    names: Names
     sensitivity: Sensitivity = BETWEEN_TWO
 
     def changes(
@@ -320,8 +316,10 @@ class _Judge:
         matters = np.abs(best[1] - best[0]) > (_LEAST_ALPHA_S if quantity == "latency" else 0.0)
         worse = moved < 0 if quantity == "bandwidth" else moved > 0
         doubtful = worse & (np.zeros_like(worse) if unsure is None else unsure)
-        for counts, these in ((True, matters & ~doubtful), (False, matters & doubtful)):
-            for what, rows in self.grouped(moved, (np.abs(moved) > allowed) & these, limit_of_all, these):
+        least = _STILL * self.sensitivity.least[quantity]
+        for way, counts in itertools.product((-1.0, 1.0), (True, False)):
+            slower = np.where(matters & (doubtful != counts), way * moved, 0.0)
+            for what, rows in self.grouped(slower, allowed, least, limit_of_all):
                 limit = limit_of_all if len(rows) > _MOST_OF * len(self.pairs) else np.median(allowed[rows])
                 before, now = (float(np.median(values[rows])) for values in best)
                 ratio = float(np.exp(np.copysign(limit, now - before)))
@@ -352,59 +350,16 @@ class _Judge:
         return floats(allowed), limit_of_all
 
     def grouped(
-        self, moved: Floats, far: Mask, limit_of_all: float, matters: Mask
+        self, slower: Floats, allowed: Floats, least: float, limit_of_all: float
     ) -> Iterator[tuple[str, Indices]]:
-        """Yield the changed links: all at once, those of one host that moved alike, then one by one."""
-        everyone = np.arange(len(self.pairs))
-        if len(everyone) > 3 and self._everywhere(moved, limit_of_all) and matters.mean() > _MOST_OF:
-            middle = float(np.median(moved))
-            alike = everyone[moved * np.sign(middle) > _AS_ALL * abs(middle)]
-            if len(alike) > _MOST_OF * len(everyone):
-                which = "all" if len(alike) == len(everyone) else f"{len(alike)} of"
-                yield f"{which} {len(everyone)} links", alike
-                return
-        left, free = far.copy(), np.ones(len(far), dtype=np.bool_)
-        for end, does in ((0, "sends"), (1, "receives")):
-            for host in dict.fromkeys(self.hosts):
-                rows = self._rows_of(host, end)
-                for way in (-1.0, 1.0):
-                    same = self._alike(way * moved[rows], left[rows], (free & matters)[rows])
-                    if len(rows) > 1 and same.mean() >= _MOST_OF:
-                        left[rows] = free[rows] = False
-                        yield f"host {host} {does} ({same.sum()} of {len(rows)} links)", rows[same]
-        names = Names(self.hosts)
+        """Yield the changed links: those of each changed part, then one by one."""
+        left = slower > allowed
+        for part in changed_parts(self.baseline, self.rows, slower, allowed, least, limit_of_all):
+            if len(part.at) > 1:
+                left[part.at] = False
+                yield part.name, part.at
         for row in np.flatnonzero(left).tolist():
-            yield names.link(*self.pairs[row]), np.array([row])
-
-    @staticmethod
-    def _alike(moved: Floats, far: Mask, free: Mask) -> Mask:
-        """Return which links of a host moved up beyond their noise, or nearly as much as the median one.
-
-        With the second rule, a link whose noise hides its change still counts with its host.
-        """
-        same = far & (moved > 0)
-        if same.sum() < 2 or same.mean() < _LEAST_OF:
-            return same
-        return same | (free & (moved > _LIKE * np.median(moved[same])))
-
-    def _everywhere(self, moved: Floats, limit: float) -> bool:
-        """Return whether the median link moved beyond ``limit``, even without any single host."""
-        ends = np.array([[self.hosts[rank] for rank in pair] for pair in self.pairs])
-        middle = [float(np.median(moved))]
-        for host in dict.fromkeys(self.hosts):
-            others = (ends != host).all(axis=1)
-            if others.any():
-                middle.append(float(np.median(moved[others])))
-        return min(middle) > limit or max(middle) < -limit
-
-    def _rows_of(self, host: str, end: int) -> Indices:
-        """Return the links from one host to other hosts (``end`` 0), or from those to it (1)."""
-        rows = [
-            row
-            for row, pair in enumerate(self.pairs)
-            if self.hosts[pair[end]] == host and self.hosts[pair[1 - end]] != host
-        ]
-        return np.array(rows, dtype=np.int32)
+            yield self.names.link(*self.pairs[row]), np.array([row])
 
 
 def below_expectation(profile: Profile, bytes_per_s: float) -> str:

@@ -9,8 +9,7 @@ from ccctl.artifacts import codec
 from exec.benchmark.report import Measurement, Report, Row
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank
-from probes.profiling.outliers import slow_parts
-from probes.sampling.samples import Place
+from probes.profiling import faults_of, with_faults
 from synth import compile as compile_schedule, synthesize
 from synth.networks.measured import from_profile
 
@@ -26,11 +25,6 @@ def profile_with_slow_host(hosts=6, ranks_a_host=2, slow=3, times=2.4, seed=7):
     beta = np.where(sends_slowly, beta * times, beta)
     median = beta * 1.02
     alpha = floats(np.where(inside, 2e-6, 25e-6))
-    parts = slow_parts(pairs, beta, median, [Place(name, 8) for name in host])
-    flags = [""] * len(pairs)
-    for part in parts:
-        for row in part.rows:
-            flags[row] = ",".join(filter(None, (flags[row], part.word)))
     links = Links(
         ints([a for a, _ in pairs]),
         ints([b for _, b in pairs]),
@@ -38,10 +32,11 @@ def profile_with_slow_host(hosts=6, ranks_a_host=2, slow=3, times=2.4, seed=7):
         *map(floats, (beta, median, beta * 1.05, beta * 0.99, beta * 1.01)),
         floats([0.01] * len(pairs)),
         ints([32] * len(pairs)),
-        tuple(flags),
+        ("",) * len(pairs),
     )
     ranks = tuple(ProfiledRank(rank, name) for rank, name in enumerate(host))
-    return Profile(ranks, links, (), "mpi", "Open MPI v5.0.8", 41.0, 22, tuple(part.text for part in parts))
+    profile = Profile(ranks, links, (), "mpi", "Open MPI v5.0.8", 41.0, 22)
+    return with_faults(profile, faults_of(profile))
 
 
 def report_beside(profile, sizes):

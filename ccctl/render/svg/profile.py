@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SLOW", "pictures"]
 
 # The flags of a profile that mean that a link is too slow.
-SLOW = {"outlier", "slow_sender", "slow_receiver"}
+SLOW = {"outlier", "slow_sender", "slow_receiver", "slow_trunk"}
 # Colours for shares of the median, on a light and on a dark background. They are ColorBrewer's PuOr, which
 # colour-blind readers can distinguish, from slow to fast. Usual values are close to the background, so that
 # unusual ones stand out.

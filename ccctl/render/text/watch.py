@@ -14,7 +14,7 @@ from probes.profiling import EFFECT, RECENT_RUNS, Names
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ccctl.watch import Asked, Found, WatchOutcome
+    from ccctl.watch import WatchFindings, WatchOutcome, WatchRequest
     from probes.link_costs import SentSegments
     from probes.profiling import Standing
 
@@ -23,48 +23,49 @@ __all__ = ["findings", "say_decision", "say_found", "summary"]
 _MOST_NAMED = 3
 
 
-def findings(asked: Asked, found: Found) -> list[str]:
+def findings(request: WatchRequest, found: WatchFindings) -> list[str]:
     """Return the findings for the operator, the most expensive first."""
     gone = [f"{name} of the baseline is not there" for name in found.verdict.drift.gone]
-    return gone + [_told(asked, found, one) for one in found.standing]
+    return gone + [_told(request, found, one) for one in found.standing]
 
 
-def say_found(asked: Asked, found: Found) -> None:
+def say_found(request: WatchRequest, found: WatchFindings) -> None:
     """Print changes for the worse and recoveries; with drift, ``-q`` does not silence them."""
     with console.spoken(found.drifted):
-        for text in findings(asked, found):
+        for text in findings(request, found):
             console.data(f"drift: {text}")
         for one in found.verdict.recovered:
             console.data(f"recovered: {one} (worse since {moment(one.since_s)})")
-    drift, source = found.verdict.drift, asked.baseline.source
+    drift, source = found.verdict.drift, request.baseline.source
     if found.budget_for_all_s is not None:
         every = drift.compared + drift.unmeasured
         console.note(
             f"{drift.unmeasured} of {plural(every, 'link')} of {source} did not fit into --budget "
-            f"{asked.budget_s:g}s: the next runs begin with them; {_budget(found)} measures all in one run"
+            f"{request.budget_s:g}s: the next runs begin with them; {_budget(found)} measures all in one run"
         )
     for change in drift.doubtful:
         console.note(f"{change.told}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
-        console.note(f"{change.told}: does not count: with it {_harmless_cost(asked)}")
+        console.note(f"{change.told}: does not count: with it {_harmless_cost(request)}")
     for segments in _lossy(found):
         console.note(segments.told)
     if not found.drifted:
         links = plural(drift.compared, "link")
-        console.data(f"no drift: {links} as fast as in {source}, within {_tolerance(asked)}")
+        console.data(f"no drift: {links} as fast as in {source}, within {_tolerance(request)}")
     elif found.standing:
         console.data(
-            f"{_collective(asked)} with {asked.given.source}: predicted {seconds(asked.baseline_s)} on "
-            f"the baseline, {seconds(found.now_s)} now ({found.now_s / asked.baseline_s:.2f} times as long)"
+            f"{_collective(request)} with {request.schedule_file.source}: predicted "
+            f"{seconds(request.baseline_s)} on the baseline, {seconds(found.now_s)} now "
+            f"({found.now_s / request.baseline_s:.2f} times as long)"
         )
 
 
-def _lossy(found: Found) -> list[SentSegments]:
+def _lossy(found: WatchFindings) -> list[SentSegments]:
     """Return the hosts that lose packets."""
     return [one for one in found.now.segments if one.lossy]
 
 
-def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Path) -> None:
+def say_decision(request: WatchRequest, found: WatchFindings, outcome: WatchOutcome, current: Path) -> None:
     """Print the chosen schedule, and why; with drift, ``-q`` does not silence a change."""
     plan = outcome.plan
     if outcome.unknown:
@@ -81,7 +82,7 @@ def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Pat
     elif plan.searched:
         console.data(
             f"{current} stays, predicted {seconds(plan.before_s)}: no schedule found is "
-            f"{asked.least_gain:.2f} times as fast"
+            f"{request.least_gain:.2f} times as fast"
         )
     else:
         console.data(
@@ -90,11 +91,11 @@ def say_decision(asked: Asked, found: Found, outcome: WatchOutcome, current: Pat
 
 
 def summary(
-    asked: Asked, found: Found, outcome: WatchOutcome, current: Path, seconds: float
+    request: WatchRequest, found: WatchFindings, outcome: WatchOutcome, current: Path, seconds: float
 ) -> dict[str, Any]:
     """Return the object of ``--json``."""
     drift, plan = found.verdict.drift, outcome.plan
-    known = asked.given.schedule.outcome
+    known = request.schedule_file.schedule.outcome
     optimal = known.percent_of_optimal if known is not None else None
     if plan is not None and plan.after_s:
         optimal = 100 * min(1.0, plan.bound_s / plan.after_s)
@@ -112,8 +113,8 @@ def summary(
             *(_recovered(found, one) for one in found.verdict.recovered),
             *({"kind": "schedule", "what": event.text} for event in outcome.events),
         ],
-        "findings": findings(asked, found),
-        "predicted_baseline_s": asked.baseline_s,
+        "findings": findings(request, found),
+        "predicted_baseline_s": request.baseline_s,
         "predicted_s": plan.after_s if plan is not None else found.now_s,
         "resynthesized": outcome.adopted is not None and not outcome.returned,
         "searched": plan is not None and plan.searched,
@@ -126,9 +127,9 @@ def summary(
     }
 
 
-def _told(asked: Asked, found: Found, one: Standing) -> str:
+def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
     cost = found.cost_of(one)
-    label = asked.given.schedule.collective.label
+    label = request.schedule_file.schedule.collective.label
     costs = f"; {label} takes {cost:.2f} times as long" if cost is not None else ""
     if one.lasting:
         since = f"lasting since {moment(one.since_s)}"
@@ -141,11 +142,11 @@ def _told(asked: Asked, found: Found, one: Standing) -> str:
     return f"{one.change.told} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
 
 
-def _budget(found: Found) -> str:
+def _budget(found: WatchFindings) -> str:
     return f"--budget {found.budget_for_all_s:g}s"
 
 
-def _unknown(found: Found, outcome: WatchOutcome) -> str:
+def _unknown(found: WatchFindings, outcome: WatchOutcome) -> str:
     """Return why no schedule was chosen, and what to do."""
     history, names = outcome.history, Names(outcome.history.hosts)
     named = [names.link(*pair) for pair in _links(found, outcome.unknown[:_MOST_NAMED])]
@@ -160,7 +161,7 @@ def _unknown(found: Found, outcome: WatchOutcome) -> str:
     )
 
 
-def _standing(found: Found, one: Standing) -> dict[str, Any]:
+def _standing(found: WatchFindings, one: Standing) -> dict[str, Any]:
     change = one.change
     return {
         "kind": "drift",
@@ -172,31 +173,31 @@ def _standing(found: Found, one: Standing) -> dict[str, Any]:
     }
 
 
-def _recovered(found: Found, one: Any) -> dict[str, Any]:
+def _recovered(found: WatchFindings, one: Any) -> dict[str, Any]:
     told = {"kind": "recovered", **figures(one, "what quantity before now")}
     return told | {"since": moment(one.since_s), "links": _links(found, one.rows)}
 
 
-def _links(found: Found, rows: tuple[int, ...]) -> list[list[int]]:
+def _links(found: WatchFindings, rows: tuple[int, ...]) -> list[list[int]]:
     history = found.verdict.history
     return [[int(history.src[row]), int(history.dst[row])] for row in rows]
 
 
-def _harmless_cost(asked: Asked) -> str:
+def _harmless_cost(request: WatchRequest) -> str:
     """Return the limit below which the cost of a change counts as harmless, as text."""
-    return f"{_collective(asked)} takes less than {1 / (1 - EFFECT):.2f} times as long"
+    return f"{_collective(request)} takes less than {1 / (1 - EFFECT):.2f} times as long"
 
 
-def _collective(asked: Asked) -> str:
-    schedule = asked.given.schedule
+def _collective(request: WatchRequest) -> str:
+    schedule = request.schedule_file.schedule
     size = format_size(schedule.collective.total_bytes(schedule.chunk_bytes))
     return f"{schedule.collective.label} of {size}"
 
 
-def _tolerance(asked: Asked) -> str:
-    if asked.share is None:
-        return f"their noise or {percent(asked.tolerated)}"
-    return percent(asked.tolerated)
+def _tolerance(request: WatchRequest) -> str:
+    if request.share is None:
+        return f"their noise or {percent(request.tolerated)}"
+    return percent(request.tolerated)
 
 
 def _of_optimal(bound_s: float, time_s: float) -> str:

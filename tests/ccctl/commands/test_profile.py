@@ -9,6 +9,7 @@ import time
 
 import psutil
 import pytest
+from faulty_profile import Faulty
 from limits import HANG_S
 
 from ccctl.artifacts import codec
@@ -41,6 +42,21 @@ def test_a_profile_is_written_and_drawn(run_ccctl, tmp_path):
     assert drawn.returncode == 0, drawn.stderr
     assert "bandwidth, GB/s" in drawn.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
+
+
+def test_all_links_are_slow_only_against_what_was_bought_or_planned(run_ccctl, tmp_path):
+    path, plan = tmp_path / "profile.json", tmp_path / "topology.conf"
+    codec.write(str(path), "profile", Faulty(6).profile(scale=0.6))
+    plan.write_text("SwitchName=s1 Nodes=gpu[1-3]\nSwitchName=s2 Nodes=gpu[4-6]\n")
+    words = ("profile", "--from", str(path), "--json")
+    assert json.loads(run_ccctl(*words, "--plan", str(plan)).stdout)["findings"] == []
+    done = run_ccctl(*words, "--spec", "8Gbit/s", "-o", str(tmp_path / "judged.json"))
+    assert done.returncode == 0, done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding.startswith("all links carry 64 % of what was bought: 30 of 30 links between hosts carry")
+    flags = codec.read(str(tmp_path / "judged.json"), "profile").body.links.flags
+    assert set(flags) == {"outlier"}
+    assert run_ccctl(*words, "--spec", "fast").returncode == 2
 
 
 @pytest.mark.mpi

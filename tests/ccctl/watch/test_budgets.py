@@ -9,7 +9,7 @@ import pytest
 
 from ccctl.artifacts import codec
 from ccctl.render.text.watch import say_decision, say_found, summary as summary_of
-from ccctl.watch.once import Asked, Deadline, looked, replan
+from ccctl.watch.once import Deadline, WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
 from exec.replan import SchedulePrediction
 from probes.base.columns import floats, ints
@@ -55,9 +55,9 @@ class Cluster:
         ring = synthesize(from_profile(profile(self.hosts, {}, noise=0)), "all_reduce", size, method="ring")
         codec.write(str(folder / "schedule.json"), "schedule", ring.schedule)
 
-    def asked(self, budget_s):
+    def request(self, budget_s):
         baseline = codec.read(str(self.folder / "profile.json"), "profile")
-        return Asked(baseline, read_schedule(str(self.folder / "schedule.json")), None, 1.05, budget_s)
+        return WatchRequest(baseline, read_schedule(str(self.folder / "schedule.json")), None, 1.05, budget_s)
 
     def measure(self, look):
         """The rounds that fit, the first in any case, as a profile."""
@@ -75,12 +75,12 @@ class Cluster:
         return profile(self.hosts, self.share, pairs=pairs, seed=self.looks, seconds=ROUND_S * len(fit))
 
     def run(self, budget_s):
-        """(what was asked, found and decided) in one run, a minute after the last."""
+        """The request, the findings and the decision of one run, a minute after the last."""
         self.runs += 1
-        asked, at_s = self.asked(budget_s), 1e9 + 60.0 * self.runs
+        request, at_s = self.request(budget_s), 1e9 + 60.0 * self.runs
         with opened(str(self.folder / "state")) as state:
-            found = looked(asked, state, self.measure, at_s)
-            return asked, found, replan(asked, state, found, Deadline(None), at_s)
+            found = measure_and_judge(request, state, self.measure, at_s)
+            return request, found, replan(request, state, found, Deadline(None), at_s)
 
     @property
     def network(self):
@@ -148,9 +148,9 @@ def test_what_does_not_fit_is_said_with_the_budget_that_would_do(rounds, tmp_pat
     cluster = Cluster(tmp_path, 7)
     cluster.share = {(2, other): 0.3 for other in range(7) if other != 2}
     budget_s = ROUND_S * rounds
-    asked, found, outcome = cluster.run(budget_s)
-    say_found(asked, found)
-    say_decision(asked, found, outcome, tmp_path / "current.json")
+    request, found, outcome = cluster.run(budget_s)
+    say_found(request, found)
+    say_decision(request, found, outcome, tmp_path / "current.json")
     said = capsys.readouterr()
     left = 42 - 7 * rounds
     advice = f"--budget {found.budget_for_all_s:g}s"
@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_said_with_the_budget_that_would_do(rounds, tmp_pat
     assert (outcome.plan, outcome.adopted) == (None, None)
     assert "current.json stays: " in said.out
     assert f"{left} of 42 links (" in said.out and f"or with {advice}" in said.out
-    summary = summary_of(asked, found, outcome, tmp_path / "current.json", 1.0)
+    summary = summary_of(request, found, outcome, tmp_path / "current.json", 1.0)
     assert (summary["unmeasured"], len(summary["unknown"])) == (left, left)
     assert summary["budget_for_all_s"] == found.budget_for_all_s <= 2 * 6 * ROUND_S
     _, found, outcome = cluster.run(found.budget_for_all_s)

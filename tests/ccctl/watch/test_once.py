@@ -14,7 +14,7 @@ from ccctl.errors import TimeoutExpired
 from ccctl.render import prometheus
 from ccctl.render.text.watch import say_found
 from ccctl.watch import once, state
-from ccctl.watch.once import Asked, Deadline, looked, replan
+from ccctl.watch.once import Deadline, WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SentSegments, SharedPort
@@ -63,17 +63,17 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def asked(made):
+def watch_request(made):
     baseline = codec.read(str(made / "profile.json"), "profile")
-    return Asked(baseline, read_schedule(str(made / "schedule.json")), None, 1.05, 3.0)
+    return WatchRequest(baseline, read_schedule(str(made / "schedule.json")), None, 1.05, 3.0)
 
 
 class Watch:
     """Runs one after the other on one folder, a minute between them."""
 
-    def __init__(self, asked, folder):
-        self.asked, self.folder, self.runs = asked, folder, 0
-        ring = asked.given.schedule
+    def __init__(self, request, folder):
+        self.request, self.folder, self.runs = request, folder, 0
+        ring = request.schedule_file.schedule
         ends = (ring.network.src[ring.link], ring.network.dst[ring.link])
         self.used = list(dict.fromkeys(zip(*(column.tolist() for column in ends), strict=True)))
         self.pair = self.used[0]
@@ -93,16 +93,16 @@ class Watch:
 
         at_s = 1e9 + 60.0 * self.runs
         with opened(str(self.folder)) as folder:
-            found = looked(self.asked, folder, measure, at_s)
-            return found, replan(self.asked, folder, found, deadline or Deadline(None), at_s)
+            found = measure_and_judge(self.request, folder, measure, at_s)
+            return found, replan(self.request, folder, found, deadline or Deadline(None), at_s)
 
     def files(self):
         return {path.name: path.read_bytes() for path in self.folder.iterdir()}
 
 
 @pytest.fixture
-def watch(asked, tmp_path):
-    return Watch(asked, tmp_path / "state")
+def watch(watch_request, tmp_path):
+    return Watch(watch_request, tmp_path / "state")
 
 
 def test_a_quiet_run_changes_the_history_alone(watch):
@@ -113,7 +113,7 @@ def test_a_quiet_run_changes_the_history_alone(watch):
     assert (found.standing, found.events, outcome.plan) == ((), (), None)
     assert {name for name in after if after[name] != before.get(name)} == {"history.json"}
     assert watch.measured == [None]
-    assert found.now_s == watch.asked.baseline_s
+    assert found.now_s == watch.request.baseline_s
 
 
 def test_a_halved_link_is_measured_again_named_costed_and_planned_around(watch):
@@ -125,12 +125,12 @@ def test_a_halved_link_is_measured_again_named_costed_and_planned_around(watch):
     assert one.change.what == watch.name
     # A ring goes through every link that it has.
     assert found.cost_of(one) == pytest.approx(2.0, rel=0.1)
-    assert found.now_s == pytest.approx(found.cost_of(one) * watch.asked.baseline_s)
+    assert found.now_s == pytest.approx(found.cost_of(one) * watch.request.baseline_s)
     assert outcome.plan.gain > 1.05
     current = read_schedule(str(watch.folder / "current.json"))
     assert check(current.schedule) == []
     assert outcome.adopted.read_bytes() == current.content
-    assert before["current.json"] == watch.asked.given.content != current.content
+    assert before["current.json"] == watch.request.schedule_file.content != current.content
     events = json.loads(watch.files()["history.json"])["body"]["events"]
     assert [event["kind"] for event in events] == ["drift", "schedule"]
     assert outcome.adopted.name in events[1]["text"]
@@ -154,16 +154,16 @@ def test_when_it_has_recovered_the_given_schedule_is_taken_again_if_that_pays(wa
     found, outcome = watch.run()
     assert [one.what for one in found.verdict.recovered] == [watch.name]
     assert not found.drifted
-    gain = outcome.plan.before_s / watch.asked.baseline_s
+    gain = outcome.plan.before_s / watch.request.baseline_s
     assert outcome.returned == (gain >= 1.05)
-    assert (watch.files()["current.json"] == watch.asked.given.content) == outcome.returned
+    assert (watch.files()["current.json"] == watch.request.schedule_file.content) == outcome.returned
     assert not outcome.plan.searched
 
 
 def test_a_disturbance_that_is_gone_when_it_is_measured_again_is_nothing(watch):
     found, _ = watch.run(watch.slow, again={})
     assert (found.standing, found.events) == ((), ())
-    assert watch.files()["current.json"] == watch.asked.given.content
+    assert watch.files()["current.json"] == watch.request.schedule_file.content
 
 
 @pytest.mark.parametrize(("late_s", "times", "told"), [(300e-6, 1.03, 0), (2e-3, 1.24, 1)])
@@ -174,7 +174,7 @@ def test_a_latency_counts_only_where_it_costs_the_schedule_as_much_as_lost_bandw
     assert [one.change.quantity for one in found.standing] == ["latency"] * told
     assert watch.measured == [None, (watch.pair,)]
     change = compare(profile(), found.now).changes[0]
-    assert once._cost(watch.asked, found.now, change) == pytest.approx(times, abs=0.01)
+    assert once._cost(watch.request, found.now, change) == pytest.approx(times, abs=0.01)
     assert (outcome.plan is not None) == told
 
 
@@ -192,7 +192,7 @@ def test_a_latency_that_costs_the_schedule_little_is_a_note_where_it_doubled(wat
     for late_s, told in ((30e-6, ""), (300e-6, f"{watch.name}: latency 2")):
         found, outcome = watch.run(late={watch.pair: late_s})
         assert found.standing == () and outcome.history.events == ()
-        say_found(watch.asked, found)
+        say_found(watch.request, found)
         said = capsys.readouterr()
         assert "no drift: 12 links" in said.out
         assert (told in said.err) if told else not said.err
@@ -208,7 +208,7 @@ def test_a_host_whose_packets_get_lost_is_a_note_and_no_drift(watch, capsys):
     sent = (SentSegments("gpu1", 5000, 1), SentSegments("gpu3", 5000, 60))
     found, outcome = watch.run(segments=sent)
     assert found.standing == () and outcome.history.events == ()
-    say_found(watch.asked, found)
+    say_found(watch.request, found)
     assert "host gpu3 retransmitted 1.2% of its TCP segments" in capsys.readouterr().err
 
 
@@ -216,13 +216,13 @@ def test_a_host_whose_packets_get_lost_is_a_note_and_no_drift(watch, capsys):
 def test_what_alerts_and_the_dashboard_ask_for_is_written(watch, tmp_path, name):
     found, outcome = watch.run(watch.slow, segments=(SentSegments("gpu1", 5000, 1),))
     with prometheus.exposed(str(tmp_path / "watch.prom"), "watch") as exposition:
-        prometheus.add_watch(exposition, found, outcome, watch.asked.baseline_s)
+        prometheus.add_watch(exposition, found, outcome, watch.request.baseline_s)
         # Of networks with very many links.
         prometheus.add_hosts(exposition, found.now)
     text = (tmp_path / "watch.prom").read_text()
     written = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    asked = re.sub("#.*", "", (ROOT / "examples" / name).read_text())
-    assert set(re.findall(r"\bccctl_[a-z_]+\b", asked)) <= written
+    example = re.sub("#.*", "", (ROOT / "examples" / name).read_text())
+    assert set(re.findall(r"\bccctl_[a-z_]+\b", example)) <= written
 
 
 def test_a_halved_link_is_found_whatever_its_ranks_wait_for(watch):
@@ -230,11 +230,11 @@ def test_a_halved_link_is_found_whatever_its_ranks_wait_for(watch):
     assert [(one.change.what, one.change.quantity) for one in found.standing] == [(watch.name, "bandwidth")]
 
 
-def test_a_gain_that_is_too_small_leaves_the_schedule(watch, asked):
-    watch.asked = replace(asked, least_gain=3.0)
+def test_a_gain_that_is_too_small_leaves_the_schedule(watch, watch_request):
+    watch.request = replace(watch_request, least_gain=3.0)
     _, outcome = watch.run(watch.slow)
     assert outcome.adopted is None
-    assert watch.files()["current.json"] == asked.given.content
+    assert watch.files()["current.json"] == watch_request.schedule_file.content
 
 
 def test_no_time_left_ends_it_with_what_was_measured_kept(watch):
@@ -277,7 +277,7 @@ def test_whatever_write_it_is_ended_at_the_next_run_gets_there(watch, monkeypatc
     found, _ = watch.run(watch.slow)
     assert [one.change.what for one in found.standing] == [watch.name]
     current = read_schedule(str(watch.folder / "current.json"))
-    assert current.content != watch.asked.given.content
+    assert current.content != watch.request.schedule_file.content
     assert "lock" not in watch.files()
 
 

@@ -32,3 +32,13 @@ def test_a_disturbed_pass_of_one_link_is_no_flapping():
     net = Faulty(hosts=8)
     net.late[2, 3] = 1.15
     assert locate(net.profile()) == []
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_unsteady_link_of_a_host_that_waits_for_cores_is_no_fault(busy):
+    net = Faulty(hosts=6)
+    net.late[2, 3] = 3.0
+    if busy:
+        net.flags[5, 2] = net.flags[2, 5] = "preempted"
+    found = [(fault.kind, fault.parts) for fault in locate(net.profile())]
+    assert found == ([] if busy else [("flapping", ("gpu3", "gpu4"))])

@@ -70,8 +70,11 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     profile = assembled(found, places)
     assert profile.links.flags[rows[0]] == "outlier,asymmetric,retested"
     assert profile.findings == (
-        "1 link slower than its ends on other links: 1 → 2 at 33% (0.333 GB/s): "
-        "a ring all_reduce through it takes 3.0 times as long, unless it avoids the link",
+        "the link between a rank 1 and a rank 2 is slower than others inside the host: "
+        "33 % of the normal rate: "
+        "1 of 1 links from a rank 1 to a rank 2 carry 0.3333 GB/s, normal is 1 GB/s; "
+        "a ring all_reduce through it takes 3.0 times as long, unless it avoids the link; "
+        "check NUMA binding, PCIe width and peer-to-peer access of this device",
     )
     assert to_retest(found, places) == [(1, 2)]
 
@@ -96,8 +99,10 @@ def test_a_slow_sender_is_one_finding_and_not_three():
     found.again |= {pair: found.trains[pair] for pair in chosen}
     assert to_retest(found, places) == []
     assert assembled(found, places).findings == (
-        "host gpu3 sends at 40% of the others (0.4 GB/s): "
-        "a ring all_reduce takes 2.5 times as long, any other at least 1.7 times",
+        "gpu3 sends at 40 % of the normal rate: "
+        "3 of 3 links from gpu3 carry 0.4 GB/s, normal is 1 GB/s; "
+        "a ring all_reduce takes 2.5 times as long; "
+        "check its NIC (ethtool: rate, errors; lspci -vv: LnkSta) and rate limits; then swap the cable",
     )
 
 
@@ -116,13 +121,15 @@ def test_what_is_slow_is_told_before_doubts_and_after_an_interruption():
         interrupted="killed",
         segments=sent,
     )
-    assert profile.findings[0] == "killed" and profile.findings[1].startswith("host d sends at 40%")
+    assert profile.findings[0] == "killed" and profile.findings[1].startswith("d sends at 40 %")
     # Some packets are only late, on a busy host.
-    assert profile.findings[2:] == (
-        "2 links not measured",
-        "host b retransmitted 1.0% of its TCP segments (50 of 5000): packets get lost on their way from it",
+    assert profile.findings[2] == (
+        "packets from b get lost (likely): "
+        "host b retransmitted 1.0% of its TCP segments (50 of 5000): packets get lost on their way from it; "
+        "look at the error counters of both ends; clean or swap the cable and its transceiver"
     )
-    assert profile.finding_kinds == ("incomplete", "slow", "doubtful", "doubtful")
+    assert profile.findings[3:] == ("2 links not measured",)
+    assert profile.finding_kinds == ("incomplete", "slow", "slow", "doubtful")
     assert profile.problems() == []
     assert replace(profile, finding_kinds=("slow",)).problems() == [
         "finding_kinds: expected 4 values like findings, found 1"

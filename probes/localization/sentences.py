@@ -1,10 +1,10 @@
-"""Sentences about a fault of links: what it is, and what to do about it."""
+"""Sentences about a fault of links: the part at fault, its cost for a collective, and the remedy."""
 
 from __future__ import annotations
 
-from probes.localization import Fault, FaultKind
+from probes.localization.model import Fault, FaultKind
 
-__all__ = ["remedy_of", "told"]
+__all__ = ["cost_of", "describe", "remedy_of", "summary_of"]
 
 _DOES: dict[FaultKind, str] = {
     "egress": "{part} sends at {level} of {normal}",
@@ -21,7 +21,17 @@ _DOES: dict[FaultKind, str] = {
     "miswired": "{part} is wired to another place than the plan says",
     "inside": "{part}: slower than the other links inside the host, {level} of {normal}",
 }
-_LATE_PAIR = "messages between {part} take {extra} longer than those between others"
+# The sentences about two parts, if they differ from those about one.
+_OF_TWO: dict[FaultKind, str] = {
+    "trunk": "the trunk between {part} carries {level} of {normal}",
+    "latency": "messages between {part} take {extra} longer than those between others",
+    "loss": "packets between {part} get lost",
+    "flapping": "links between {part} are slow in some passes and normal in others: {level} of {normal} in "
+    "the median",
+    "inside": "the link between {part} is slower than others inside the host: {level} of {normal}",
+}
+# Smaller costs round to 1.0 times.
+_LEAST_COST = 1.05
 _REMEDY: dict[FaultKind, str] = {
     "egress": "check its NIC (ethtool: rate, errors; lspci -vv: LnkSta) and rate limits; then swap the cable",
     "ingress": "check its NIC (ethtool: rate, errors) and the switch's port; then swap the cable",
@@ -39,13 +49,13 @@ _REMEDY: dict[FaultKind, str] = {
 }
 
 
-def told(fault: Fault, bought: bool) -> str:
+def describe(fault: Fault, *, bought: bool = False) -> str:
     """Return one sentence about a fault; with ``bought``, levels are shares of what was bought."""
-    two = fault.kind in ("pair", "one_way_pair", "latency") and len(fault.parts) == 2
+    two = len(fault.parts) == 2
     arrow = " → " if fault.kind == "one_way_pair" else " and "
     part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
     normal = "what was bought" if fault.kind == "fabric" and bought else "the normal rate"
-    does = _LATE_PAIR if two and fault.kind == "latency" else _DOES[fault.kind]
+    does = _OF_TWO.get(fault.kind, _DOES[fault.kind]) if two else _DOES[fault.kind]
     return does.format(
         part=part, level=f"{100 * fault.level:.0f} %", normal=normal, extra=_seconds(fault.extra_s)
     )
@@ -54,6 +64,29 @@ def told(fault: Fault, bought: bool) -> str:
 def remedy_of(fault: Fault) -> str:
     """Return what to do about a fault of this kind."""
     return _REMEDY[fault.kind]
+
+
+def cost_of(fault: Fault) -> str:
+    """Return what a fault of rates costs a collective of large messages, "" for other faults.
+
+    A ring passes through every host once, so it is as slow as the slowest host. It may avoid a single link.
+    """
+    times = 1 / fault.level
+    if times < _LEAST_COST or fault.kind in ("latency", "miswired", "cpu"):
+        return ""
+    if fault.kind in ("egress", "ingress", "host", "fabric") and " " not in fault.parts[0]:
+        return f"a ring all_reduce takes {times:.1f} times as long"
+    if len(fault.parts) == 2 and fault.kind != "trunk":
+        return f"a ring all_reduce through it takes {times:.1f} times as long, unless it avoids the link"
+    return f"a ring all_reduce through it takes up to {times:.1f} times as long"
+
+
+def summary_of(fault: Fault, *, bought: bool = False) -> str:
+    """Return all that is known of a fault: the part, the evidence, the cost and the remedy."""
+    unsure = {"certain": "", "likely": " (likely)", "possible": " (if it is not planned so)"}[fault.sure]
+    facts = "; ".join(fault.evidence)
+    found = f"{describe(fault, bought=bought)}{unsure}" + (f": {facts}" if facts else "")
+    return "; ".join(filter(None, (found, cost_of(fault), remedy_of(fault))))
 
 
 def _seconds(value: float) -> str:
