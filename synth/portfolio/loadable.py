@@ -6,7 +6,7 @@ the runtime and proven by its rules. A sweep does so at each size and makes a fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from probes.base import SILENT, Progress, UsageError, first_of, plural
@@ -26,7 +26,7 @@ from synth.program import Program
 from synth.schedules import Schedule, Selection, UnsizedSchedule
 from synth.simulation import replay
 
-__all__ = ["fastest_loadable", "loadable_sweep"]
+__all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
@@ -43,6 +43,16 @@ def fastest_loadable(
     require_runtime(runtime)
     kept: list[Schedule] = []
     fastest = fastest_plain(request, progress, kept.append, pools=pools)
+    return loadable_among(fastest, kept, runtime, progress)
+
+
+def loadable_among(
+    fastest: Synthesis, kept: Sequence[Schedule], runtime: str, progress: Progress = SILENT
+) -> Synthesis:
+    """Return the fastest of the schedules of a search that a runtime can load, proven and compiled.
+
+    ``kept`` are all schedules that the search found. Raises UsageError if none loads.
+    """
     best = fastest.listed
     candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
     limits: dict[str, str] = {}
