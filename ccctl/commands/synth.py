@@ -277,8 +277,12 @@ def _write_ranges(found: Synthesis, output: str | None) -> None:
     if output is None:
         return
     folder = made_folder(output)
-    for one in found.ranges:
-        write_atomically(folder / loaded.file_of(one), _loadable(one))
+    names = [loaded.file_of(one) for one in found.ranges]
+    for one, name in zip(found.ranges, names, strict=True):
+        write_atomically(folder / name, _loadable(one))
+    others = sorted(each.name for each in folder.iterdir() if each.name not in names)
+    if others:
+        console.warn(f"{output}: the runtime may read its other files, too, such as {others[0]}: remove them")
 
 
 def _loadable(loaded: Loaded | LoadedRange) -> bytes:

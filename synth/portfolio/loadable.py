@@ -210,15 +210,15 @@ class _Compiled:
             assert made.plan is not None
             sizes = [point.size_bytes for point in selection.points]
             within = [size for size in sizes if one.from_bytes <= size <= one.to_bytes]
-            limited = {"min_bytes": one.from_bytes, "max_bytes": one.to_bytes}
+            least, most = one.from_bytes, one.to_bytes
             found.append(
                 LoadedRange(
-                    one.from_bytes,
-                    one.to_bytes,
+                    least,
+                    most,
                     algorithm.method,
                     1,
-                    replace(made.program, **limited),
-                    replace(made.plan, **limited),
+                    replace(made.program, min_bytes=least, max_bytes=most),
+                    replace(made.plan, min_bytes=least, max_bytes=most),
                     tuple(self._point(selection, one.algorithm, size) for size in within),
                 )
             )
