@@ -1,21 +1,26 @@
 """Compare the schedules that runtimes can load with the best ones, in percent of the proven bound.
 
     python -P benchmarks/loadable.py [--networks dgx-h100:4,dgx-a100:2] [--collectives all_reduce,all_gather]
-        [--sizes 64K,1M,64M] [--runtimes msccl,rccl,mscclpp] [--run]
+        [--sizes 64K,1M,64M] [--runtimes msccl,rccl,mscclpp] [--run] [--rows loadable.jsonl]
 
 Each cell has one row: the percent of the bound without the runtime's limits (free) and within them (loaded),
-the number of operations of the plan or of instructions of the XML, the seconds of search, compilation and
-proof, and the limit that forbids the fastest schedule. With ``--run``, each XML is read back, the reference
-interpreter runs it, and wrong elements are counted; plans are not run. The last lines give, for each runtime,
-how many cells load, and their mean and least share of the unrestricted speed.
+the number of operations of the plan or of instructions of the XML, the processor seconds of the search (which
+all runtimes share), and of compilation, proof and writing, and the limit that forbids the fastest schedule.
+With ``--run``, each XML is read back, the reference interpreter runs it, and wrong elements are counted;
+plans are not run. The last lines give, for each runtime, how many cells load, and their mean and least share
+of the unrestricted speed. With ``--rows`` each row is also appended to a file, and cells that this file
+already has are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -24,14 +29,44 @@ from exec.program import Layout
 from exec.program.expected_output import expected, given
 from exec.program.interpreter import interpret
 from probes.base import CcctlError, format_size, parse_size
-from synth import Request, synthesize
+from synth import Request
 from synth.collective import Kind, kind_of
 from synth.msccl import read_xml, write_xml
+from synth.mscclpp import write_plan
 from synth.network import Network
-from synth.portfolio import RUNTIMES, Synthesis, cores
+from synth.portfolio import RUNTIMES, Loaded
+from synth.portfolio.loadable import loadable_among
+from synth.portfolio.plain import fastest_plain
+from synth.schedules import Schedule
 
-NETWORKS = "dgx-1:1,dgx-a100:1,dgx-a100:2,dgx-h100:1,dgx-h100:4,dgx-b200:1,mi300x:1"
+# DGX-1, DGX A100, H100 and B200, GB200 NVL72, MI300X and MI355X, DGX Spark, and rails of 64 GPUs.
+NETWORKS = (
+    "dgx-1:1,dgx-a100:1,dgx-a100:2,dgx-h100:1,dgx-h100:4,dgx-b200:1,mi300x:1,mi355x:1,dgx-spark:2,gh200:4,"
+    "gb200-nvl72:1,dgx-h100:8/rail/2"
+)
 KINDS = "all_reduce,all_gather,reduce_scatter,all_to_all"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row; ``loaded_percent`` is 0 if nothing loads, and ``limit`` then says why."""
+
+    network: str
+    collective: str
+    size_bytes: int
+    runtime: str
+    free_percent: float
+    loaded_percent: float
+    operations: int
+    search_s: float
+    load_s: float
+    method: str
+    wrong: int
+    limit: str
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.network, self.collective, self.size_bytes, self.runtime
 
 
 def main() -> None:
@@ -42,51 +77,124 @@ def main() -> None:
     parser.add_argument("--sizes", default="64K,1M,64M")
     parser.add_argument("--runtimes", default=",".join(RUNTIMES))
     parser.add_argument("--run", action="store_true")
+    parser.add_argument("--rows", type=Path)
     wanted = parser.parse_args()
-    print("network        collective      size  runtime  free %  loaded %  operations  seconds  wrong  limit")
-    shares: dict[str, list[float]] = defaultdict(list)
+    known = {cell.key: cell for cell in kept_cells(wanted.rows)}
+    print(
+        "network          collective      size  runtime  free %  loaded %  operations  search s  load s"
+        "  wrong  method, limit"
+    )
+    found: list[Cell] = []
     for name in wanted.networks.split(","):
         network = load_network(name, None, None)[0]
         for kind in map(kind_of, wanted.collectives.split(",")):
-            for size in wanted.sizes.split(","):
-                for runtime in wanted.runtimes.split(","):
-                    share = row(name, network, kind, parse_size(size), runtime, run=wanted.run)
-                    shares[runtime].append(share)
-    for runtime, found in shares.items():
-        loaded = [one for one in found if one]
-        print(
-            f"{runtime}: {len(loaded)} of {len(found)} cells load, at {statistics.mean(loaded):.1%} of the "
-            f"unrestricted speed in the mean, {min(loaded):.1%} at least"
-        )
+            for size_bytes in map(parse_size, wanted.sizes.split(",")):
+                runtimes = wanted.runtimes.split(",")
+                old = [known.get((name, kind, size_bytes, runtime)) for runtime in runtimes]
+                cells = [one for one in old if one is not None]
+                if len(cells) < len(runtimes):
+                    cells = cells_of(name, network, kind, size_bytes, runtimes, run=wanted.run)
+                    keep(cells, wanted.rows)
+                for cell in cells:
+                    tell(cell)
+                found += cells
+    summarize(found)
 
 
-def row(name: str, network: Network, kind: Kind, size_bytes: int, runtime: str, *, run: bool) -> float:
-    """Print one cell; return the loaded schedule's share of the unrestricted speed, 0 if nothing loads."""
-    began_s = time.perf_counter()
-    head = f"{name:14s} {kind:14s} {format_size(size_bytes):>5s}  {runtime:7s}"
-    try:
-        found = synthesize(Request(network, kind, size_bytes=size_bytes, jobs=cores(), runtime=runtime))
-    except CcctlError as error:
-        print(f"{head}  {error.message.splitlines()[-1]}", flush=True)
-        return 0.0
-    seconds = time.perf_counter() - began_s
-    outcome, loaded = found.listed.outcome, found.loaded
+def kept_cells(path: Path | None) -> list[Cell]:
+    """Return the cells of earlier runs."""
+    if path is None or not path.exists():
+        return []
+    return [Cell(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def keep(cells: list[Cell], path: Path | None) -> None:
+    """Append cells to the file of rows, if there is one."""
+    if path is not None:
+        with path.open("a") as file:
+            file.writelines(json.dumps(asdict(cell)) + "\n" for cell in cells)
+
+
+def cells_of(
+    name: str, network: Network, kind: Kind, size_bytes: int, runtimes: list[str], *, run: bool
+) -> list[Cell]:
+    """Search once, then compile, prove and write for each runtime."""
+    began_s, kept = time.process_time(), list[Schedule]()
+    # In this process, so that its processor time is that of the whole search.
+    fastest = fastest_plain(Request(network, kind, size_bytes=size_bytes, jobs=0), keep=kept.append)
+    search_s = time.process_time() - began_s
+    outcome = fastest.listed.outcome
     assert outcome is not None
-    assert loaded is not None
-    size = loaded.plan.operations if loaded.plan else loaded.program.steps
-    wrong = str(wrong_elements(found)) if run and loaded.plan is None else "-"
+    free = outcome.percent_of_optimal
+    cells = []
+    for runtime in runtimes:
+        began_s = time.process_time()
+        try:
+            found = loadable_among(fastest, kept, runtime)
+        except CcctlError as error:
+            load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
+            cells.append(
+                Cell(name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, "none", 0, limit)
+            )
+            continue
+        loaded, outcome = found.loaded, found.listed.outcome
+        assert loaded is not None
+        assert outcome is not None
+        if loaded.plan is not None:
+            write_plan(loaded.plan)
+        else:
+            write_xml(loaded.program)
+        load_s = time.process_time() - began_s
+        size = loaded.plan.operations if loaded.plan else loaded.program.steps
+        wrong = wrong_elements(loaded) if run and loaded.plan is None else -1
+        percent, method = outcome.percent_of_optimal, found.listed.method
+        cells.append(
+            Cell(
+                name,
+                kind,
+                size_bytes,
+                runtime,
+                free,
+                percent,
+                size,
+                search_s,
+                load_s,
+                method,
+                wrong,
+                loaded.limit,
+            )
+        )
+    return cells
+
+
+def tell(cell: Cell) -> None:
+    """Print one row."""
+    wrong = str(cell.wrong) if cell.wrong >= 0 else "-"
     print(
-        f"{head}  {loaded.unrestricted_percent:6.1f}  {outcome.percent_of_optimal:8.1f}  {size:10d}  "
-        f"{seconds:7.1f}  {wrong:>5s}  {loaded.limit[:60]}",
+        f"{cell.network:16s} {cell.collective:14s} {format_size(cell.size_bytes):>5s}  {cell.runtime:7s}  "
+        f"{cell.free_percent:6.1f}  {cell.loaded_percent:8.1f}  {cell.operations:10d}  {cell.search_s:8.1f}  "
+        f"{cell.load_s:6.1f}  {wrong:>5s}  {cell.method}, {cell.limit[:70] or 'no limit'}",
         flush=True,
     )
-    return outcome.percent_of_optimal / loaded.unrestricted_percent
 
 
-def wrong_elements(found: Synthesis) -> int:
+def summarize(cells: list[Cell]) -> None:
+    """Print for each runtime how many cells load, and their share of the unrestricted speed."""
+    by_runtime: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        by_runtime[cell.runtime].append(cell)
+    for runtime, found in by_runtime.items():
+        shares = [cell.loaded_percent / cell.free_percent for cell in found if cell.loaded_percent]
+        if shares:
+            print(
+                f"{runtime}: {len(shares)} of {len(found)} cells load, at {statistics.mean(shares):.1%} "
+                f"of the unrestricted speed in the mean, {min(shares):.1%} at least"
+            )
+
+
+def wrong_elements(loaded: Loaded) -> int:
     """Run the XML as read back in the interpreter; return the number of wrong elements."""
-    assert found.loaded is not None
-    program = read_xml(write_xml(found.loaded.program), "the file")
+    program = read_xml(write_xml(loaded.program), "the file")
     layout, dtype = Layout(program, program.collective.chunks), np.dtype(np.float32)
     ranks = range(program.ranks)
     outputs = interpret(program, [given(layout, rank, dtype, "sum") for rank in ranks])

@@ -15,6 +15,7 @@ from .options import (
     Alpha as Alpha,
     Bandwidth as Bandwidth,
     FamilyOptions as FamilyOptions,
+    FileOrFolder as FileOrFolder,
     GeneralOptions as GeneralOptions,
     HoldAlpha as HoldAlpha,
     Hosts as Hosts,

@@ -113,6 +113,15 @@ class BenchOptions(GeneralOptions, WorldOptions):
             "--sizes", metavar="SIZES", help="Exactly these sizes, 1K,64K,1M; or a range, 1K:16M, with -f."
         ),
     ] = None
+    runtime: Annotated[
+        str | None,
+        _collective(
+            "--for",
+            metavar="RUNTIME",
+            autocompletion=words.one_of(*words.RUNTIMES),
+            help="Without ARTIFACT: run only schedules that msccl, rccl or mscclpp can load.",
+        ),
+    ] = None
     fresh: Annotated[
         bool,
         _measurement(

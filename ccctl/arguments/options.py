@@ -13,7 +13,7 @@ import typer
 from typer._click.types import FloatRange
 
 from ccctl import console
-from ccctl.artifacts import refuse_unwritable
+from ccctl.artifacts import is_folder, refuse_unwritable
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
@@ -96,6 +96,16 @@ def writable(value: str | None) -> str | None:
     return value
 
 
+def _file_or_folder(value: str | None) -> str | None:
+    """Return ``value``; raise if it is a file that cannot be written.
+
+    A folder passes here: commands refuse it if their output is a single file.
+    """
+    if value not in (None, "-") and not is_folder(str(value)):
+        refuse_unwritable(Path(str(value)))
+    return value
+
+
 def _prometheus(value: str | None) -> str | None:
     if value is not None:
         if not value.endswith(".prom"):
@@ -152,6 +162,16 @@ Output = Annotated[
         metavar="FILE",
         callback=writable,
         help="Write the artifact to FILE; - prints it to stdout.",
+    ),
+]
+FileOrFolder = Annotated[
+    str | None,
+    _general(
+        "-o",
+        "--output",
+        metavar="FILE|FOLDER",
+        callback=_file_or_folder,
+        help="Write the artifact to FILE, or what consists of several files to FOLDER; - prints to stdout.",
     ),
 ]
 Page = Annotated[

@@ -63,6 +63,7 @@ def proven_program(
     parameters: Sequence[str] | None = None,
     network: Network | None = None,
     size_bytes: int | None = None,
+    runtime: str = "",
     **how: Any,
 ) -> Proven:
     """Return the proven program of a schedule, program or chunk-language file ("-": stdin).
@@ -70,7 +71,7 @@ def proven_program(
     For ``size_bytes`` a periodic schedule gets as many periods as carry that size, a symmetric schedule gets
     chunks of matching size, and a selection yields its schedule for that size. Nothing else takes a size.
     ``how`` are options of the compiler. Raises FoundProblem with the findings if the schedule or the program
-    is wrong.
+    is wrong, or if a schedule's table of sends already shows that ``runtime`` cannot load it.
     """
     if not is_algorithm(path):
         refuse_parameters(path, parameters)
@@ -79,12 +80,24 @@ def proven_program(
             if found.kind not in SCHEDULE_KINDS or found.body.is_listed:
                 _refuse_size(path)
             found = replace(found, body=found.body.of_size(size_bytes))
+        if runtime and found.kind in SCHEDULE_KINDS:
+            _refuse_early(listed(found.body, path), path, runtime)
         return proven_artifact(found, **how)
     if size_bytes is not None:
         _refuse_size(path)
     begin = time.perf_counter()
     program, inputs = compiled_algorithm(path, parse_parameters(parameters), network=network, **how)
     return _judged(program, None, path, inputs, time.perf_counter() - begin)
+
+
+def _refuse_early(schedule: Schedule, path: str, runtime: str) -> None:
+    from synth.portfolio import early_limit
+
+    if limit := early_limit(schedule, runtime):
+        raise FoundProblem(
+            f"{path}: {runtime} cannot load it: {limit}",
+            hint=f"ccctl synth --for {runtime} finds the fastest schedule that fits.",
+        )
 
 
 def _refuse_size(path: str) -> None:

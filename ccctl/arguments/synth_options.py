@@ -11,11 +11,11 @@ import typer
 from ccctl.arguments.options import (
     MOST_COUNT,
     MOST_RANKS,
+    FileOrFolder,
     GeneralOptions,
     HoldAlpha,
     Hostfile,
     NetworkOptions,
-    Output,
     Seed,
     TimeoutSeconds,
     positive_seconds,
@@ -149,7 +149,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="RUNTIME",
             autocompletion=words.one_of(*words.RUNTIMES),
             help="Find the fastest schedule that msccl, rccl or mscclpp can load, and write what it loads: "
-            "MSCCL's XML, or a plan of MSCCL++. nccl: a folder of what stock NCCL loads.",
+            "MSCCL's XML, or a plan of MSCCL++; with --sizes a folder with a file for each range. "
+            "nccl: a folder of what stock NCCL loads.",
         ),
     ] = None
     time_limit: Annotated[
@@ -232,4 +233,4 @@ class SynthOptions(GeneralOptions, NetworkOptions):
     ] = None
     hostfile: Hostfile = None
     timeout: TimeoutSeconds = None
-    output: Output = None
+    output: FileOrFolder = None

@@ -3,6 +3,7 @@ from .arrays import column_dtype as column_dtype, to_plain as to_plain
 from .artifact_cache import ArtifactCache as ArtifactCache
 from .atomic import (
     PART as PART,
+    made_folder as made_folder,
     refuse_unwritable as refuse_unwritable,
     write_atomically as write_atomically,
     write_output as write_output,

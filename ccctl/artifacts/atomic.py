@@ -15,7 +15,7 @@ from typing import BinaryIO
 from ccctl import console
 from ccctl.errors import CannotWriteError
 
-__all__ = ["PART", "refuse_unwritable", "write_atomically", "write_output"]
+__all__ = ["PART", "made_folder", "refuse_unwritable", "write_atomically", "write_output"]
 
 # The name of a file that is still being written, or that a killed writer left.
 PART = re.compile(r"\.ccctl-[0-9a-f]{16}\.part")
@@ -47,6 +47,16 @@ def write_output(path: str | None, content: bytes) -> None:
         console.raw(content)
     else:
         write_atomically(Path(str(path)), content)
+
+
+def made_folder(path: str) -> Path:
+    """Return a folder, made if there is none; raise CannotWriteError if that fails."""
+    folder = Path(path)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CannotWriteError(f"{path}: {error.strerror}") from error
+    return folder
 
 
 def refuse_unwritable(path: Path) -> None:

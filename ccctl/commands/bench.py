@@ -49,7 +49,8 @@ def bench(options: BenchOptions) -> None:
 
     Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT the links
     between the ranks are measured, schedules synthesized for them, the near-best of these raced, and all
-    kept in the user's cache folder for the next run on the same hosts, which says how old they are.
+    kept in the user's cache folder for the next run on the same hosts, which says how old they are. With
+    --for only schedules that a runtime can load take part, and none is raced: predictions decide.
 
     Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
     and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
@@ -94,8 +95,9 @@ def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
     options, paths = setup.options, setup.options.paths or []
     _refuse_collective(paths)
-    for given, option in ((options.collective is not None, "--collective"), (options.fresh, "--fresh")):
-        if given:
+    without = {"--collective": options.collective, "--for": options.runtime, "--fresh": options.fresh or None}
+    for option, given in without.items():
+        if given is not None:
             raise UsageError(f"{option} is for a bench without ARTIFACT, which says what it does itself")
     library = library_of(options.device, sockets=setup.sockets)
     found = contestants(paths, options.parameters, options.profile, library)
@@ -123,6 +125,8 @@ def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
         options.profile,
         options.device,
         setup.sockets,
+        race=options.runtime is None,
+        runtime=options.runtime or "",
         fresh=options.fresh,
         timeout_s=options.timeout,
     )

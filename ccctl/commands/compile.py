@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import GeneralOptions, Parameters
-from ccctl.artifacts import codec, is_folder, refuse_unwritable, write_atomically, write_output
+from ccctl.arguments import FileOrFolder, GeneralOptions, Parameters
+from ccctl.artifacts import codec, made_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.render import figures
@@ -50,16 +50,6 @@ EXAMPLES = (
     ),
 )
 _TRACES = ("chakra", "goal")
-
-
-def _output(value: str | None) -> str | None:
-    """Return ``value``; raise if it is a file that cannot be written.
-
-    A folder passes here: it is refused later if the output is a single file.
-    """
-    if value not in (None, "-") and not is_folder(value):
-        refuse_unwritable(Path(value))
-    return value
 
 
 @dataclass(frozen=True)
@@ -148,16 +138,7 @@ class CompileOptions(GeneralOptions):
         ),
     ] = None
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the program.")] = ""
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE|FOLDER",
-            callback=_output,
-            help="Write the artifact to FILE, or traces or a selection's XML to FOLDER; - prints to stdout.",
-        ),
-    ] = None
+    output: FileOrFolder = None
 
 
 def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name
@@ -202,6 +183,7 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a fun
         parameters=options.parameters,
         network=on,
         size_bytes=size_bytes,
+        runtime=options.target or ("mscclpp" if options.to == "mscclpp" else ""),
         instances=options.instances,
         fuse=options.fuse,
     )
@@ -332,10 +314,10 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
             refuse_unproven(path, judge(entry.program))
     names = [f"{entry.from_bytes:011d}.xml" if entry.program else "" for entry in entries]
     if output is not None:
-        _make_folder(Path(output))
+        folder = made_folder(output)
         for entry, name in zip(entries, names, strict=True):
             if entry.program is not None:
-                write_atomically(Path(output) / name, write_xml(entry.program))
+                write_atomically(folder / name, write_xml(entry.program))
     if json:
         console.summary(runtime_summary(entries))
     else:
@@ -382,9 +364,9 @@ def _write_chakra(schedule: Schedule, output: str | None, json: bool) -> None:
     for caution in written.cautions:
         console.doubt(caution)
     if output is not None:
-        _make_folder(Path(output))
+        folder = made_folder(output)
         for name, content in written.contents.items():
-            write_atomically(Path(output) / name, content)
+            write_atomically(folder / name, content)
     _say_traces(schedule, len(written.contents), json, output)
     if output is not None and {"network.yml", "system.json"} <= written.contents.keys():
         console.next_step(
@@ -392,15 +374,6 @@ def _write_chakra(schedule: Schedule, output: str | None, json: bool) -> None:
             "--system-configuration=system.json --remote-memory-configuration=memory.json "
             "--network-configuration=network.yml"
         )
-
-
-def _make_folder(folder: Path) -> None:
-    from ccctl.errors import CannotWriteError
-
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise CannotWriteError(f"{folder}: {error.strerror}") from error
 
 
 def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) -> None:

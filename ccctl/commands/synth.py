@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments import SynthOptions, load_network, parse_collectives, uneven_collective
-from ccctl.artifacts import codec, exists, write_output
+from ccctl.artifacts import (
+    codec,
+    exists,
+    is_folder,
+    made_folder,
+    refuse_unwritable,
+    write_atomically,
+    write_output,
+)
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
@@ -20,7 +28,7 @@ from probes.base import parse_seconds, parse_size, parse_sizes
 if TYPE_CHECKING:
     from probes.topology import Topology
     from synth import Request, Synthesis
-    from synth.portfolio import Loaded
+    from synth.portfolio import Loaded, LoadedRange
     from synth.tacos_ilp import Mechanism
 
 __all__ = ["EXAMPLES", "synth"]
@@ -72,6 +80,10 @@ EXAMPLES = (
         "what stock NCCL loads for the measured network, each file with its expected gain",
     ),
     (
+        "ccctl synth --network dgx-a100:1 --sizes 64K:16M -f 16 --for mscclpp -o plans",
+        "a folder of plans of MSCCL++, one for each range of sizes",
+    ),
+    (
         "ccctl synth --network mesh:6x6 --bandwidth 100GB/s"
         " --collective broadcast:0-17,reduce@20:18-29,all_gather:30-35 --chunk 1M",
         "three collectives at once, each on its own ranks",
@@ -108,6 +120,8 @@ def synth(options: SynthOptions) -> None:
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
     proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
+    With --sizes, too, the output is a folder with a file for each range of sizes, which each file states, and
+    the last line is the environment in which the runtime finds them.
 
     --for nccl is for the unmodified library, which loads no schedules: it writes the order of hosts, graph
     files for hosts whose links are uneven (with a topology), a tuner file where another algorithm or protocol
@@ -123,6 +137,7 @@ def synth(options: SynthOptions) -> None:
     if options.runtime == "nccl":
         _for_stock_nccl(options)
         return
+    _refuse_output(options)
     searching = _searching(options) if not options.race else None
     request, digests = _request(options)
     attempts = makes_attempts(request)
@@ -142,7 +157,6 @@ def synth(options: SynthOptions) -> None:
 
 def _for_stock_nccl(options: SynthOptions) -> None:
     """Write what stock NCCL loads into a folder, each file with its expected gain; raises UsageError."""
-    from ccctl.artifacts import write_atomically
     from ccctl.render.text import stock_nccl as text
     from exec.library_rules import plan_stock
 
@@ -174,6 +188,17 @@ def _machine(spec: str, topology: str | None) -> Topology | None:
         return None
     found = read_or_described(topology or spec, "topology", "profile", *codec.SCHEDULE_KINDS)
     return found.body if found.kind == "topology" else None
+
+
+def _refuse_output(options: SynthOptions) -> None:
+    """Raise UsageError, before a long search, for an output that cannot hold what will be found."""
+    swept = options.sizes is not None and options.runtime is not None
+    if swept and options.output == "-":
+        raise UsageError(
+            "-o -: a sweep for a runtime is a file for each range", hint="Name a folder: -o files."
+        )
+    if options.output not in (None, "-") and not (swept and is_folder(options.output)):
+        refuse_unwritable(Path(options.output))
 
 
 def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
@@ -291,8 +316,18 @@ def _tell(
     found: Synthesis, request: Request, output: str | None, json: bool, digests: dict[str, str]
 ) -> None:
     """Write the artifact where ``output`` says, and print what was found."""
-    from ccctl.render.text import synthesis
+    from ccctl.render.text import loaded, synthesis
 
+    if found.ranges:
+        _write_ranges(found, output)
+        if json:
+            console.summary(loaded.summary(found, request.runtime, output))
+        else:
+            loaded.draw(found, request.runtime, output, console.data if output is None else console.note)
+        kind = "json" if request.runtime == "mscclpp" else "xml"
+        first = loaded.file_of(found.ranges[0])
+        console.next_with(output, f"ccctl verify {{}}/{first}", f"{kind}s")
+        return
     if output is not None and found.loaded is not None:
         write_output(output, _loadable(found.loaded))
     elif output is not None:
@@ -309,7 +344,25 @@ def _tell(
         console.next_with(output, "ccctl verify {}", "schedule.json")
 
 
-def _loadable(loaded: Loaded) -> bytes:
+def _write_ranges(found: Synthesis, output: str | None) -> None:
+    """Write the file of each range of sizes into the folder ``output``; without it only compile them.
+
+    Nothing else is written there: RCCL and MSCCL++ read every file of the folder.
+    """
+    from ccctl.render.text import loaded
+
+    if output is None:
+        return
+    folder = made_folder(output)
+    names = [loaded.file_of(one) for one in found.ranges]
+    for one, name in zip(found.ranges, names, strict=True):
+        write_atomically(folder / name, _loadable(one))
+    others = sorted(each.name for each in folder.iterdir() if each.name not in names)
+    if others:
+        console.warn(f"{output}: the runtime may read its other files, too, such as {others[0]}: remove them")
+
+
+def _loadable(loaded: Loaded | LoadedRange) -> bytes:
     """Return the file that the runtime loads."""
     from synth.msccl import write_xml
     from synth.mscclpp import write_plan

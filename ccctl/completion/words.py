@@ -129,6 +129,7 @@ METHODS = (
     "halving_doubling",
     "tree",
     "hierarchical",
+    "host_halving",
     "two_step",
     "three_step",
     "paths",

@@ -33,9 +33,10 @@ class BenchWorkload:
     """The benchmark to run: a collective at some sizes, on the ranks of ``world``.
 
     ``profile`` is the path of a profile, None to measure one. With ``race``, schedules that are predicted
-    about equal are run, and the fastest wins; ``sockets`` runs them over sockets instead of MPI. ``fresh``
-    ignores the artifacts of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the
-    whole preparation.
+    about equal are run, and the fastest wins; ``sockets`` runs them over sockets instead of MPI. ``runtime``
+    must be able to load the schedules, "" for any; such schedules are not raced. ``fresh`` ignores the
+    artifacts of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the whole
+    preparation.
     """
 
     collective: str
@@ -46,6 +47,7 @@ class BenchWorkload:
     device: str = "cpu"
     sockets: bool = False
     race: bool = True
+    runtime: str = ""
     fresh: bool = False
     timeout_s: float | None = None
 
@@ -123,6 +125,8 @@ def _select_schedules(wanted: BenchWorkload, profile: Artifact, cache: ArtifactC
             network, wanted.world, wanted.timeout_s, sockets=wanted.sockets, device=wanted.device
         )
         key |= {"raced": [wanted.device, wanted.sockets, course.library, *placed(course.world)]}
+    if wanted.runtime:
+        key["runtime"] = wanted.runtime
     inputs = {"profile": profile.sha256}
 
     def synthesized() -> Any:
@@ -130,7 +134,7 @@ def _select_schedules(wanted: BenchWorkload, profile: Artifact, cache: ArtifactC
             f"schedules: synthesizing {request.kind} for {plural(len(wanted.sizes), 'size')} "
             f"on {plural(network.ranks, 'rank')}"
         )
-        return _synthesize_sizes(network, request, wanted.sizes, course)
+        return _synthesize_sizes(network, request, wanted, course)
 
     selection = _cached_or_made("selection", key, cache, wanted.fresh, synthesized, inputs)
     digests = {**inputs, "selection": selection.sha256}
@@ -173,12 +177,19 @@ def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
 
 
 def _synthesize_sizes(
-    network: Network, asked: CollectiveRequest, sizes: tuple[int, ...], course: RaceLauncher | None
+    network: Network, asked: CollectiveRequest, wanted: BenchWorkload, course: RaceLauncher | None
 ) -> Any:
     from synth import Request, synthesize
     from synth.portfolio import cores, warm
 
-    request = Request(network, asked.kind, collectives=(asked,), sizes=sizes, jobs=cores())
+    request = Request(
+        network,
+        asked.kind,
+        collectives=(asked,),
+        sizes=wanted.sizes,
+        jobs=cores(),
+        runtime=wanted.runtime,
+    )
     with ExitStack() as drawn:
         bar = Drawn(drawn.enter_context(console.progress("schedules", 1.0)))
         warm(network.ranks)

@@ -14,6 +14,7 @@ from probes.base import Floats, Indices, UsageError, floats, spans
 from synth.compiler.addends import exchanging_dag
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
+from synth.compiler.merging import merged
 from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedules import REDUCE as REDUCING, Schedule, Timing
@@ -26,13 +27,19 @@ __all__ = ["chunk_dag_of", "lower"]
 _OVERLAP = 0.1
 
 
-def lower(schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True) -> Program:
+def lower(
+    schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True, most_chunks: int = 1
+) -> Program:
     """Return the program that runs a schedule, with its sends in the schedule's order where possible.
 
-    The program is valid out of place and, if the collective allows it, in place. Streams are paced. Raises
-    UsageError if a rank sends a chunk that it does not hold.
+    The program is valid out of place and, if the collective allows it, in place. Streams are paced. Messages
+    of adjacent chunks are merged into messages of at most ``most_chunks``. Raises UsageError if a rank sends
+    a chunk that it does not hold.
     """
-    program = compiled_program(chunk_dag_of(schedule, name), instances=instances, fuse=fuse)
+    dag = chunk_dag_of(schedule, name)
+    if most_chunks > 1:
+        dag = merged(dag, most_chunks)
+    program = compiled_program(dag, instances=instances, fuse=fuse)
     if not len(schedule.stream):
         return program
     return replace(program, tb_bytes_per_s=_paces(schedule, program))

@@ -7,6 +7,7 @@ from . import (
     forest as forest,
     greedy as greedy,
     hierarchical as hierarchical,
+    host_halving as host_halving,
     ilp as ilp,
     paths as paths,
     ring as ring,

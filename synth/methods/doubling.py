@@ -21,7 +21,7 @@ from synth.networks import link_table, links_between
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 
-__all__ = ["halving_doubling", "synthesize"]
+__all__ = ["halving_doubling", "partners", "synthesize"]
 
 _Partner = Callable[[Indices, Indices], Indices]
 """Function from (owner, place) to the rank at this place of the owner's tree; place 0 is the owner."""
@@ -58,7 +58,7 @@ def _paired(
     owner, lap = collective.owner_of()
     after = _steps(network.ranks) if collective.reduces else 0
     failures: list[NotApplicableError] = []
-    for partner in _partners(network.ranks):
+    for partner in partners(network.ranks):
         sends = Sends()
         try:
             if collective.reduces:
@@ -76,7 +76,7 @@ def _steps(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-def _partners(ranks: int) -> Iterator[_Partner]:
+def partners(ranks: int) -> Iterator[_Partner]:
     """Yield the functions that pair ranks, the better one first."""
     if ranks & (ranks - 1) == 0:
         yield lambda owner, place: owner ^ place

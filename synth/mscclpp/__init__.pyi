@@ -1,5 +1,5 @@
 from .judge import examine_plan as examine_plan, judge_plan as judge_plan
-from .lower import plan_of as plan_of
+from .lower import COLLECTIVES as COLLECTIVES, plan_of as plan_of
 from .plan import (
     ExecutionPlan as ExecutionPlan,
     Operand as Operand,

@@ -1,7 +1,10 @@
-"""Unfolds a plan into elements: steps of single threads, and steps of all threads on one cell.
+"""Unfolds a plan into elements: steps of single threads, and steps of all threads on one atom.
 
 Operations on data work cell by cell, on threads that do not synchronize before the next ``nop``. Single
 threads signal, wait and hand puts to the proxy: thread k serves the k-th channel of an operation.
+
+An *atom* is a range of cells that every operation treats alike: an operation uses all of them or none, and
+moves them to one atom of equal length. So one cell, the first, stands for its atom.
 """
 
 from __future__ import annotations
@@ -10,19 +13,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from synth.mscclpp.memory import PlanMemory
-from synth.mscclpp.plan import ExecutionPlan, Operand, Operation, PlanRank, Threadblock
+import numpy as np
 
-__all__ = ["End", "PlanElement", "ends", "unfold"]
+from probes.base import Mask
+from synth.mscclpp.memory import PlanMemory
+from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
+
+__all__ = ["End", "PlanElement", "atoms_of", "ends", "other", "unfold"]
 
 # One end of a connection: (rank, "memory" or "port", peer, number of earlier channels to that peer).
 End = tuple[int, str, int, int]
+_PUTS = ("put", "get", "pws", "pwsf", "ppkt")
 _SUMS = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "glres")
 
 
 @dataclass(slots=True, eq=False)
 class PlanElement:
-    """One step of one thread (``thread`` ≥ 0), or of all threads on one cell (``thread`` -1).
+    """One step of one thread (``thread`` ≥ 0), or of all threads on one atom (``thread`` -1).
 
     ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. A post hands ``reads`` and
     ``writes`` to the proxy, which signals ``end`` afterwards if ``signals``. ``awaited`` are the cells of
@@ -70,14 +77,57 @@ def other(end: End) -> End:
     return peer, kind, rank, number
 
 
-def unfold(plan: ExecutionPlan, memory: PlanMemory, rank: int, at: int, launch: int) -> list[PlanElement]:
+def unfold(
+    plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, rank: int, at: int, launch: int
+) -> list[PlanElement]:
     """Return the elements of one threadblock in one launch, in program order."""
-    return list(_Block(plan, memory, rank, at, launch).elements())
+    return list(_Block(plan, memory, atoms, rank, at, launch).elements())
+
+
+def atoms_of(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> Mask:
+    """Return for each cell whether it is the first of an atom; O(cells that operations touch).
+
+    Operands begin and end with atoms, and so do the parts of buffers that the collective tells apart. A
+    boundary within one operand of an operation is one in its other operands, too.
+    """
+    heads = np.zeros(memory.total() + 1, dtype=bool)
+    for rank, gpu in enumerate(plan.gpus):
+        for buffer in BUFFERS:
+            chunks = gpu.chunks(buffer)
+            first = memory.of(rank, buffer, 0)
+            parts = memory.part(gpu) if buffer != "s" else max(1, chunks)
+            heads[first : first + chunks * memory.cells + 1 : parts * memory.cells] = True
+    one, two = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for launch in range(launches if plan.double_scratch else 1):
+        for rank, gpu in enumerate(plan.gpus):
+            for at in range(len(gpu.threadblocks)):
+                for first, firsts, length in _Block(plan, memory, heads, rank, at, launch).alignments():
+                    for each in (first, *firsts):
+                        heads[each] = heads[each + length] = True
+                    if length > 1:
+                        inside = np.arange(1, length)
+                        one += [first + inside] * len(firsts)
+                        two += [each + inside for each in firsts]
+    here, there = np.concatenate(one), np.concatenate(two)
+    while len(apart := np.flatnonzero(heads[here] != heads[there])):
+        heads[here[apart]] = heads[there[apart]] = True
+    return heads
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """``length`` cells from each of ``firsts`` on."""
+
+    firsts: tuple[int, ...]
+    length: int
 
 
 class _Block:
-    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, rank: int, at: int, launch: int) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, rank: int, at: int, launch: int
+    ) -> None:
         self.plan, self.memory, self.rank, self.at, self.launch = plan, memory, rank, at, launch
+        self.atoms = atoms
         self.gpu: PlanRank = plan.gpus[rank]
         self.block: Threadblock = self.gpu.threadblocks[at]
         self.ends = {kind: ends(self.gpu, rank, kind) for kind in ("memory", "port")}
@@ -110,13 +160,52 @@ class _Block:
             # The executor's parser gives a flush no channels, so that it does nothing.
             yield from self.data(operation, place, unit)
 
+    def alignments(self) -> Iterator[tuple[int, list[int], int]]:
+        """Yield (first cell of an operand, those of the operands aligned with it, number of their cells)."""
+        for operation in self.block.operations:
+            units = range(self.memory.units) if operation.name == "pipeline" else (-1,)
+            for unit in units:
+                for one in operation.inner if operation.name == "pipeline" else (operation,):
+                    for sources, targets in self.aligned(one, unit):
+                        firsts = [first for span in (*sources, *targets) for first in span.firsts]
+                        if firsts:
+                            yield firsts[0], firsts[1:], (*sources, *targets)[0].length
+
+    def aligned(self, operation: Operation, unit: int) -> list[tuple[list[_Span], list[_Span]]]:
+        """Return (sources, targets) of each part of an operation; all spans of a part have one length."""
+        name, packs = operation.name, operation.name.endswith("pkt")
+        if name in _PUTS:
+            over_port = operation.channel_type == "port"
+            return [
+                (
+                    [self.span(operation, source, unit, packets=packs and over_port)],
+                    [self.span(operation, target, unit, packets=packs)],
+                )
+                for source, target in zip(operation.src, operation.dst, strict=True)
+            ]
+        waits, local = self.awaits(operation), 0 if name in ("rppkt", "cpkt") else 1
+        sources = [
+            self.span(operation, operand, unit, packets=waits[at]) for at, operand in enumerate(operation.src)
+        ]
+        targets = [
+            self.span(operation, operand, unit, packets=packs and at >= local)
+            for at, operand in enumerate(operation.dst)
+        ]
+        return [(sources, targets)]
+
+    def awaits(self, operation: Operation) -> list[bool]:
+        """Return for each source whether it is read as packets, once these arrive."""
+        name = operation.name
+        waits = name in ("rppkt", "upkt", "respkt", "repkt", "recpkt", "recspkt")
+        return [waits and (at > 0 or name in ("rppkt", "upkt")) for at in range(len(operation.src))]
+
     def data(self, operation: Operation, place: tuple[int, ...], unit: int) -> Iterator[PlanElement]:
         name, packs = operation.name, operation.name.endswith("pkt")
         over_port = operation.channel_type == "port"
-        if name in ("put", "get", "pws", "pwsf", "ppkt"):
-            for thread, (source, target) in enumerate(zip(operation.src, operation.dst, strict=True)):
-                reads = self.cells(operation, source, unit, packets=packs and over_port)
-                writes = self.cells(operation, target, unit, packets=packs)
+        parts = self.aligned(operation, unit)
+        if name in _PUTS:
+            for thread, ((source,), (target,)) in enumerate(parts):
+                reads, writes = self.cells(source), self.cells(target)
                 if not over_port:
                     for one, two in zip(reads, writes, strict=True):
                         yield self.element(
@@ -131,17 +220,10 @@ class _Block:
                     yield self.post(operation, place, thread, reads, writes, packs)
             return
         # All other operations use the same range of cells in each of their operands.
-        waits = name in ("rppkt", "upkt", "respkt", "repkt", "recpkt", "recspkt")
-        sources = [
-            self.cells(operation, operand, unit, packets=waits and (at > 0 or name in ("rppkt", "upkt")))
-            for at, operand in enumerate(operation.src)
-        ]
+        [(spans, into_spans)] = parts
+        sources, targets = [self.cells(span) for span in spans], [self.cells(span) for span in into_spans]
         local = 0 if name in ("rppkt", "cpkt") else 1
-        targets = [
-            self.cells(operation, operand, unit, packets=packs and at >= local)
-            for at, operand in enumerate(operation.dst)
-        ]
-        awaits = [waits and (at > 0 or name in ("rppkt", "upkt")) for at in range(len(sources))]
+        awaits = self.awaits(operation)
         makes = [packs and at >= local for at in range(len(targets))]
         if name == "rppkt" and over_port:
             yield from self.forward(operation, place, sources[0], targets)
@@ -205,10 +287,8 @@ class _Block:
         ids = self.block.memory if kind == "memory" else self.block.port
         return self.ends[kind][ids[channel]]
 
-    def cells(
-        self, operation: Operation, operand: Operand, unit: int, *, packets: bool
-    ) -> list[tuple[int, ...]]:
-        """Return the numbers of each cell: one, or one for each rank of a switch group."""
+    def span(self, operation: Operation, operand: Operand, unit: int, *, packets: bool) -> _Span:
+        """Return the cells of an operand: at one rank, or at each rank of a switch group."""
         low, high = self.memory.range(operation, operand, unit)
         if operand.switch >= 0:
             group = self.gpu.switch[self.block.switch[operand.switch]]
@@ -221,7 +301,13 @@ class _Block:
         else:
             owners = [(self.rank, operand.buffer)]
         firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
-        return [tuple(first + at for first in firsts) for at in range(low, high)]
+        return _Span(tuple(first + low for first in firsts), high - low)
+
+    def cells(self, span: _Span) -> list[tuple[int, ...]]:
+        """Return the first cell of each atom: one, or one for each rank of a switch group."""
+        begin = span.firsts[0]
+        heads = np.flatnonzero(self.atoms[begin : begin + span.length]).tolist()
+        return [tuple(first + at for first in span.firsts) for at in heads]
 
     def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: Any) -> PlanElement:
         return PlanElement(kind, self.rank, self.at, place, operation.name, **of)

@@ -2,11 +2,11 @@
 
 Each event has two sets of events, kept as bits: those that always happen before it, and those of them whose
 data it is sure to see. A relaxed signal adds to the first set only. Threads of a block meet at a ``nop`` and
-nowhere else. The k-th wait at an end of a channel follows the k-th signal of the other end; a semaphore's
-k-th acquire follows its k-th release. This holds only if the signals of each channel end, and its waits, have
-a fixed order; that is checked after the run. If only the signals are unordered, the last wait of a launch
-still follows all of them. Waits of one counter that race are a finding: in a plan without one, one run
-decides about deadlock.
+nowhere else, so all events on data between two nops of a block become known together and share a bit. The
+k-th wait at an end of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows
+its k-th release. This holds only if the signals of each channel end, and its waits, have a fixed order; that
+is checked after the run. If only the signals are unordered, the last wait of a launch still follows all of
+them. Waits of one counter that race are a finding: in a plan without one, one run decides about deadlock.
 
 Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
 rank, so an access to the buffers of a rank that has not begun or has ended races with it.
@@ -15,18 +15,26 @@ rank, so an access to the buffers of a rank that has not begun or has ended race
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from probes.base import Mask
 from synth.mscclpp.elements import End, PlanElement, other, unfold
 from synth.mscclpp.memory import PlanMemory
 from synth.mscclpp.plan import ExecutionPlan
 
 __all__ = ["ExecutedElement", "ExecutionOrder", "history"]
 
+# A plan whose waits race mostly does so in many places; the first ones show it.
+_ENOUGH_RACES = 5
+
 
 @dataclass(slots=True, eq=False)
 class ExecutedElement:
-    """An element that ran (None: the caller's turn between launches), and the events before it, as bits."""
+    """An element that ran (None: the caller's turn between launches), and the events before it, as bits.
+
+    The bits are there while the event is watched, and later only if other events may still follow from it.
+    """
 
     number: int
     rank: int
@@ -49,23 +57,62 @@ class ExecutedElement:
 
 @dataclass(slots=True)
 class ExecutionOrder:
-    """Events in an order that they can run in; findings if there is no such order, or if it may vary."""
+    """The outcome of a run: findings if there is no order of the events, or if it may vary."""
 
-    events: list[ExecutedElement]
     findings: list[str]
-    turns: dict[tuple[int, int], ExecutedElement]
     unfinished_puts: int = 0
 
 
 _Counter = End | tuple[int, int]
+_Watch = Callable[[ExecutedElement], None]
+"""Called with each event, in an order that the events can run in."""
 
 
 @dataclass(slots=True)
 class _Counts:
-    """Events that counted a counter up and down so far."""
+    """How often a counter was counted up and down so far.
 
-    ups: list[ExecutedElement] = field(default_factory=list)
-    downs: list[ExecutedElement] = field(default_factory=list)
+    ``waiting`` are the ups that no down has needed yet; ``before`` and ``seen`` join the bits of the
+    ``joined`` ones before them. ``chance`` is set if an up does not follow the one before. ``last_up`` is
+    the number of the last up, and ``last_down`` number and element of the last down.
+    """
+
+    ups: int = 0
+    downs: int = 0
+    waiting: deque[ExecutedElement] = field(default_factory=deque)
+    joined: int = 0
+    before: int = 0
+    seen: int = 0
+    chance: bool = False
+    last_up: int = -1
+    last_down: tuple[int, PlanElement | None] = (-1, None)
+
+    def count_up(self, event: ExecutedElement) -> None:
+        self.chance |= self.last_up >= 0 and not event.before >> self.last_up & 1
+        self.ups, self.last_up = self.ups + 1, event.number
+        self.waiting.append(event)
+
+    def join(self, need: int) -> tuple[int, int]:
+        """Return the bits of the first ``need`` ups, joined."""
+        while self.joined < need:
+            self._take(self.waiting.popleft())
+        return self.before, self.seen
+
+    def join_launches(self, launches: int) -> tuple[int, int]:
+        """Return the bits of all ups of the first ``launches`` launches, joined."""
+        for _ in range(len(self.waiting)):
+            up = self.waiting.popleft()
+            if up.launch < launches:
+                self._take(up)
+            else:
+                self.waiting.append(up)
+        return self.before, self.seen
+
+    def _take(self, up: ExecutedElement) -> None:
+        self.joined += 1
+        self.before |= up.before | up.bit
+        if up.element is None or not up.element.relaxed:
+            self.seen |= up.seen | up.bit
 
 
 @dataclass(slots=True)
@@ -74,27 +121,38 @@ class _Thread:
     seen: int = 0
 
 
-def history(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> ExecutionOrder:
-    """Run ``launches`` launches of a plan and return their order; O(events²) bits."""
+def history(
+    plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, launches: int, watching: Callable[[], _Watch]
+) -> ExecutionOrder:
+    """Run ``launches`` launches of a plan; O(events · bits that differ), with O(threadblocks · events) bits.
+
+    ``watching`` is called at the start of each run and returns what watches its events. Only the last run
+    counts.
+    """
     by_chance: set[_Counter] = set()
     while True:
-        run = _Run(plan, memory, launches, by_chance)
+        run = _Run(plan, memory, atoms, launches, by_chance, watching())
         found = run.history()
         doubtful = run.unordered_ups() - by_chance
         if found.findings or not doubtful:
             if not found.findings:
-                found.findings += run.unordered_downs()
+                found.findings += run.races[:_ENOUGH_RACES]
             return found
         by_chance |= doubtful
 
 
 class _Run:
     def __init__(
-        self, plan: ExecutionPlan, memory: PlanMemory, launches: int, by_chance: set[_Counter]
+        self,
+        plan: ExecutionPlan,
+        memory: PlanMemory,
+        atoms: Mask,
+        launches: int,
+        by_chance: set[_Counter],
+        watch: _Watch,
     ) -> None:
         self.plan, self.memory, self.launches, self.by_chance = plan, memory, launches, by_chance
-        self.events: list[ExecutedElement] = []
-        self.turns: dict[tuple[int, int], ExecutedElement] = {}
+        self.atoms, self.watch, self.numbers = atoms, watch, 0
         self.counts: dict[_Counter, _Counts] = {}
         self.initial: dict[_Counter, int] = {
             (rank, at): value for rank, gpu in enumerate(plan.gpus) for at, value in enumerate(gpu.semaphores)
@@ -110,6 +168,7 @@ class _Run:
         self.proxied: dict[int, list[ExecutedElement]] = {}
         self.unfinished_puts = 0
         self.findings: list[str] = []
+        self.races: list[str] = []
 
     def history(self) -> ExecutionOrder:
         for rank in range(self.plan.ranks):
@@ -120,32 +179,37 @@ class _Run:
         stuck += [block for blocks in self.meeting.values() for block in blocks]
         told = {block.element.where for block in stuck}
         self.findings += [f"{place} waits for ever" for place in sorted(told)]
-        return ExecutionOrder(self.events, self.findings, self.turns, self.unfinished_puts)
+        return ExecutionOrder(self.findings, self.unfinished_puts)
 
     def event(
         self, rank: int, launch: int, element: PlanElement | None, before: int, seen: int
     ) -> ExecutedElement:
-        found = ExecutedElement(len(self.events), rank, launch, element, before, seen)
-        self.events.append(found)
-        return found
+        return ExecutedElement(self.next_number(), rank, launch, element, before, seen)
+
+    def next_number(self) -> int:
+        self.numbers += 1
+        return self.numbers - 1
 
     def turn(self, rank: int, launch: int, before: int, seen: int) -> None:
         """Add the caller's turn before a launch, then make the launch's blocks ready."""
         event = self.event(rank, launch, None, before, seen)
-        self.turns[rank, launch] = event
+        self.watch(event)
+        before, seen = before | event.bit, seen | event.bit
+        # The watch may keep the event, whose bits would fill the memory.
+        event.before = event.seen = 0
         if launch == self.launches:
             return
         blocks = self.plan.gpus[rank].threadblocks
         self.left[rank] = len(blocks)
         self.done[rank] = []
         for at in range(len(blocks)):
-            elements = unfold(self.plan, self.memory, rank, at, launch)
+            elements = unfold(self.plan, self.memory, self.atoms, rank, at, launch)
             for element in elements:
                 if (counter := _up(element)) is not None and launch == 0:
                     self.per_launch[counter] = self.per_launch.get(counter, 0) + 1
-            self.ready.append(_Block(self, rank, launch, elements, event))
+            self.ready.append(_Block(self, rank, launch, elements, before, seen))
         if not blocks:
-            self.turn(rank, launch + 1, event.before | event.bit, event.seen | event.bit)
+            self.turn(rank, launch + 1, before, seen)
 
     def ended(self, block: _Block) -> None:
         rank = block.rank
@@ -169,41 +233,36 @@ class _Run:
         return self.counts.setdefault(key, _Counts())
 
     def count_up(self, key: _Counter, event: ExecutedElement) -> None:
-        self.counter(key).ups.append(event)
+        self.counter(key).count_up(event)
         self.wake(key)
+
+    def count_down(self, key: _Counter, event: ExecutedElement, relaxed: bool) -> None:
+        """Let an event follow all that surely counted up before a wait that it stands for returns.
+
+        They are the first ones that it needs; if their order may vary, only those of whole launches.
+        """
+        counts, need = self.counter(key), max(self.needed(key), 0)
+        if key in self.by_chance:
+            before, seen = counts.join_launches(need // max(self.per_launch.get(key, 1), 1))
+        else:
+            before, seen = counts.join(need)
+        event.before |= before
+        if not relaxed:
+            event.seen |= seen
+        number, last = counts.last_down
+        if last is not None and not event.before >> number & 1:
+            self.races.append(f"{event.where} and {last.where}: which of them waits first is left to chance")
+        counts.downs, counts.last_down = counts.downs + 1, (event.number, event.element)
 
     def wake(self, key: object) -> None:
         self.ready.extend(self.sleeping.pop(key, ()))
 
     def needed(self, key: _Counter) -> int:
         """Return how many events must have counted up before the next can count down."""
-        return len(self.counter(key).downs) + 1 - self.initial.get(key, 0)
-
-    def sure(self, key: _Counter, need: int) -> list[ExecutedElement]:
-        """Return the events that have surely counted up before a wait that needs ``need`` of them returns.
-
-        They are the first ``need``; if their order may vary, only those of whole launches.
-        """
-        ups = self.counter(key).ups
-        if key not in self.by_chance:
-            return ups[: max(need, 0)]
-        whole = max(need, 0) // max(self.per_launch.get(key, 1), 1)
-        return [event for event in ups if event.launch < whole]
+        return self.counter(key).downs + 1 - self.initial.get(key, 0)
 
     def unordered_ups(self) -> set[_Counter]:
-        return {
-            key
-            for key, counts in self.counts.items()
-            if any(not b.before >> a.number & 1 for a, b in zip(counts.ups, counts.ups[1:], strict=False))
-        }
-
-    def unordered_downs(self) -> list[str]:
-        return [
-            f"{b.where} and {a.where}: which of them waits first is left to chance"
-            for counts in self.counts.values()
-            for a, b in zip(counts.downs, counts.downs[1:], strict=False)
-            if not b.before >> a.number & 1
-        ][:5]
+        return {key for key, counts in self.counts.items() if counts.chance}
 
 
 def _up(element: PlanElement) -> _Counter | None:
@@ -218,12 +277,13 @@ class _Block:
     """A threadblock in one launch; ``before`` has events up to its last nop, ``phase_before`` those since."""
 
     def __init__(
-        self, run: _Run, rank: int, launch: int, elements: list[PlanElement], begin: ExecutedElement
+        self, run: _Run, rank: int, launch: int, elements: list[PlanElement], before: int, seen: int
     ) -> None:
         self.run, self.rank, self.launch, self.elements = run, rank, launch, elements
         self.at = 0
-        self.before, self.seen = begin.before | begin.bit, begin.seen | begin.bit
+        self.before, self.seen = before, seen
         self.phase_before = self.phase_seen = 0
+        self.phase_number = -1
         self.threads: dict[int, _Thread] = {}
 
     @property
@@ -251,6 +311,7 @@ class _Block:
         self.before |= self.phase_before
         self.seen |= self.phase_seen
         self.phase_before = self.phase_seen = 0
+        self.phase_number = -1
         self.threads.clear()
 
     def barrier(self, element: PlanElement) -> bool:
@@ -286,7 +347,7 @@ class _Block:
         run = self.run
         if element.kind in ("wait", "acquire"):
             key = self.down(element)
-            return key if len(run.counter(key).ups) < run.needed(key) else None
+            return key if run.counter(key).ups < run.needed(key) else None
         for cell in element.awaited:
             if (cell, self.launch) not in run.packets:
                 return ("packet", cell, self.launch)
@@ -301,27 +362,21 @@ class _Block:
 
     def step(self, element: PlanElement) -> None:
         run = self.run
+        if element.kind == "data" and not element.packed:
+            self.access(element)
+            return
         before, seen = self.before, self.seen
         if element.thread >= 0:
             thread = self.threads.setdefault(element.thread, _Thread())
             before |= thread.before
             seen |= thread.seen
+        event = run.event(self.rank, self.launch, element, before, seen)
         if element.kind in ("wait", "acquire"):
-            key = self.down(element)
-            need = run.needed(key)
-            event = run.event(self.rank, self.launch, element, before, seen)
-            for up in run.sure(key, need):
-                event.before |= up.before | up.bit
-                relaxed = up.element is not None and up.element.relaxed
-                if not relaxed and not element.relaxed:
-                    event.seen |= up.seen | up.bit
-            run.counter(key).downs.append(event)
+            run.count_down(self.down(element), event, element.relaxed)
         else:
-            for cell in element.awaited:
-                writer = run.packets[cell, self.launch]
-                before |= writer.before | writer.bit
-            event = run.event(self.rank, self.launch, element, before, seen)
+            self.await_packets(element, event)
             self.effects(element, event)
+        run.watch(event)
         known, sees = event.before | event.bit, event.seen | event.bit
         self.phase_before |= known
         self.phase_seen |= sees
@@ -329,6 +384,26 @@ class _Block:
             thread = self.threads[element.thread]
             thread.before |= known
             thread.seen |= sees
+
+    def access(self, element: PlanElement) -> None:
+        """Run an element on data, whose event shares the bit of all such elements since the last nop."""
+        run = self.run
+        if self.phase_number < 0:
+            self.phase_number = run.next_number()
+            self.phase_before |= 1 << self.phase_number
+            self.phase_seen |= 1 << self.phase_number
+        event = ExecutedElement(self.phase_number, self.rank, self.launch, element, self.before, self.seen)
+        if element.awaited:
+            self.await_packets(element, event)
+            self.phase_before |= event.before
+        run.watch(event)
+        # The watch may keep the event, whose bits would fill the memory.
+        event.before = event.seen = 0
+
+    def await_packets(self, element: PlanElement, event: ExecutedElement) -> None:
+        for cell in element.awaited:
+            writer = self.run.packets[cell, self.launch]
+            event.before |= writer.before | writer.bit
 
     def effects(self, element: PlanElement, event: ExecutedElement) -> None:
         run = self.run
@@ -364,6 +439,7 @@ class _Block:
         queue.append((event.number, transfer))
         run.proxied.setdefault(self.rank, []).append(transfer)
         self.send_packets(element, transfer)
+        run.watch(transfer)
         if element.flushes:
             event.before |= transfer.before | transfer.bit
             event.seen |= transfer.seen | transfer.bit

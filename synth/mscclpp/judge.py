@@ -11,10 +11,14 @@ By the rules of the library's executor, the judge proves that
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from synth.mscclpp.elements import PlanElement, other
-from synth.mscclpp.happens_before import ExecutedElement, ExecutionOrder, history
+import numpy as np
+
+from probes.base import Mask
+from synth.mscclpp.elements import PlanElement, atoms_of, other
+from synth.mscclpp.happens_before import ExecutedElement, history
 from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
 from synth.mscclpp.plan import ExecutionPlan
 from synth.mscclpp.well_formed import form
@@ -41,7 +45,7 @@ def judge_plan(plan: ExecutionPlan) -> list[str]:
 
 
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
-    """Return findings against a plan, and cautions; O(events²) bits for events of all launches."""
+    """Return findings against a plan, and cautions; O(threadblocks · events) bits."""
     if found := form(plan):
         return PlanVerdict(tuple(found[:_ENOUGH]))
     if plan.reuse_resources:
@@ -88,13 +92,21 @@ def _large(plan: ExecutionPlan) -> list[str]:
 
 def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[str]]:
     launches = 3 if plan.double_scratch else 2
-    ran = history(plan, memory, launches)
-    findings = ran.findings or _unbalanced(ran)
+    watched: list[_Watched] = []
+
+    def watching() -> Callable[[ExecutedElement], None]:
+        watched[:] = [_Watched(plan, memory, atoms)]
+        return watched[0].see
+
+    atoms = atoms_of(plan, memory, launches)
+    ran = history(plan, memory, atoms, launches, watching)
+    [all_of] = watched
+    findings = ran.findings or all_of.balance.findings()
     if findings:
         return findings, []
-    accesses = _Accesses(plan, memory, ran)
-    findings = _mixed_scratch(memory, ran) + accesses.findings + _wrong_results(plan, memory, ran)
-    cautions = accesses.cautions
+    accesses = all_of.accesses
+    cautions = accesses.told()
+    findings = all_of.scratch.findings() + list(dict.fromkeys(accesses.findings)) + all_of.results.told()
     if ran.unfinished_puts:
         cautions.append(
             f"{ran.unfinished_puts // launches} puts over ports are not known to be through when the kernel "
@@ -103,82 +115,108 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
     return findings, cautions
 
 
-def _unbalanced(ran: ExecutionOrder) -> list[str]:
-    """Return a finding for each counter with more signals than waits in a launch, or fewer."""
-    ups: Counter[object] = Counter()
-    downs: Counter[object] = Counter()
-    names: dict[object, str] = {}
-    for event in ran.events:
+class _Watched:
+    """All that is checked of the events of a run."""
+
+    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
+        self.balance, self.scratch = _Balance(), _MixedScratch(memory)
+        self.accesses = _Accesses(plan, memory, atoms)
+        self.results = _Results(plan, memory, atoms)
+
+    def see(self, event: ExecutedElement) -> None:
+        for each in (self.balance, self.scratch, self.accesses, self.results):
+            each.see(event)
+
+
+class _Balance:
+    """The signals and waits of each counter in the first launch."""
+
+    def __init__(self) -> None:
+        self.ups: Counter[object] = Counter()
+        self.downs: Counter[object] = Counter()
+        self.names: dict[object, str] = {}
+
+    def see(self, event: ExecutedElement) -> None:
         element = event.element
         if element is None or event.launch or event.proxy:
-            continue
+            return
         if element.kind == "release" or element.kind == "acquire":
             key: object = (element.rank, element.counter)
-            names[key] = f"gpus[{element.rank}].semaphores[{element.counter}]"
-            (ups if element.kind == "release" else downs)[key] += 1
+            self.names[key] = f"gpus[{element.rank}].semaphores[{element.counter}]"
+            (self.ups if element.kind == "release" else self.downs)[key] += 1
         elif element.kind == "signal" or element.signals or element.kind == "wait":
             assert element.end is not None
             end = other(element.end) if element.kind == "wait" else element.end
-            rank, kind, peer, number = end
-            names[end] = f"{kind} channel {number} from rank {rank} to rank {peer}"
-            (downs if element.kind == "wait" else ups)[end] += 1
-    return [
-        f"{names[key]}: {ups[key]} signals and {downs[key]} waits a launch: the next one begins with the rest"
-        for key in names
-        if ups[key] != downs[key]
-    ]
+            if end not in self.names:
+                rank, kind, peer, number = end
+                self.names[end] = f"{kind} channel {number} from rank {rank} to rank {peer}"
+            (self.downs if element.kind == "wait" else self.ups)[end] += 1
+
+    def findings(self) -> list[str]:
+        """Return a finding for each counter with more signals than waits in a launch, or fewer."""
+        ups, downs = self.ups, self.downs
+        return [
+            f"{name}: {ups[key]} signals and {downs[key]} waits a launch: the next one begins with the rest"
+            for key, name in self.names.items()
+            if ups[key] != downs[key]
+        ]
 
 
-def _mixed_scratch(memory: PlanMemory, ran: ExecutionOrder) -> list[str]:
-    plain: set[int] = set()
-    packed: set[int] = set()
-    for event in ran.events:
+class _MixedScratch:
+    """The ranks that use scratch for plain chunks, and those that use it for packets."""
+
+    def __init__(self, memory: PlanMemory) -> None:
+        self.memory = memory
+        self.plain: set[int] = set()
+        self.packed: set[int] = set()
+
+    def see(self, event: ExecutedElement) -> None:
         if event.element is not None:
             for cell in (*event.element.reads, *event.element.writes):
-                rank, region = divmod(cell // memory.span, 6)
+                rank, region = divmod(cell // self.memory.span, 6)
                 if region >= 2:
-                    (packed if region >= 4 else plain).add(rank)
-    return [
-        f"gpus[{rank}]: packets and plain chunks in one scratch, where they take other places"
-        for rank in sorted(plain & packed)
-    ]
+                    (self.packed if region >= 4 else self.plain).add(rank)
+
+    def findings(self) -> list[str]:
+        return [
+            f"gpus[{rank}]: packets and plain chunks in one scratch, where they take other places"
+            for rank in sorted(self.plain & self.packed)
+        ]
 
 
 class _Accesses:
     """A check that any two accesses to a cell, one of them a write, are ordered."""
 
-    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder) -> None:
-        self.memory, self.ran = memory, ran
+    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
+        self.memory = memory
         self.findings: list[str] = []
-        self.cautions: list[str] = []
         self.relaxed = 0
         self.writer: dict[int, ExecutedElement] = {}
         self.readers: dict[int, list[ExecutedElement]] = {}
-        users = [self._user_cells(plan, rank) for rank in range(plan.ranks)]
-        for event in ran.events:
-            element = event.element
-            if element is None:
-                for cell in users[event.rank]:
-                    self.write(cell, event)
-            elif element.kind == "data" or event.proxy:
-                for cell in element.reads:
-                    self.read(cell, event, packet=cell in element.awaited)
-                for cell in element.writes:
-                    self.write(cell, event)
-        if self.relaxed:
-            self.cautions.append(
-                f"{self.relaxed} accesses to outputs are followed by relaxed signals only, which order no "
-                "data: outputs are complete once the kernels of all ranks have ended, not earlier"
-            )
-        self.findings = list(dict.fromkeys(self.findings))
+        # The number of the caller's turn before a launch of a rank.
+        self.turns: dict[tuple[int, int], int] = {}
+        self.users = [_user_cells(memory, atoms, rank) for rank in range(plan.ranks)]
 
-    def _user_cells(self, plan: ExecutionPlan, rank: int) -> set[int]:
-        gpu, memory = plan.gpus[rank], self.memory
-        cells: set[int] = set()
-        for buffer, chunks in (("i", gpu.input_chunks), ("o", gpu.output_chunks)):
-            first = memory.of(rank, buffer, 0)
-            cells.update(range(first, first + chunks * memory.cells))
-        return cells
+    def see(self, event: ExecutedElement) -> None:
+        element = event.element
+        if element is None:
+            self.turns[event.rank, event.launch] = event.number
+            for cell in self.users[event.rank]:
+                self.write(cell, event)
+        elif element.kind == "data" or event.proxy:
+            for cell in element.reads:
+                self.read(cell, event, packet=cell in element.awaited)
+            for cell in element.writes:
+                self.write(cell, event)
+
+    def told(self) -> list[str]:
+        """Return the cautions."""
+        if not self.relaxed:
+            return []
+        return [
+            f"{self.relaxed} accesses to outputs are followed by relaxed signals only, which order no "
+            "data: outputs are complete once the kernels of all ranks have ended, not earlier"
+        ]
 
     def read(self, cell: int, event: ExecutedElement, *, packet: bool) -> None:
         self.readers.setdefault(cell, []).append(event)
@@ -215,8 +253,8 @@ class _Accesses:
         """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
         if writer.element is None:
             return True
-        end = self.ran.turns.get((writer.rank, writer.launch + 1))
-        return end is not None and bool(event.before >> end.number & 1)
+        end = self.turns.get((writer.rank, writer.launch + 1))
+        return end is not None and bool(event.before >> end & 1)
 
     def race(self, cell: int, first: ExecutedElement, does: str, event: ExecutedElement) -> None:
         self.note(
@@ -256,49 +294,82 @@ def _sum(values: list[tuple[tuple[int, int], ...]]) -> tuple[tuple[int, int], ..
     return tuple(sorted(total.items()))
 
 
-def _wrong_results(plan: ExecutionPlan, memory: PlanMemory, ran: ExecutionOrder) -> list[str]:
-    """Return findings on output chunks with wrong contents at the end of a launch."""
-    values = _Values()
-    found: list[str] = []
-    for event in ran.events:
+class _Results:
+    """The value of each cell, and what is wrong with outputs at the ends of launches."""
+
+    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
+        self.plan, self.memory = plan, memory
+        self.values = _Values()
+        self.wrong: list[str] = []
+        self.wanted: dict[tuple[int, int, int], tuple[tuple[int, int], ...]] = {}
+        self.inputs = [_heads(memory, atoms, rank, "i") for rank in range(plan.ranks)]
+        self.outputs = [_heads(memory, atoms, rank, "o") for rank in range(plan.ranks)]
+
+    def see(self, event: ExecutedElement) -> None:
         if event.element is not None:
             if event.element.kind == "data" or event.proxy:
-                values.run(event.element)
-            continue
-        rank, launch = event.rank, event.launch
-        if launch and known(plan.collective):
-            found += _wrong(plan, memory, values, rank, launch)
-        output = memory.of(rank, "o", 0)
-        for cell in range(output, output + plan.gpus[rank].output_chunks * memory.cells):
-            values.cells[cell] = ((-1, 1),)
+                self.values.run(event.element)
+            return
+        rank, launch, memory = event.rank, event.launch, self.memory
+        if launch and known(self.plan.collective):
+            self.check(rank, launch)
+        first = memory.of(rank, "o", 0)
+        for at in self.outputs[rank]:
+            self.values.cells[first + at] = ((-1, 1),)
         first = memory.of(rank, "i", 0)
-        for at in range(plan.gpus[rank].input_chunks * memory.cells):
-            values.cells[first + at] = ((_source(memory, launch, rank, at), 1),)
-    return list(dict.fromkeys(found))
+        for at in self.inputs[rank]:
+            self.values.cells[first + at] = ((_source(memory, launch, rank, at), 1),)
+
+    def check(self, rank: int, launch: int) -> None:
+        """Compare the output of a rank at the end of the launch before with what it must be."""
+        memory, plan = self.memory, self.plan
+        first, chunk_found = memory.of(rank, "o", 0), -1
+        for at in self.outputs[rank]:
+            chunk = at // memory.cells
+            if chunk == chunk_found:
+                continue
+            wanted = self.expected(rank, at, launch - 1)
+            held = self.values.cells.get(first + at, ())
+            if held != wanted:
+                chunk_found = chunk
+                told = _difference(memory, dict(held), dict(wanted), launch - 1)
+                self.wrong.append(f"rank {rank} must end with o[{chunk}] of {plan.collective}: {told}")
+
+    def expected(self, rank: int, at: int, launch: int) -> tuple[tuple[int, int], ...]:
+        """Return the value that a cell of the output must have, counted from the output's first cell."""
+        # These collectives end alike on all ranks.
+        key = (-1 if self.plan.collective in ("allreduce", "broadcast") else rank, at, launch)
+        if key not in self.wanted:
+            chunk, inside = divmod(at, self.memory.cells)
+            parts = expected(self.plan, rank, chunk)
+            sources = [
+                _source(self.memory, launch, source, slot * self.memory.cells + inside)
+                for source, slot in parts
+            ]
+            self.wanted[key] = tuple((source, 1) for source in sorted(sources))
+        return self.wanted[key]
+
+    def told(self) -> list[str]:
+        """Return the findings."""
+        return list(dict.fromkeys(self.wrong))
+
+
+def _heads(memory: PlanMemory, atoms: Mask, rank: int, buffer: str) -> list[int]:
+    """Return the first cell of each atom of input or output, counted from the buffer's first cell."""
+    first = memory.of(rank, buffer, 0)
+    cells = memory.plan.gpus[rank].chunks(buffer) * memory.cells
+    found: list[int] = np.flatnonzero(atoms[first : first + cells]).tolist()
+    return found
+
+
+def _user_cells(memory: PlanMemory, atoms: Mask, rank: int) -> set[int]:
+    firsts = [(memory.of(rank, buffer, 0), _heads(memory, atoms, rank, buffer)) for buffer in "io"]
+    return {first + at for first, heads in firsts for at in heads}
 
 
 def _source(memory: PlanMemory, launch: int, rank: int, at: int) -> int:
     """Return the number of an input cell's contribution; it differs from launch to launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
-
-
-def _wrong(plan: ExecutionPlan, memory: PlanMemory, values: _Values, rank: int, launch: int) -> list[str]:
-    found = []
-    first = memory.of(rank, "o", 0)
-    for chunk in range(plan.gpus[rank].output_chunks):
-        parts = expected(plan, rank, chunk)
-        for at in range(memory.cells):
-            wanted = {
-                _source(memory, launch - 1, source, slot * memory.cells + at): 1 for source, slot in parts
-            }
-            held = dict(values.cells.get(first + chunk * memory.cells + at, ()))
-            if held != wanted:
-                found.append(
-                    f"rank {rank} must end with o[{chunk}] of {plan.collective}: "
-                    f"{_difference(memory, held, wanted, launch - 1)}"
-                )
-                break
-    return found
 
 
 def _difference(memory: PlanMemory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation
+from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank
 
 __all__ = ["PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
@@ -92,6 +92,15 @@ class PlanMemory:
             if buffer == _PART.get(self.plan.collective):
                 offset = rank * gpu.chunks(buffer)
         return (rank * 6 + region) * self.span + offset * self.cells
+
+    def part(self, gpu: PlanRank) -> int:
+        """Return the chunks of input or output that the collective treats alike: it may cut between them."""
+        if self.plan.collective in ("allreduce", "broadcast"):
+            return max(gpu.input_chunks, gpu.output_chunks)
+        whole = math.gcd(gpu.input_chunks, gpu.output_chunks)
+        return (
+            math.gcd(whole, max(1, whole // self.plan.ranks)) if self.plan.collective == "alltoall" else whole
+        )
 
     def total(self) -> int:
         return self.plan.ranks * 6 * self.span

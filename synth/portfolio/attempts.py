@@ -19,6 +19,7 @@ from synth.methods import (
     forest,
     greedy,
     hierarchical,
+    host_halving,
     ilp,
     paths,
     ring,
@@ -141,6 +142,8 @@ METHODS: dict[str, Method] = {
     "halving_doubling": Method(doubling.halving_doubling),
     "tree": Method(tree.synthesize),
     "hierarchical": Method(hierarchical.synthesize),
+    # Its messages are few if they are merged, which only runtimes' files are (`synth.portfolio.loadable`).
+    "host_halving": Method(host_halving.synthesize, most_sends=600_000, suits=lambda network, shape: False),
     "two_step": Method(two_step.synthesize),
     "three_step": Method(two_step.three_step),
     "paths": Method(paths.synthesize, relays=True),

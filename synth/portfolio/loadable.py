@@ -1,36 +1,44 @@
-"""The fastest schedule that a runtime can load: MSCCL's or RCCL's interpreter, or MSCCL++'s executor.
+"""The fastest schedules that a runtime can load: MSCCL's or RCCL's interpreter, or MSCCL++'s executor.
 
 The planner's schedules are compiled one after the other, the fastest first, until one is within all limits of
-the runtime and proven by its rules.
+the runtime and proven by its rules. A sweep does so at each size and makes a file for each range of sizes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from probes.base import SILENT, Progress, UsageError, first_of, plural
 from synth.check import judge
+from synth.collective import collective
 from synth.compiler import lower
-from synth.msccl import beyond
+from synth.errors import NotApplicableError
+from synth.methods import host_halving
+from synth.msccl import TARGETS, beyond
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of
 from synth.portfolio.plain import fastest_plain
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
-from synth.portfolio.synthesis import Loaded, Synthesis
+from synth.portfolio.runtime_limits import MOST_PLAN_OPERATIONS, early_limit, require_runtime
+from synth.portfolio.runtime_sizes import runtime_sweep
+from synth.portfolio.size_sweep import Candidates, candidates_of
+from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.program import Program
-from synth.schedules import Schedule
-from synth.simulation import replay
+from synth.schedules import Schedule, Selection, UnsizedSchedule
+from synth.simulation import Costs, replay, simulate_program
 
-__all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "fastest_loadable"]
+__all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
-RUNTIMES = ("msccl", "rccl", "mscclpp")
-# Proving a plan takes O(operations²): this many operations take ten seconds and 2.4 GB.
-MOST_PLAN_OPERATIONS = 70_000
-# Compiling more sends takes many seconds, and no runtime here has room for so many steps.
+# Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# A send of a plan is at least a put, a signal and a wait.
-_LEAST_OPERATIONS = 3
+# Merged, a schedule of this many sends takes two seconds to compile and two to check: 512 ranks, one lap.
+_MOST_MERGED_SENDS = 600_000
+# The laps that overlap in merged messages. On dgx-h100:4 at 64 MiB, 1 lap reached 50 % of the bound, 4 laps
+# 77 %; more laps take more operations.
+_LAPS = (8, 4, 2, 1)
 
 
 def fastest_loadable(
@@ -41,40 +49,217 @@ def fastest_loadable(
     Raises UsageError for an unknown runtime, and if no schedule fits: the message then names the limits.
     """
     runtime = request.runtime
-    if runtime not in RUNTIMES:
-        raise UsageError(f": expected {', '.join(RUNTIMES)}, found {runtime!r}", argument="runtime")
+    require_runtime(runtime)
     kept: list[Schedule] = []
     fastest = fastest_plain(request, progress, kept.append, pools=pools)
+    return loadable_among(fastest, kept, runtime, progress)
+
+
+def loadable_among(
+    fastest: Synthesis, kept: Sequence[Schedule], runtime: str, progress: Progress = SILENT
+) -> Synthesis:
+    """Return the fastest of the schedules of a search that a runtime can load, proven and compiled.
+
+    ``kept`` are all schedules that the search found. Raises UsageError if none loads.
+    """
     best = fastest.listed
     candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
     limits: dict[str, str] = {}
     for tried, schedule in enumerate(candidates, start=1):
         progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
-        program, plan, limit = _loaded(schedule, runtime)
-        if program is not None:
-            return _synthesis(
-                fastest, schedule, runtime, program, plan, next(iter(limits.values()), ""), tried
-            )
-        limits.setdefault(f"{schedule.method} with {plural(schedule.collective.chunks, 'chunk')}", limit)
-    told = [f"{name}: {limit}" for name, limit in limits.items()]
-    raise UsageError([f"{runtime} can load none of {len(candidates)} schedules", *first_of(told, 4, "limit")])
+        made = _compiled(schedule, runtime)
+        if made.program is not None:
+            limit = next(iter(limits.values()), "")
+            return _synthesis(fastest, schedule, runtime, made.program, made.plan, limit, tried)
+        limits.setdefault(_named(schedule), made.limit)
+    limit = next(iter(limits.values()), "")
+    for tried, schedule in enumerate(_in_few_messages(best), start=len(candidates) + 1):
+        progress.update(tried, tried, f"merging the messages of {schedule.method} for {runtime}")
+        made = _compiled(schedule, runtime, merging=True)
+        if made.program is not None:
+            found = _synthesis(fastest, schedule, runtime, made.program, made.plan, limit, tried)
+            return _timed_as_merged(found, made.program)
+        limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
+    raise _none_loads(runtime, len(candidates), limits)
 
 
-def _loaded(schedule: Schedule, runtime: str) -> tuple[Program | None, ExecutionPlan | None, str]:
-    """Return (program, plan, ""), or (None, None, the limit of the runtime that forbids it)."""
-    if schedule.sends > _MOST_SENDS:
-        return None, None, f"{schedule.sends} sends are more than its tables hold"
-    if runtime == "mscclpp" and _LEAST_OPERATIONS * schedule.sends > MOST_PLAN_OPERATIONS:
-        return None, None, f"{schedule.sends} sends take more than {MOST_PLAN_OPERATIONS} operations"
-    program = lower(schedule)
+def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
+    """Yield all_reduces whose messages can be merged, those of most laps first; none for other requests."""
+    shape, network = best.collective, best.network
+    if shape.kind != "all_reduce" or not shape.whole:
+        return
+    size_bytes = shape.total_bytes(best.chunk_bytes)
+    each = 2 * (network.ranks - 1) * network.ranks
+    for laps in sorted({max(1, min(most, _MOST_MERGED_SENDS // each)) for most in _LAPS}, reverse=True):
+        whole = collective("all_reduce", network.ranks, network.ranks * laps)
+        with suppress(NotApplicableError):
+            yield host_halving.synthesize(network, whole, -(-size_bytes // whole.chunks), seed=best.seed)
+
+
+def _timed_as_merged(found: Synthesis, program: Program) -> Synthesis:
+    """Return the result with the time of merged messages, which arrive as a whole."""
+    schedule = found.listed
+    outcome = schedule.outcome
+    assert outcome is not None
+    moved = simulate_program(program, schedule.network, schedule.chunk_bytes, Costs(step_s=0.0))
+    timed = replace(schedule, outcome=replace(outcome, time_s=moved.time_s, status="feasible"))
+    return replace(found, schedule=timed, why=f"{found.why}, in merged messages")
+
+
+def loadable_sweep(
+    request: Request, progress: Progress = SILENT, pools: WorkerPools = ProcessPool
+) -> Synthesis:
+    """Return the fastest loadable schedules for the sizes of a request, compiled for ranges of sizes.
+
+    Programs for an interpreter of MSCCL XML also get the best protocol and number of instances. Raises
+    UsageError for an unknown runtime, and if no schedule fits: the message then names the limits.
+    """
+    runtime = request.runtime
+    require_runtime(runtime)
+    found = candidates_of(request, progress, pools=pools)
+    compiled = _Compiled(found, runtime)
+    for at, size in enumerate(found.sizes):
+        progress.update(at, len(found.sizes), f"compiling for {runtime}")
+        compiled.fastest(size)
+    if not compiled.usable:
+        raise _none_loads(runtime, len(found.race.candidates), compiled.limits())
+    swept = found.chosen(compiled.usable)
+    selection = swept.schedule
+    assert isinstance(selection, Selection)
+    ranges = compiled.planned(selection) if runtime == "mscclpp" else compiled.timed(selection, progress)
+    return replace(swept, ranges=tuple(ranges))
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A compiled program, its plan if the runtime is MSCCL++, or the limit that forbids both."""
+
+    program: Program | None = None
+    plan: ExecutionPlan | None = None
+    limit: str = ""
+
+
+def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _Attempt:
+    """Return a schedule as the runtime loads it, or the limit that forbids it.
+
+    With ``merging``, messages of adjacent chunks become one.
+    """
+    if merging:
+        # Nothing is forwarded in one instruction, as few messages have as many chunks as the next.
+        most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
+        program = lower(schedule, most_chunks=most, fuse=False)
+    else:
+        limit = early_limit(schedule, runtime)
+        if not limit and schedule.sends > _MOST_SENDS:
+            limit = f"{schedule.sends} sends, and at most {_MOST_SENDS} are compiled"
+        if limit:
+            return _Attempt(limit=limit)
+        program = lower(schedule)
     if runtime != "mscclpp":
         findings = beyond(program, runtime) or judge(program)
-        return (None, None, findings[0]) if findings else (program, None, "")
+        return _Attempt(limit=findings[0]) if findings else _Attempt(program)
     plan = plan_of(program, schedule.network.host_of.tolist())
     if plan.operations > MOST_PLAN_OPERATIONS:
-        return None, None, f"{plan.operations} operations, more than can be proven ({MOST_PLAN_OPERATIONS})"
+        limit = f"{plan.operations} operations, more than can be proven ({MOST_PLAN_OPERATIONS})"
+        return _Attempt(limit=limit)
     wrong = examine_plan(plan).findings
-    return (None, None, wrong[0]) if wrong else (program, plan, "")
+    return _Attempt(limit=wrong[0]) if wrong else _Attempt(program, plan)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compiled:
+    """The candidates of a sweep as a runtime loads them; each is compiled once, when it is first needed."""
+
+    found: Candidates
+    runtime: str
+    attempts: dict[int, _Attempt] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> list[int]:
+        """The numbers of the candidates that were compiled and load."""
+        return sorted(number for number, one in self.attempts.items() if one.program is not None)
+
+    def fastest(self, size_bytes: int) -> tuple[int | None, str]:
+        """Return (the fastest candidate that loads at a size, the limit of the fastest of all, or "")."""
+        limit, race = "", self.found.race
+        for number in sorted(range(len(race.candidates)), key=lambda one: race.time_s(one, size_bytes)):
+            if number not in self.attempts:
+                schedule = race.scheduled(number, self.found.sizes[-1])
+                self.attempts[number] = _compiled(schedule, self.runtime)
+            if self.attempts[number].program is not None:
+                return number, limit
+            limit = limit or self.attempts[number].limit
+        return None, limit
+
+    def limits(self) -> Mapping[str, str]:
+        """Return the limit of each candidate that does not load, by its name."""
+        return {
+            _named(self.found.race.candidates[number]): one.limit
+            for number, one in self.attempts.items()
+            if one.limit
+        }
+
+    def planned(self, selection: Selection) -> list[LoadedRange]:
+        """Return the plan of each range of a selection."""
+        found = []
+        for one in selection.ranges:
+            algorithm = selection.algorithms[one.algorithm]
+            number = next(at for at, each in enumerate(self.found.race.candidates) if each is algorithm)
+            made = self.attempts[number]
+            assert made.program is not None
+            assert made.plan is not None
+            sizes = [point.size_bytes for point in selection.points]
+            within = [size for size in sizes if one.from_bytes <= size <= one.to_bytes]
+            least, most = one.from_bytes, one.to_bytes
+            found.append(
+                LoadedRange(
+                    least,
+                    most,
+                    algorithm.method,
+                    1,
+                    replace(made.program, min_bytes=least, max_bytes=most),
+                    replace(made.plan, min_bytes=least, max_bytes=most),
+                    tuple(self._point(selection, one.algorithm, size) for size in within),
+                )
+            )
+        return found
+
+    def timed(self, selection: Selection, progress: Progress) -> list[LoadedRange]:
+        """Return the program of each range, with the protocol and instances that suit its sizes."""
+        found = []
+        for entry in runtime_sweep(selection, self.runtime, as_selected=True, progress=progress):
+            assert entry.program is not None  # one instance of each of these schedules loads
+            points = [self._point(selection, entry.algorithm, one.size_bytes) for one in entry.points]
+            found.append(
+                LoadedRange(
+                    entry.from_bytes,
+                    entry.to_bytes,
+                    entry.method,
+                    entry.instances,
+                    entry.program,
+                    None,
+                    tuple(points),
+                )
+            )
+        return found
+
+    def _point(self, selection: Selection, algorithm: int, size_bytes: int) -> LoadedPoint:
+        """Return how near a schedule of the selection is to the bound at a size, and the best of all."""
+        race = self.found.race
+        bound_s = next(one.bound_s for one in selection.points if one.size_bytes == size_bytes)
+        time_s = replay(selection.algorithms[algorithm].scheduled(selection.network, size_bytes)).time_s
+        least_s = min(race.time_s(number, size_bytes) for number in range(len(race.candidates)))
+        percent, free = (100 * min(1.0, bound_s / each) if each else 100.0 for each in (time_s, least_s))
+        return LoadedPoint(size_bytes, percent, free, self.fastest(size_bytes)[1])
+
+
+def _named(one: Schedule | UnsizedSchedule) -> str:
+    return f"{one.method} with {plural(one.collective.chunks, 'chunk')}"
+
+
+def _none_loads(runtime: str, candidates: int, limits: Mapping[str, str]) -> UsageError:
+    told = [f"{name}: {limit}" for name, limit in limits.items()]
+    return UsageError([f"{runtime} can load none of {candidates} schedules", *first_of(told, 4, "limit")])
 
 
 def _synthesis(

@@ -22,7 +22,7 @@ from synth.network import Network
 from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
-from synth.portfolio.loadable import fastest_loadable
+from synth.portfolio.loadable import fastest_loadable, loadable_sweep
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, unserved
 from synth.portfolio.plain import fastest_plain, library_schedules
@@ -65,7 +65,8 @@ def planned(
     if request.size_bytes is None and request.chunk_bytes is None and not request.sizes:
         request = replace(request, size_bytes=_SIZE_BYTES)
     if request.runtime:
-        return fastest_loadable(request.surviving(), progress, pools)
+        made = loadable_sweep if request.sizes else fastest_loadable
+        return made(request.surviving(), progress, pools)
     symmetry = None if race else _folded(request)
     if symmetry is not None:
         if request.without:
@@ -96,8 +97,8 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
     for argument, is_given in given.items():
         if is_given and request.method in ("symmetric", "periodic"):
             raise UsageError(told, argument=argument)
-    if request.runtime and (race is not None or request.sizes or request.method in ("symmetric", "periodic")):
-        told = ": a schedule for a runtime is for one size, lists all its sends, and is not raced"
+    if request.runtime and (race is not None or request.method in ("symmetric", "periodic")):
+        told = ": a schedule for a runtime lists all its sends, and is not raced"
         raise UsageError(told, argument="runtime")
     if request.sizes and (request.size_bytes is not None or request.chunk_bytes is not None):
         told = " sweeps over sizes and chooses chunks; leave out the size and the chunk"

@@ -44,7 +44,7 @@ class SizedProgram:
     """A range of sizes and its program, which also states the range and the protocol.
 
     ``program`` is None if no schedule fits the runtime's limits, or if a library was measured to be faster;
-    ``why`` gives the reason.
+    ``why`` gives the reason. ``algorithm`` is the schedule's number in the selection, -1 for none.
     """
 
     from_bytes: int
@@ -53,6 +53,7 @@ class SizedProgram:
     method: str
     instances: int
     points: tuple[Timed, ...]
+    algorithm: int = -1
     why: str = ""
 
 
@@ -70,11 +71,13 @@ def runtime_sweep(
     target: str = "msccl",
     *,
     instances: Sequence[int] = INSTANCES,
+    as_selected: bool = False,
     progress: Progress = SILENT,
 ) -> list[SizedProgram]:
     """Return the entries for all sizes of a selection, ascending; O(sizes · schedules · instances · steps).
 
-    ``instances`` must ascend. Raises UsageError if ``target`` is no known runtime.
+    ``instances`` must ascend. With ``as_selected`` each size keeps the schedule that the selection has for
+    it, and only protocol and instances are chosen. Raises UsageError if ``target`` is no known runtime.
     """
     programs = _programs(selection, target, instances)
     found: list[tuple[int, _Choice | None, Timed | None, str]] = []
@@ -87,14 +90,20 @@ def runtime_sweep(
             found.append((point.size_bytes, None, None, why))
             before = None
             continue
-        choice, timed = _best(selection, programs, point.size_bytes, before)
+        able = {
+            key: program for key, program in programs.items() if not as_selected or key[0] == point.algorithm
+        }
+        choice, timed = _best(selection, able, point.size_bytes, before)
         found.append((point.size_bytes, choice, timed, ""))
         before = choice
     return list(_entries(selection, programs, found))
 
 
 def _programs(selection: Selection, target: str, instances: Sequence[int]) -> dict[tuple[int, int], Program]:
-    """Return the programs within the runtime's limits, by (schedule, instances)."""
+    """Return the programs within the runtime's limits, by (schedule, instances).
+
+    Programs of more than one instance also fit the smallest GPU.
+    """
     found = {}
     for number, algorithm in enumerate(selection.algorithms):
         schedule = algorithm.scheduled(selection.network, selection.points[-1].size_bytes)
@@ -102,7 +111,7 @@ def _programs(selection: Selection, target: str, instances: Sequence[int]) -> di
             if schedule.sends * count > _MOST_STEPS:
                 break
             program = lower(schedule, instances=count)
-            if beyond(program, target) or program.threadblocks_max > _MOST_THREADBLOCKS:
+            if beyond(program, target) or (count > 1 and program.threadblocks_max > _MOST_THREADBLOCKS):
                 break
             found[number, count] = program
     return found
@@ -146,10 +155,10 @@ def _entries(
         choice, why = run[0][1], run[0][3]
         points = tuple(timed for _, _, timed, _ in run if timed is not None)
         if choice is None:
-            yield SizedProgram(start, end, None, "", 0, points, why)
+            yield SizedProgram(start, end, None, "", 0, points, why=why)
             continue
         program = programs[choice.algorithm, choice.instances]
         named = f"{program.name} {choice.protocol} x{choice.instances}"
         program = replace(program, protocol=choice.protocol, min_bytes=start, max_bytes=end, name=named)
         method = selection.algorithms[choice.algorithm].method
-        yield SizedProgram(start, end, program, method, choice.instances, points)
+        yield SizedProgram(start, end, program, method, choice.instances, points, choice.algorithm)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from probes.base import SILENT, Progress, UsageError, plural
@@ -19,6 +19,7 @@ from synth.network import Network
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.plain import bounds_of, fastest_plain, library_schedules
 from synth.portfolio.request import Request
+from synth.portfolio.runtime_limits import early_limit
 from synth.portfolio.synthesis import RaceRunner, RaceWinner, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import MOST_SENDS, predicted_s
@@ -73,10 +74,7 @@ def sweep(
     found = candidates_of(request, progress, library=race is not None, pools=pools)
     if race is not None:
         return measured(found, race([(size, found.at(size)) for size in found.sizes], progress))
-    winners = found.race.winners(found.sizes)
-    ranges = tuple(_ranges(found.race, found.sizes, winners))
-    points = [(*each, None) for each in zip(found.sizes, winners, found.bounds, strict=True)]
-    return found.swept(_selection(request.network, found.race, ranges, points))
+    return found.chosen(range(len(found.race.candidates)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +90,13 @@ class Candidates:
     def at(self, size_bytes: int) -> list[Schedule]:
         """Return every candidate as a schedule for this size, in the order of their numbers."""
         return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
+
+    def chosen(self, among: Collection[int]) -> Synthesis:
+        """Return the checked selection of the fastest at each size among the candidates of these numbers."""
+        winners = self.race.winners(self.sizes, among)
+        ranges = tuple(_ranges(self.race, self.sizes, winners))
+        points = [(*each, None) for each in zip(self.sizes, winners, self.bounds, strict=True)]
+        return self.swept(_selection(self.race.network, self.race, ranges, points))
 
     def swept(self, selection: Selection) -> Synthesis:
         """Return the checked selection as a Synthesis, with the time and memory that it took."""
@@ -206,12 +211,19 @@ def _bound(request: Request) -> Bound:
 
 
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
-    """Search at the request's size; candidates slower than ``_HOPELESS`` times the best are dropped."""
+    """Search at the request's size; candidates slower than ``_HOPELESS`` times the best are dropped.
+
+    For a runtime those are dropped that it clearly cannot load, except the best, and slow ones are kept: it
+    may load none of the fast ones.
+    """
     kept: list[Schedule] = []
     synthesis = fastest_plain(request, keep=kept.append, pools=pools)
     best = synthesis.schedule.outcome
     assert best is not None
-    hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]
+    if request.runtime:
+        hopeful = [synthesis.listed, *(one for one in kept if not early_limit(one, request.runtime))]
+    else:
+        hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]
     found = tuple(_algorithm(request, one) for one in hopeful)
     return _Explored(best.binding, found, synthesis.workers_bytes)
 
@@ -256,14 +268,14 @@ class _Race:
     def scheduled(self, candidate: int, size_bytes: int) -> Schedule:
         return self.candidates[candidate].scheduled(self.network, size_bytes)
 
-    def winners(self, sizes: Sequence[int]) -> list[int]:
+    def winners(self, sizes: Sequence[int], among: Collection[int]) -> list[int]:
         """Return the winner at each size; the one before stays unless another is notably faster."""
         found: list[int] = []
         for size in sizes:
-            found.append(self.winner(size, range(len(self.candidates)), found[-1] if found else None))
+            found.append(self.winner(size, among, found[-1] if found else None))
         return found
 
-    def winner(self, size_bytes: int, among: Sequence[int], before: int | None) -> int:
+    def winner(self, size_bytes: int, among: Collection[int], before: int | None) -> int:
         best = min(among, key=lambda one: (self.cost_s(one, size_bytes), self.candidates[one].sends, one))
         slower = before is not None and self.cost_s(best, size_bytes) < self.cost_s(before, size_bytes) * (
             1 - _WORTH_A_SWITCH

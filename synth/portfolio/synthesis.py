@@ -12,7 +12,7 @@ from synth.portfolio.incumbent import Attempt
 from synth.program import Program
 from synth.schedules import AnySchedule, Race, Schedule
 
-__all__ = ["Loaded", "RaceRunner", "RaceWinner", "Synthesis"]
+__all__ = ["Loaded", "LoadedPoint", "LoadedRange", "RaceRunner", "RaceWinner", "Synthesis"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +32,39 @@ class Loaded:
 
 
 @dataclass(frozen=True)
+class LoadedPoint:
+    """One size: percent of the bound as loaded and without the runtime's limits; ``limit`` as in Loaded."""
+
+    size_bytes: int
+    percent_of_optimal: float
+    unrestricted_percent: float
+    limit: str
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRange:
+    """A range of sizes, and the program, or the plan of MSCCL++, that a runtime loads for it.
+
+    Both state the range. ``instances`` is the number of parallel copies that share each chunk.
+    """
+
+    from_bytes: int
+    to_bytes: int
+    method: str
+    instances: int
+    program: Program
+    plan: ExecutionPlan | None
+    points: tuple[LoadedPoint, ...]
+
+
+@dataclass(frozen=True)
 class Synthesis:
     """The best schedule, proven and bounded, and everything that was tried.
 
     ``synthesis_s`` is the time of the search, ``proof_s`` that of the bounds and the checker. ``peak_bytes``
     is the peak memory of this process, ``workers_bytes`` that of its workers. ``why`` says why the schedule
     was kept. ``candidates`` counts the schedules that a sweep timed at every size. ``loaded`` is what a
-    runtime loads, if the request names one.
+    runtime loads, if the request names one; for a sweep, ``ranges`` are what it loads for each range.
     """
 
     schedule: AnySchedule
@@ -50,6 +76,7 @@ class Synthesis:
     workers_bytes: int = 0
     candidates: int = 0
     loaded: Loaded | None = None
+    ranges: tuple[LoadedRange, ...] = ()
 
     @property
     def listed(self) -> Schedule:

@@ -6,6 +6,7 @@ from . import (
     evidence as evidence,
     groups as groups,
     lab as lab,
+    loaded as loaded,
     nccl_graphs as nccl_graphs,
     profile as profile,
     rank_order as rank_order,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from synth.portfolio import SizedProgram
     from synth.schedules import Point, Selection
 
-__all__ = ["busbw_gbs", "draw", "draw_runtime", "runtime_summary", "summary"]
+__all__ = ["busbw_gbs", "draw", "draw_runtime", "range_columns", "runtime_summary", "summary"]
 
 
 def summary(selection: Selection) -> dict[str, Any]:
@@ -80,6 +80,11 @@ _POINT = (
 )
 
 
+def range_columns(ranges: Sequence[Any]) -> tuple[Column, Column]:
+    """Return the columns of the first and the last size of ``ranges``, which follow one another."""
+    return _FROM, Column("to", lambda one: _end(one.to_bytes, one is not ranges[-1]))
+
+
 def busbw_gbs(selection: Selection, point: Point) -> float:
     """Return the predicted bus bandwidth in GB/s, as defined by nccl-tests."""
     from exec.benchmark import busbw_factor
@@ -111,8 +116,7 @@ def draw_runtime(entries: Sequence[SizedProgram], say: Say) -> None:
     """Print a row for each range of sizes, then each size's gain over Simple with one instance."""
     ranges = plural(len(entries), "range")
     say(f"{ranges} of sizes; costs of protocols are those of NCCL's tuning, not measured")
-    last = Column("to", lambda entry: _end(entry.to_bytes, entry is not entries[-1]))
-    print_table((_FROM, last, *_RUNTIME_RANGE), entries, say)
+    print_table((*range_columns(entries), *_RUNTIME_RANGE), entries, say)
     say("")
     points = [
         {"entry": entry, "point": point}

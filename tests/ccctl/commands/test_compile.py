@@ -363,3 +363,12 @@ def test_a_selection_becomes_a_folder_of_xml(run_ccctl, tmp_path):
     assert (one.returncode, "one program, not a selection" in one.stderr) == (2, True)
     refused = run_ccctl("compile", str(table), "--to", "msccl", "--size", "1M")
     assert (refused.returncode, "brings its own" in refused.stderr) == (2, True)
+
+
+def test_a_table_of_sends_that_no_runtime_holds_is_refused_before_it_is_compiled(run_ccctl, tmp_path):
+    asked = ("--network", "switch:70", "--bandwidth", "1GB/s", "--alpha", "1us", "--collective", "all_to_all")
+    run_ccctl("synth", *asked, "--chunk", "1", "--chunks", "70", "--method", "direct", "-o", "wide.json")
+    done = run_ccctl("compile", "wide.json", "--target", "rccl", "-o", "wide.xml")
+    assert done.returncode == 1
+    assert "rccl cannot load it: rank 0 sends messages with 69 peers, at most 64 threadblocks" in done.stderr
+    assert not (tmp_path / "wide.xml").exists()

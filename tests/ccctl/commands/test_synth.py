@@ -306,3 +306,39 @@ def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
     assert refused.returncode == 2
     assert "only programs, MSCCL XML and plans run" in refused.stderr
     assert "it is for --run" in run_ccctl("verify", xml, "--size", "1M").stderr
+
+
+SQUARE = ("--network", "fully_connected:4", "--bandwidth", "50GB/s", "--alpha", "2us")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "variable"),
+    [("msccl", "MSCCL_XML_FILES="), ("rccl", "MSCCL_ALGO_DIR="), ("mscclpp", "MSCCLPP_EXECUTION_PLAN_DIR=")],
+)
+def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime, variable):
+    asked = (*SQUARE, "--sizes", "1K:16M", "-f", "128", "--for", runtime, "-o", "files", "--json")
+    done = run_ccctl("synth", *asked)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    names = [one["file"] for one in told["ranges"]]
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == names
+    assert told["environment"][0].startswith(variable)
+    assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 16 << 20)
+    verified = run_ccctl("verify", f"files/{names[0]}")
+    assert verified.returncode == 0, verified.stderr
+    (tmp_path / "files" / "old.xml").write_text("")
+    again = run_ccctl("synth", *asked)
+    assert "old.xml: remove them" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--sizes", "1K:1M", "--for", "msccl", "-o", "-"), "a file for each range"),
+        (("--size", "1M", "--for", "msccl", "-o", "."), "is a folder"),
+    ],
+)
+def test_outputs_that_cannot_hold_the_files_are_refused_at_once(run_ccctl, options, told):
+    done = run_ccctl("synth", *SQUARE, *options)
+    assert done.returncode != 0
+    assert told in done.stderr

@@ -7,6 +7,7 @@ from ccctl.errors import MissingInputError, TimeoutExpired, UsageError
 from ccctl.launching import World
 from ccctl.prepared import contestant
 from ccctl.prepared.contestant import BenchWorkload, prepared
+from synth.msccl import beyond
 
 SIZES = (1 << 10, 1 << 16)
 
@@ -51,6 +52,15 @@ def test_schedules_are_kept_for_this_profile_collective_and_sizes(wanted, monkey
     prepared(wanted(fresh=True))
     prepared(wanted(sizes=(1 << 12,)))
     assert len(swept) == 2
+
+
+def test_schedules_for_a_runtime_are_kept_apart(wanted, capsys):
+    prepared(wanted())
+    found, _ = prepared(wanted(runtime="rccl"))
+    assert "selection: from an earlier run" not in capsys.readouterr().err
+    assert all(beyond(found.at(size).program, "rccl") == [] for size in SIZES)
+    with pytest.raises(UsageError, match="expected msccl"):
+        prepared(wanted(runtime="nccl"))
 
 
 def test_a_root_is_part_of_what_is_asked(wanted):

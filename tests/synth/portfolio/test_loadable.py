@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from probes.base import UsageError
 from synth import Request, synthesize
 from synth.check import check, judge
+from synth.compiler import lower
 from synth.msccl import beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
-from synth.networks import pod
-from synth.portfolio import RUNTIMES, loadable
+from synth.networks import family, pod
+from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
+from synth.schedules import Selection
 
 SIZE_BYTES = 1 << 16
 
@@ -31,7 +34,7 @@ def test_what_is_found_loads_and_is_proven(runtime: str) -> None:
     if runtime == "mscclpp":
         assert found.loaded.plan is not None
         assert examine_plan(found.loaded.plan).findings == ()
-        assert found.loaded.plan.operations <= loadable.MOST_PLAN_OPERATIONS
+        assert found.loaded.plan.operations <= MOST_PLAN_OPERATIONS
     else:
         assert beyond(found.loaded.program, runtime) == []
         assert read_xml(write_xml(found.loaded.program), "again").steps == found.loaded.program.steps
@@ -53,15 +56,84 @@ def test_a_limit_that_forbids_the_fastest_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(loadable, "_MOST_SENDS", 500)
     found = synthesize(_request("msccl"))
     assert found.loaded is not None
-    assert "sends are more than its tables hold" in found.loaded.limit
+    assert "and at most 500 are compiled" in found.loaded.limit
     assert found.listed.sends <= 500
+
+
+def test_messages_are_merged_where_nothing_else_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loadable, "_MOST_SENDS", 1)
+    network = pod("dgx-a100:2")
+    found = synthesize(Request(network, "all_reduce", size_bytes=1 << 20, jobs=0, runtime="rccl", quick=True))
+    assert found.loaded is not None
+    assert found.schedule.method == "host_halving"
+    assert "in merged messages" in found.why
+    assert found.loaded.program.count.max() > 1
+    assert judge(found.loaded.program) == []
+    assert beyond(found.loaded.program, "rccl") == []
+    outcome = found.listed.outcome
+    assert outcome is not None
+    assert outcome.percent_of_optimal < found.loaded.unrestricted_percent
 
 
 def test_limits_that_forbid_everything_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadable, "_MOST_SENDS", 1)
     with pytest.raises(UsageError, match="msccl can load none of") as raised:
         synthesize(_request("msccl"))
-    assert "sends are more than its tables hold" in raised.value.message
+    assert "and at most 1 are compiled" in raised.value.message
+
+
+SIZES = (1 << 10, 1 << 16, 1 << 24)
+SQUARE = family("fully_connected:4", [2e-6], [50e9])
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_sweep_makes_a_proven_file_for_each_range_of_sizes(runtime: str) -> None:
+    found = synthesize(Request(SQUARE, "all_reduce", sizes=SIZES, jobs=0, runtime=runtime))
+    ranges = found.ranges
+    assert (ranges[0].from_bytes, ranges[-1].to_bytes) == (SIZES[0], SIZES[-1])
+    assert all(one.to_bytes + 1 == two.from_bytes for one, two in pairwise(ranges))
+    assert [point.size_bytes for one in ranges for point in one.points] == list(SIZES)
+    for one in ranges:
+        assert judge(one.program) == []
+        assert (one.program.min_bytes, one.program.max_bytes) == (one.from_bytes, one.to_bytes)
+        assert all(point.percent_of_optimal <= point.unrestricted_percent + 1e-9 for point in one.points)
+        if runtime != "mscclpp":
+            assert beyond(one.program, runtime) == []
+            continue
+        assert one.plan is not None
+        assert examine_plan(one.plan).findings == ()
+        assert (one.plan.min_bytes, one.plan.max_bytes) == (one.from_bytes, one.to_bytes)
+
+
+def test_a_sweep_without_limits_is_as_good_as_the_best() -> None:
+    found = synthesize(Request(SQUARE, "all_gather", sizes=SIZES, jobs=0, runtime="msccl"))
+    assert all(point.limit == "" for one in found.ranges for point in one.points)
+    free = synthesize(Request(SQUARE, "all_gather", sizes=SIZES, jobs=0)).schedule
+    assert isinstance(free, Selection)
+    told = [point.percent_of_optimal for one in found.ranges for point in one.points]
+    assert told == pytest.approx([point.percent_of_optimal for point in free.points], abs=0.6)
+
+
+def test_a_sweep_names_the_limit_of_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loadable, "_MOST_SENDS", 24)
+    found = synthesize(Request(SQUARE, "all_reduce", sizes=SIZES, jobs=0, runtime="rccl"))
+    assert any("at most 24 are compiled" in point.limit for one in found.ranges for point in one.points)
+    monkeypatch.setattr(loadable, "_MOST_SENDS", 1)
+    with pytest.raises(UsageError, match="rccl can load none of"):
+        synthesize(Request(SQUARE, "all_reduce", sizes=SIZES, jobs=0, runtime="rccl"))
+
+
+def test_the_table_of_sends_shows_limits_early() -> None:
+    ring = synthesize(SQUARE, "all_reduce", 1 << 20, method="ring", jobs=0).listed
+    assert [early_limit(ring, runtime) for runtime in RUNTIMES] == ["", "", ""]
+    wide = synthesize(
+        family("switch:70", [1e-6], [1e9]), "all_to_all", chunk_bytes=1, chunks=70, jobs=0
+    ).listed
+    assert early_limit(wide, "msccl") == ""
+    assert "peers, at most 64 threadblocks are allowed" in early_limit(wide, "rccl")
+    assert beyond(lower(wide), "rccl") != []
+    spread = synthesize(SQUARE, "broadcast", 1 << 20, method="tree", jobs=0).listed
+    assert early_limit(spread, "mscclpp") == "it has no collective broadcast"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""The files of a sweep for a runtime: what each range of sizes costs, and where the runtime finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccctl.render import Column, Say, figures, print_table
+from ccctl.render.text.selection import range_columns
+from probes.base import format_size, plural
+
+if TYPE_CHECKING:
+    from synth import Synthesis
+    from synth.portfolio import LoadedRange
+
+__all__ = ["draw", "environment", "file_of", "summary"]
+
+# microsoft/msccl takes this many files of MSCCL_XML_FILES and ignores the rest (MSCCL_MAX_NUM_ALGOS).
+_MOST_XML_FILES = 4
+
+
+def file_of(one: LoadedRange) -> str:
+    """Return the name of a range's file: its first size in bytes, so that names sort by size."""
+    return f"{one.from_bytes:011d}.{'json' if one.plan is not None else 'xml'}"
+
+
+def environment(found: Synthesis, runtime: str, output: str | None) -> list[str]:
+    """Return the environment variables with which a runtime finds the files in the folder ``output``."""
+    folder = str(Path(output).resolve()) if output is not None else "FOLDER"
+    if runtime == "mscclpp":
+        return [f"MSCCLPP_EXECUTION_PLAN_DIR={folder}"]
+    if runtime == "rccl":
+        return [f"MSCCL_ALGO_DIR={folder}", "RCCL_MSCCL_FORCE_ENABLE=1"]
+    files = ":".join(f"{folder}/{file_of(one)}" for one in found.ranges)
+    return [f"MSCCL_XML_FILES={files}", "NCCL_ALGO=MSCCL,RING,TREE"]
+
+
+def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any]:
+    """Return the object of ``synth --sizes --for --json``: the ranges with their files and sizes."""
+    schedule: Any = found.schedule
+    return {
+        **figures(schedule.network, "ranks links"),
+        **figures(schedule.collective, "collective=label"),
+        "runtime": runtime,
+        "environment": environment(found, runtime, output),
+        "ranges": [
+            {"file": file_of(one), "operations": one.plan.operations if one.plan is not None else None}
+            | figures(one, "from_bytes to_bytes method instances")
+            | figures(one.program, "protocol threadblocks_max channels instructions=steps")
+            | {
+                "sizes": [
+                    figures(point, "size_bytes percent_of_optimal unrestricted_percent limit")
+                    for point in one.points
+                ]
+            }
+            for one in found.ranges
+        ],
+        "candidates": found.candidates,
+        "synthesis_s": found.synthesis_s + found.proof_s,
+        "peak_bytes": found.peak_bytes + found.workers_bytes,
+    }
+
+
+def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
+    """Print a row for each range of sizes, then one for each size, and the environment."""
+    schedule: Any = found.schedule
+    say(
+        f"{schedule.collective.label} on {schedule.network.name} for {runtime}: "
+        f"{plural(len(found.ranges), 'range')} of sizes, all proven"
+    )
+    print_table((*range_columns(found.ranges), *_RANGE), found.ranges, say)
+    say("")
+    points = [{"range": one, "point": point} for one in found.ranges for point in one.points]
+    print_table(_POINT, points, say)
+    say("")
+    for line in environment(found, runtime, output):
+        say(f"export {line}")
+    if runtime == "msccl" and len(found.ranges) > _MOST_XML_FILES:
+        say(
+            f"microsoft/msccl reads only the first {_MOST_XML_FILES} files; a larger -f makes fewer ranges, "
+            "and Azure/msccl reads them all"
+        )
+
+
+def _size(one: LoadedRange) -> str:
+    if one.plan is not None:
+        return plural(one.plan.operations, "operation")
+    return plural(one.program.steps, "instruction")
+
+
+_RANGE = (
+    Column("file", file_of),
+    Column("method", "method"),
+    Column("protocol", "program.protocol"),
+    Column("instances", "instances"),
+    Column("threadblocks", "program.threadblocks_max"),
+    Column("size", _size),
+)
+_POINT = (
+    Column("size", "point.size_bytes", format_size),
+    Column("method", "range.method"),
+    Column("% of optimal", "point.unrestricted_percent", "{:.1f}"),
+    Column("as loaded", "point.percent_of_optimal", "{:.1f}"),
+    Column("the fastest does not load because", "point.limit"),
+)

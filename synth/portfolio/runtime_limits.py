@@ -1,0 +1,60 @@
+"""The limits of runtimes that a schedule's table of sends already shows, before it is compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probes.base import UsageError
+from synth.msccl import COLL, TARGETS
+from synth.mscclpp import COLLECTIVES
+from synth.schedules import Schedule
+
+__all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "early_limit", "require_runtime"]
+
+RUNTIMES = ("msccl", "rccl", "mscclpp")
+# Proving a plan takes O(threadblocks · operations) bits. 68,650 operations took 8 processor seconds to
+# compile, prove and write (dgx-h100:4, 1 MiB, benchmarks/loadable.py).
+MOST_PLAN_OPERATIONS = 100_000
+# A send of a plan is at least a put, a signal and a wait.
+_LEAST_OPERATIONS = 3
+
+
+def require_runtime(runtime: str) -> None:
+    """Raise UsageError for an unknown runtime."""
+    if runtime not in RUNTIMES:
+        raise UsageError(f": expected {', '.join(RUNTIMES)}, found {runtime!r}", argument="runtime")
+
+
+def early_limit(schedule: Schedule, runtime: str) -> str:
+    """Return the limit of a runtime that forbids a schedule however it is compiled; "" if none is seen.
+
+    A step sends at most one message and receives at most one, and a threadblock has at most one peer for
+    each, so the table of sends bounds both from below. O(sends).
+    """
+    collective = schedule.collective
+    if collective.kind not in (COLLECTIVES if runtime == "mscclpp" else COLL) or not collective.whole:
+        return f"it has no collective {collective.label}{'' if collective.whole else ' of some ranks'}"
+    if runtime == "mscclpp":
+        if _LEAST_OPERATIONS * schedule.sends > MOST_PLAN_OPERATIONS:
+            return f"{schedule.sends} sends take more than {MOST_PLAN_OPERATIONS} operations"
+        return ""
+    if runtime not in TARGETS:
+        return ""
+    limits, network = TARGETS[runtime], schedule.network
+    src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)
+    pairs = np.unique(src * network.ranks + dst)
+    for end, peer, verb in (
+        (src, pairs // network.ranks, "sends"),
+        (dst, pairs % network.ranks, "receives"),
+    ):
+        messages, peers = np.bincount(end, minlength=1), np.bincount(peer, minlength=1)
+        rank, steps = int(messages.argmax()), limits.threadblocks * limits.steps
+        if messages[rank] > steps:
+            return f"rank {rank} {verb} {messages[rank]} messages, at most {steps} steps are allowed"
+        rank = int(peers.argmax())
+        if peers[rank] > limits.threadblocks:
+            return (
+                f"rank {rank} {verb} messages with {peers[rank]} peers, at most {limits.threadblocks} "
+                "threadblocks are allowed"
+            )
+    return ""
