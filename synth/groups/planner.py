@@ -42,9 +42,9 @@ def plan_groups(
     Without ``racks`` they are detected. Without ``pattern`` the paper's is used if all ranks agree by it and
     it divides them. Otherwise, unless ``period`` is given, it is replaced by the pattern with the least
     predicted time. It is not replaced by a faster one that agrees more slowly, since how much agreement a
-    training needs is not known. ``period`` fixes the number of iterations of a period. Raises NotApplicableError for a network without a
-    link between every two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that
-    never exchange anything.
+    training needs is not known. ``period`` fixes the number of iterations of a period. Raises
+    NotApplicableError for a network without a link between every two ranks, and for a pattern by which ranks
+    never agree (rho = 1), naming ranks that never exchange anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
         raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")

@@ -181,8 +181,8 @@ def _tell_faster(groups: Groups) -> None:
 
     for name, one in text.faster_patterns(groups).items():
         console.note(
-            f"--pattern {name} takes less time an iteration, {seconds(one['predicted_s'])}; rho an iteration is "
-            f"{one['rho_an_iteration']:.4g} instead of {groups.rho ** (1 / groups.period):.4g}"
+            f"--pattern {name} takes less time an iteration, {seconds(one['predicted_s'])}; rho an iteration "
+            f"is {one['rho_an_iteration']:.4g} instead of {groups.rho ** (1 / groups.period):.4g}"
         )
 
 

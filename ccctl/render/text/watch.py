@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["findings", "say_decision", "say_found", "summary"]
 
 _MOST_NAMED = 3
+# A lower factor of time would be printed as 1.00.
+_COSTS = 1.005
 
 
 def findings(asked: Asked, found: Found) -> list[str]:
@@ -47,6 +49,11 @@ def say_found(asked: Asked, found: Found) -> None:
         console.note(f"{change.told}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
         console.note(f"{change.told}: does not count: with it {_harmless_cost(asked)}")
+    if found.standing and found.now.links.flagged("preempted").any():
+        console.note(
+            "ranks waited for cores in this run, which may also lower bandwidths: a drift that the next run "
+            "no longer names was the hosts' load"
+        )
     for segments in _lossy(found):
         console.note(segments.told)
     if not found.drifted:
@@ -55,7 +62,7 @@ def say_found(asked: Asked, found: Found) -> None:
     elif found.standing:
         console.data(
             f"{_collective(asked)} with {asked.given.source}: predicted {seconds(asked.baseline_s)} on "
-            f"the baseline, {seconds(found.now_s)} now ({found.now_s / asked.baseline_s:.2f} times as long)"
+            f"the baseline, {seconds(found.now_s)} now ({_times(found.now_s / asked.baseline_s)})"
         )
 
 
@@ -129,7 +136,7 @@ def summary(
 def _told(asked: Asked, found: Found, one: Standing) -> str:
     cost = found.cost_of(one)
     label = asked.given.schedule.collective.label
-    costs = f"; {label} takes {cost:.2f} times as long" if cost is not None else ""
+    costs = f"; {label} takes {_times(cost)}" if cost is not None else ""
     if one.lasting:
         since = f"lasting since {moment(one.since_s)}"
     else:
@@ -139,6 +146,11 @@ def _told(asked: Asked, found: Found, one: Standing) -> str:
         since += f", {which}not measured in this run"
     beyond = "above" if one.change.quantity == "latency" else "below"
     return f"{one.change.told} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
+
+
+def _times(cost: float) -> str:
+    """Return a factor of time in words: a change of less than a hundredth costs nothing."""
+    return f"{cost:.2f} times as long" if cost >= _COSTS else "no longer than before"
 
 
 def _budget(found: Found) -> str:
