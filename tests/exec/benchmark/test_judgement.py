@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from exec.benchmark.judgement import fitted, judged, largest, synthesized_s
+from exec.benchmark.judgement import (
+    fitted,
+    judged,
+    largest,
+    nics_of_a_host,
+    synthesized_s,
+    with_hosts,
+)
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.base.errors import UsageError
