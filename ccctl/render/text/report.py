@@ -240,7 +240,10 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
     doubts = {row.doubt(name) for row, name in compared}
     if "cores" in doubts:
         crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
-        yield f"# cores                : {crowded}: no ratio, as ranks waited for cores; start fewer ranks"
+        yield (
+            f"# cores                : {crowded}: no ratio, as ranks waited for cores; run again on idle hosts, "
+            "with at most one rank a core"
+        )
     if "spread" in doubts:
         yield (
             "# spread               : iterations differ too much for a ratio (p99 above 3 times the median); "
