@@ -34,6 +34,14 @@ _OTHER_OPTIONS = {
     **dict.fromkeys(("numchunks", "nchunks", "chunkcount", "numberofchunks"), "--chunks"),
     "bw": "--bandwidth",
 }
+# Options of other commands, and how what they are for is done here or elsewhere.
+_OTHER_WAYS = {
+    (
+        "tune",
+        "--network",
+    ): "tune measures, it does not plan: give --hosts or -n, or logs with --for nccl; for a "
+    "planned network see ccctl synth --for",
+}
 
 
 def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
@@ -107,7 +115,9 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
         return known
     options = [option for one in context.command.params for option in one.opts] if context else []
     other = _OTHER_OPTIONS.get(re.sub(r"[^a-z]", "", word.lower())) or _same_words(word, options)
-    if other in options:
+    if context and (instead := _OTHER_WAYS.get((context.command.name or "", word))):
+        close = instead
+    elif other in options:
         close = f"did you mean {other!r}?"
     else:
         close = meant(word, [option for option in (*options, "--help") if option.startswith("--")])

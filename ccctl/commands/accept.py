@@ -184,6 +184,9 @@ def _request(options: AcceptOptions, terms: Terms) -> AcceptanceRequest:
             f"an acceptance tests the links between ranks: expected at least 2, found {ranks}",
             hint="ccctl accept -n 4 tests this host, --hosts 'gpu[001-064]:8' a cluster.",
         )
+    hosts = {entry.host for entry in placed(world)[1]}
+    if terms.bought is not None and terms.bought.inside_bytes_per_s is None and len(hosts) < 2:
+        console.doubt(f"--spec {options.spec}: nothing is judged by it, as no link leads to another host")
     if options.resume and options.output is None:
         raise UsageError("--resume goes on with the acceptance in a folder: name it with -o")
     return AcceptanceRequest(

@@ -98,7 +98,8 @@ class ExplainOptions(GeneralOptions, NetworkOptions):
         network_option(
             "The network of the ranks: a profile, a topology, NCCL's XML, or a machine such "
             "as dgx-a100 or dgx-a100/4x200 (with 4 NICs of 200 Gbit/s), taken once for each "
-            "host; or any network of ccctl synth. [on one host: the machine with these GPUs]"
+            "host; or any network of ccctl synth. For a log of NCCL_DEBUG=INFO: a topology or NCCL's XML. "
+            "[on one host: the machine with these GPUs]"
         ),
     ] = None
     collective: Annotated[
@@ -249,7 +250,10 @@ def _topology(network: str | None) -> Topology | None:
         if artifact.kind == "topology":
             topology: Topology = artifact.body
             return topology
-    console.note(f"--network {network}: not a topology, so GPUs and NICs are not compared with it")
+    console.note(
+        f"--network {network}: not a topology, so GPUs and NICs are not compared with it; give topology.json "
+        "of ccctl detect, or the XML that NCCL_TOPO_DUMP_FILE writes"
+    )
     return None
 
 
@@ -288,7 +292,7 @@ def _explained(options: ExplainOptions, files: ForeignFiles, timed: Inspected | 
     """Return the report judged against its network; ``timed`` has the rows if dumps gave them."""
     from ccctl.artifacts import read_any, recorded_in
     from ccctl.render.text import Explained
-    from exec.benchmark import judged
+    from exec.benchmark import judged, nics_of_a_host, with_hosts
     from synth.collective import kind_of
 
     source = files.source
@@ -308,6 +312,7 @@ def _explained(options: ExplainOptions, files: ForeignFiles, timed: Inspected | 
         if wrong := report.wrong_results:
             raise FoundProblem([*wrong, error.message], hint=error.hint) from error
         raise
+    on = with_hosts(on, report.hosts)
     with console.progress("bounds", len(report.rows)) as bar:
         rows = judged(report, on, bar.update)
     if not rows:
@@ -316,6 +321,7 @@ def _explained(options: ExplainOptions, files: ForeignFiles, timed: Inspected | 
     return Explained(
         source=source,
         network=on.name,
+        host_nics=nics_of_a_host(on),
         report=report,
         rows=tuple(rows),
         counted=counted,

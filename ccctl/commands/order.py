@@ -41,6 +41,15 @@ EXAMPLES = (
 )
 _DEFAULT_SIZE = "16M"
 _GRAPH = "nccl-graph"
+# Command lines that read each format; PROGRAM stands for the user's own.
+_STARTS = {
+    "hostfile": "mpirun --hostfile {} PROGRAM",
+    "rankfile": "mpirun --map-by rankfile:file={} PROGRAM",
+    "machinefile": "mpiexec -f {} PROGRAM",
+    "slurm": "SLURM_HOSTFILE={} srun --distribution=arbitrary PROGRAM",
+    "torchrun": "torchrun with the arguments of the host's line in {}, on each host",
+    "kubernetes": "torchrun --node-rank=$(cut -d, -f$((JOB_COMPLETION_INDEX + 1)) {}), in each pod",
+}
 
 
 @dataclass(frozen=True)
@@ -140,6 +149,8 @@ def order(options: OrderOptions) -> None:
     found = _planned(options)
     if options.to is not None:
         _write(found, options.to, options.output)
+        if options.output not in (None, "-") and not options.json:
+            console.note(f"to start the ranks in this order: {_STARTS[options.to].format(options.output)}")
     _tell(found, json=options.json, aside=options.to is not None and options.output in (None, "-"))
 
 

@@ -103,7 +103,10 @@ def synth(options: SynthOptions) -> None:
     """Synthesize a schedule: which rank sends what to which, and when.
 
     Tries every method that suits the network, keeps the fastest by simulation, proves it with an independent
-    checker, and prints how far it is from the largest proven lower bound. With --sizes it times every
+    checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
+    ingress or egress of a rank, a cut or partition between hosts or racks, or count, the bytes of all sends
+    over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink SHARP,
+    SHARP) can be faster. With --sizes it times every
     candidate at every size and writes a selection: which schedule to use from which size on. With --race,
     schedules that the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is
     kept.
@@ -112,11 +115,12 @@ def synth(options: SynthOptions) -> None:
     periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
     wherever that is possible.
 
-    On more than a thousand ranks of a network with equal parts (tori, switches, fat trees, dragonflies,
-    machines such as dgx-h100:512), an all_gather, reduce_scatter, all_reduce or all_to_all becomes a
-    symmetric schedule: the sends of one chunk of each kind, from which all others follow by renumbering
-    ranks. --method symmetric makes one on any such network, and on a list of links with such symmetry. With
-    --without, an all_reduce on such machines becomes a periodic schedule around the failures.
+    On a network with equal parts (tori, switches, fat trees, dragonflies, machines such as dgx-h100:512), an
+    all_gather, reduce_scatter, all_reduce or all_to_all can be symmetric. Up to a thousand ranks this is one
+    of the methods, and all sends are listed. On more ranks it becomes a symmetric schedule: the sends of
+    one chunk of each kind, from which all others follow by renumbering ranks. --method symmetric makes one on
+    any such network, and on a list of links with such symmetry. With --without, an all_reduce on such
+    machines becomes a periodic schedule around the failures.
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
     proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
@@ -227,6 +231,12 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
         chunk_bytes = None
     step = options.time_step
+    if options.runtime is not None and options.sizes is not None:
+        raise UsageError(
+            "--for makes one schedule for one size: leave out --sizes, and give --size",
+            hint="For a file for each range of sizes write a selection with -o table.json, then "
+            "ccctl compile table.json --to msccl -o xmls.",
+        )
     request = Request(
         network=network,
         kind=collectives[0].kind,

@@ -134,6 +134,8 @@ def tune(options: TuneOptions) -> None:
         tried = [_tried(given) for given in options.tables or ()]
         text, lines = tuner_file(tried, options.merge, options.to or "csv", options.library)
         values, loaded = {"library": options.library, "lines": lines}, {}
+        if options.output not in (None, "-") and not options.json:
+            _tell_loading(text, lines)
     write_output(options.output, text.encode())
     if options.json:
         console.summary(values)
@@ -141,6 +143,14 @@ def tune(options: TuneOptions) -> None:
         for kind, points in found.summary().items():
             console.note(_gained(kind, points))
         console.note("to load it: export " + " ".join(f"{name}={value}" for name, value in loaded.items()))
+
+
+def _tell_loading(text: str, lines: list[str]) -> None:
+    """Print the new rules of a tuner file, and its first comment, which says how the library finds it."""
+    for line in lines:
+        console.note(line)
+    if text.startswith("#"):
+        console.note(text.splitlines()[0].lstrip("# "))
 
 
 def _gained(kind: str, points: list[dict[str, Any]]) -> str:

@@ -167,6 +167,7 @@ class BenchRows(RowsSoFar):
             console.data(line)
 
     def _widest(self) -> dict[str, str]:
+        from ccctl.render.text import report as text
         from exec.program import dtype_name, dtype_of, size_bytes_of
 
         sizes = [
@@ -179,7 +180,7 @@ class BenchRows(RowsSoFar):
             "count": str(max(max(one.counts) for one in self._asked)),
             "type": max((dtype_name(dtype_of(one.dtype)) for one in self._asked), key=len),
             "redop": max((one.redop for one in self._asked), key=len),
-            **({"program": max(names, key=len)} if len(names) > 1 else {}),
+            **({"program": max(names, key=len)} if text.shows_programs(names) else {}),
         }
 
 

@@ -6,7 +6,9 @@ from .judgement import (
     fitted as fitted,
     judged as judged,
     largest as largest,
+    nics_of_a_host as nics_of_a_host,
     synthesized_s as synthesized_s,
+    with_hosts as with_hosts,
 )
 from .race import Entrant as Entrant, asked as asked, entrants as entrants, judged_race as judged_race
 from .regression import RowChange as RowChange, compare as compare, label_of as label_of

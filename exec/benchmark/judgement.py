@@ -6,8 +6,10 @@ network. Bounds are those that hold at the row's own size.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -31,7 +33,9 @@ __all__ = [
     "fitted",
     "judged",
     "largest",
+    "nics_of_a_host",
     "synthesized_s",
+    "with_hosts",
 ]
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
@@ -46,6 +50,8 @@ _NORMAL, _LOW = 2 / 3, 1 / 3
 _STEP_S = 10e-6
 # A measurement contradicts a bound if it is faster by more than this factor, as nominal rates are rounded.
 _BEYOND = 1.02
+# The ports of a NIC in the networks of named machines and topologies.
+_NIC_EGRESS = re.compile(r"(\S+) nic\d+ egress")
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,27 @@ def fitted(network: Network, report: Report) -> Network:
             hint="Name the network that was measured; several hosts of one machine are dgx-a100:2.",
         )
     return restricted(network, np.concatenate([own[:each] for own in members]))[0]
+
+
+def with_hosts(network: Network, hosts: Sequence[str]) -> Network:
+    """Return the network with these names of hosts, in its ports too; unchanged if it has another number."""
+    before = list(dict.fromkeys(network.hosts))
+    if len(before) != len(hosts):
+        return network
+    name = dict(zip(before, hosts, strict=True))
+
+    def named(port: str) -> str:
+        host, space, rest = port.partition(" ")
+        return f"{name[host]} {rest}" if space and host in name else port
+
+    ports = tuple(map(named, network.ports))
+    return replace(network, hosts=tuple(name[host] for host in network.hosts), ports=ports)
+
+
+def nics_of_a_host(network: Network) -> int:
+    """Return how many NICs each host of a named machine has, by the names of their ports; 0 if unknown."""
+    owners = Counter(found[1] for port in network.ports if (found := _NIC_EGRESS.fullmatch(port)))
+    return next(iter(owners.values())) if len(set(owners.values())) == 1 else 0
 
 
 def judged(

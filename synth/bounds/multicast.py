@@ -174,7 +174,9 @@ class _Problem:
             sends = 2 * (shape.ranks - 1) * shape.chunks
         rate = self._rate_in_all()
         time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
-        return Bound("count", time_s, f"{sends} sends over {rate_text(rate)} in all")
+        return Bound(
+            "count", time_s, f"{sends} sends share {rate_text(rate)} of all links and ports together"
+        )
 
     def partition(self) -> Bound:
         """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""

@@ -39,11 +39,12 @@ def plan_groups(
 ) -> Planned:
     """Return the groups for averaging ``size_bytes`` on ``network``, iteration by iteration.
 
-    Without ``racks`` they are detected. Without ``pattern`` the paper's is used if all ranks agree by it.
-    Otherwise, unless ``period`` is given, it is replaced by the other pattern with the least predicted time.
-    ``period`` fixes the number of iterations of a period. Raises NotApplicableError for a network without a
-    link between every two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that
-    never exchange anything.
+    Without ``racks`` they are detected. Without ``pattern`` the paper's is used if all ranks agree by it and
+    it divides them. Otherwise, unless ``period`` is given, it is replaced by the pattern with the least
+    predicted time. It is not replaced by a faster one that agrees more slowly, since how much agreement a
+    training needs is not known. ``period`` fixes the number of iterations of a period. Raises
+    NotApplicableError for a network without a link between every two ranks, and for a pattern by which ranks
+    never agree (rho = 1), naming ranks that never exchange anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
         raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")
@@ -121,14 +122,15 @@ def _chosen(
     first: PatternName = pattern or "representatives"
     iterations = pattern_named(first, layout, period)
     wrong = disagreement(ranks, iterations)
-    if not wrong:
-        return first, iterations, ()
-    if pattern is not None or period is not None:
+    if wrong and (pattern is not None or period is not None):
         raise NotApplicableError(
             f"{first}: {wrong}", hint="Leave out the pattern and the period: one that agrees is found."
         )
-    found: list[tuple[float, int, PatternName, tuple[Division, ...]]] = []
-    for place, name in enumerate(PATTERNS[1:]):
+    undivided = all(len(division) == 1 for division in iterations)
+    if not (wrong or undivided) or pattern is not None or period is not None:
+        return first, iterations, ()
+    found = [] if wrong else [(costs.mean_s(iterations), 0, first, iterations)]
+    for place, name in enumerate(PATTERNS[1:], start=1):
         try:
             others = pattern_named(name, layout)
         except NotApplicableError:
@@ -136,8 +138,11 @@ def _chosen(
         if not disagreement(ranks, others):
             found.append((costs.mean_s(others), place, name, others))
     # The alternating pattern connects all ranks, so ``found`` is never empty.
-    _, _, name, iterations = min(found, key=lambda one: one[:2])
-    return name, iterations, (f"not the paper's pattern: {wrong}; {name.replace('_', ' ')} instead",)
+    _, _, name, chosen = min(found, key=lambda one: one[:2])
+    if name == first:
+        return first, iterations, ()
+    why = wrong or "it would average all ranks in one group"
+    return name, chosen, (f"not the paper's pattern: {why}; {name.replace('_', ' ')} instead",)
 
 
 def _groups(

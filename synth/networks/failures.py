@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Indices, Mask, UsageError, floats, ints, offsets, quoted
+from probes.base import Indices, Mask, UsageError, floats, ints, offsets, quoted, some
 from synth.collective import MOST_RANKS
 from synth.network import Network
 
@@ -62,6 +62,10 @@ def failures_of(text: str, network: Network) -> Failures:
         elif noun == "host" and value in network.hosts:
             ranks += [rank for rank, host in enumerate(network.hosts) if host == value]
         else:
+            if noun == "host":
+                names = list(dict.fromkeys(network.hosts))
+                told = f": {network.name} has no host {quoted(value)}"
+                raise UsageError(told, hint=f"Its hosts are {some(names, _SHOWN)}.", argument="without")
             raise UsageError(
                 f": found {quoted(part.strip())}",
                 hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",

@@ -5,7 +5,8 @@
 | a rank          | a number from 0, or ``host:name``; names are numbered as they first appear   |
 | alpha           | with its unit (``0.5us``), or bare where the header has it: ``Latency (ns)`` |
 | bandwidth       | with its unit (``50GB/s``), or bare where the header has it                  |
-| ports           | what links with the same word share, in further columns                      |
+| ports           | what links with the same word share, in further columns; ``;`` separates     |
+|                 | several in one column                                                        |
 
 A header may name the columns in any order. Empty lines and those that begin with # are passed over; a
 first line that is one number says how many ranks there are.
@@ -111,7 +112,8 @@ class _Reader:
             return
         src, dst, alpha, bandwidth = (fields[header.at[name]] for name in _COLUMNS)
         at_ports = range(4, len(fields)) if header.ports is None else header.ports
-        ports = tuple(fields[at] for at in at_ports if at < len(fields) and fields[at])
+        named = (port.strip() for at in at_ports if at < len(fields) for port in fields[at].split(";"))
+        ports = tuple(port for port in named if port)
         try:
             alpha_s = parse_seconds(_with_unit(alpha, header.units.get("alpha", "")), "alpha")
             rate = parse_rate(_with_unit(bandwidth, header.units.get("bandwidth", "")), "bandwidth")

@@ -20,10 +20,11 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
+from ccctl.render import seconds
 from probes.base import parse_size
 
 if TYPE_CHECKING:
-    from synth.groups import PatternName, Planned
+    from synth.groups import Groups, PatternName, Planned
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "averaging"]
@@ -102,8 +103,8 @@ class AveragingOptions(GeneralOptions, FamilyOptions):
             "--pattern",
             metavar="NAME",
             autocompletion=words.one_of(*words.PATTERNS),
-            help="representatives (the paper's), alternating, butterfly or mixed_radix. [the "
-            "fastest by which ranks agree]",
+            help="representatives, alternating, butterfly or mixed_radix. [representatives, the paper's; "
+            "the fastest, if ranks never agree by it or it is one group of all ranks]",
         ),
     ] = None
     compare: Annotated[
@@ -144,6 +145,8 @@ def averaging(options: AveragingOptions) -> None:
         found, digests["groups"] = _adjusted(options.previous, loaded)
     _refuse_wrong(found)
     _tell(found, options)
+    if options.pattern is None and options.previous is None and not options.json:
+        _tell_faster(found.groups)
     if options.output is not None:
         codec.write(options.output, "groups", found.groups, digests)
     console.next_with(options.output, "ccctl verify {}", "groups.json")
@@ -170,6 +173,17 @@ def _tell(found: Planned, options: AveragingOptions) -> None:
         return
     say = console.data if options.output is None else console.note
     text.draw(found.groups, say=say, compare=options.compare)
+
+
+def _tell_faster(groups: Groups) -> None:
+    """Name the patterns that take less time an iteration than the one taken."""
+    from ccctl.render.text import groups as text
+
+    for name, one in text.faster_patterns(groups).items():
+        console.note(
+            f"--pattern {name} takes less time an iteration, {seconds(one['predicted_s'])}; rho an iteration "
+            f"is {one['rho_an_iteration']:.4g} instead of {groups.rho ** (1 / groups.period):.4g}"
+        )
 
 
 def _planned(network: Network, options: AveragingOptions) -> Planned:

@@ -31,22 +31,29 @@ def summary(source: str, found: list[Evidence], log: NcclLog | None) -> dict[str
 
 def listed(found: list[Evidence]) -> list[dict[str, Any]]:
     """Return the evidence as plain values."""
-    return [figures(one, "tool host part kind severity text value unit normal source") for one in found]
+    return [
+        figures(one, "tool host part kind severity text remedy value unit normal source") for one in found
+    ]
 
 
 def draw(told: dict[str, Any]) -> None:
     """Print the object of --json: the job, then a line for each piece of evidence."""
     for line in _job_lines(told["nccl"]) if told["nccl"] else ():
         console.data(line)
-    lines = [_line(one) for one in told["evidence"]] or ["nothing is wrong or unusual in it"]
+    lines = [line for one in told["evidence"] for line in _lines(one)] or [
+        "nothing is wrong or unusual in it"
+    ]
     for line in first_of(lines, _MOST_LINES, "finding"):
         console.data(line)
 
 
-def _line(one: dict[str, Any]) -> str:
+def _lines(one: dict[str, Any]) -> Iterator[str]:
+    """Yield the evidence, and below it what to do."""
     part = "" if one["part"] in one["text"] else one["part"]
     place = " ".join(word for word in (one["host"] or one["source"], part) if word)
-    return f"{one['severity']}: {f'{place}: ' if place else ''}{one['text']}"
+    yield f"{one['severity']}: {f'{place}: ' if place else ''}{one['text']}"
+    if one["remedy"]:
+        yield f"  to do: {one['remedy']}"
 
 
 def _job(log: NcclLog) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +35,15 @@ _MOST_NAMED = 4
 class Explained:
     """A report judged against its network.
 
-    ``counted`` are the positions of the rows that the verdict covers. ``least`` is the share of the bound
-    that they must reach, if any. ``made_s`` maps positions to the time of a synthesized schedule.
-    ``baseline`` is the comparison with an older report. ``recorded`` is what NCCL's Inspector recorded
-    besides, if it was used.
+    ``host_nics`` is the number of NICs of each host, 0 if unknown. ``counted`` are the positions of the rows
+    that the verdict covers. ``least`` is the share of the bound that they must reach, if any. ``made_s`` maps
+    positions to the time of a synthesized schedule. ``baseline`` is the comparison with an older report.
+    ``recorded`` is what NCCL's Inspector recorded besides, if it was used.
     """
 
     source: str
     network: str
+    host_nics: int
     report: Report
     rows: tuple[JudgedRow, ...]
     counted: tuple[int, ...]
@@ -230,9 +231,23 @@ class Explained:
             parts.append(f"Verdict: wrong results ({one.row.wrong_results}).")
         else:
             parts.append(f"Verdict: {_MEANS[one.verdict]}.")
+            parts += self._next_steps(one)
         if waiting := self.waiting(at):
             parts.append(_waited(waiting))
         return " ".join(parts)
+
+    def _next_steps(self, one: JudgedRow) -> Iterator[str]:
+        """Yield what a slow row may mean, and where to look."""
+        if one.verdict not in ("low", "very low"):
+            return
+        expected_s = one.libraries[-1].time_s if one.libraries else one.bound.time_s
+        nics = round(self.host_nics * expected_s / one.time_s)
+        if len(self.report.hosts) > 1 and 1 <= nics < self.host_nics:
+            yield f"It is about what {nics} of the {plural(self.host_nics, 'NIC')} of a host carry."
+        yield (
+            "Look at a log of NCCL_DEBUG=INFO (ccctl explain LOG): NICs in use, GPU Direct RDMA, sockets, "
+            "channels; ccctl accept measures the links."
+        )
 
     def _values(self, at: int) -> dict[str, Any]:
         one, waiting = self.rows[at], self.waiting(at)

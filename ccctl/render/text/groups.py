@@ -12,9 +12,11 @@ from probes.base import cpu_list, format_size, plural, some
 if TYPE_CHECKING:
     from synth.groups import Division, Groups
 
-__all__ = ["draw", "summary"]
+__all__ = ["draw", "faster_patterns", "summary"]
 
 _MOST_ITERATIONS, _MOST_GROUPS, _MOST_NAMES = 12, 8, 8
+# A difference of less than a hundredth is within the error of alpha and beta.
+_CLEARLY_LESS = 0.99
 _PEERS = {
     "ps": "parameter servers",
     "ring": "ring all_reduce",
@@ -90,9 +92,18 @@ _PATTERNS = (
     Column("pattern", "name"),
     Column("period", "period"),
     Column("rho", "rho", "{:.4g}"),
-    Column("an iteration", lambda row: "never" if row["rho"] >= 1 else f"{row['rho_an_iteration']:.4g}"),
+    Column("rho an iteration", lambda row: "never" if row["rho"] >= 1 else f"{row['rho_an_iteration']:.4g}"),
     Column("predicted", "predicted_s"),
 )
+
+
+def faster_patterns(groups: Groups) -> dict[str, Any]:
+    """Return the patterns by which ranks agree and that take at least a hundredth less time."""
+    return {
+        name: one
+        for name, one in _patterns(groups).items()
+        if one["rho"] < 1 and one["predicted_s"] < _CLEARLY_LESS * groups.predicted_s
+    }
 
 
 def _patterns(groups: Groups) -> dict[str, Any]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, figures, print_table, seconds
+from ccctl.render import Column, figures, percent, print_table, seconds
 from exec.launcher import fold
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
-    from probes.base import Floats
+    from probes.base import Floats, Indices
     from probes.link_costs import Profile
     from probes.profiling import Drift
 
@@ -19,6 +20,9 @@ __all__ = ["draw", "draw_drift", "say", "summary"]
 
 # A matrix of more ranks would be wider than most terminals.
 _WIDEST = 16
+# The median of fewer links says little about one of them.
+_FEWEST_COMPARED = 3
+_SLOW_FLAGS = ("outlier", "slow_sender", "slow_receiver")
 
 
 def draw(profile: Profile) -> None:
@@ -33,6 +37,8 @@ def draw(profile: Profile) -> None:
         _matrix(profile, 1e-9 / links.beta_s_per_byte, "bandwidth, GB/s")
         _matrix(profile, 1e6 * links.alpha_s, "alpha, us")
     _kinds(profile)
+    for line in _slowest(profile):
+        console.data(line)
     if profile.host_copies:
         device = Column("GPU", lambda copies: profile.ranks[copies.rank].device)
         print_table((Column("rank", "rank"), device, *_HOST_COPIES), profile.host_copies)
@@ -48,6 +54,8 @@ def say(profile: Profile, output: str) -> None:
         f"{output}: {len(profile.links.src)} links between {len(profile.ranks)} ranks, "
         f"{least} to {most} GB/s, median {middle} GB/s, measured in {profile.seconds:.1f} s"
     )
+    for line in _slowest(profile):
+        console.note(line)
     for finding in profile.findings:
         console.note(f"finding: {finding}")
 
@@ -104,22 +112,59 @@ def _matrix(profile: Profile, values: Floats, title: str) -> None:
     console.table(["", *map(str, range(ranks))], rows, title=title)
 
 
-def _kinds(profile: Profile) -> None:
-    """Print one row for the links inside hosts, one for those between hosts."""
+def _slowest(profile: Profile) -> Iterator[str]:
+    """Yield a line on the slowest link inside hosts, and on that between hosts, beside the median link.
+
+    The profile flags links that are slower than the others by more than noise explains. Where ranks share
+    cores, a line says that latencies include waits for a core.
+    """
     import numpy as np
 
+    from probes.profiling import Names
+
     links = profile.links
+    names = Names([entry.host for entry in profile.ranks])
+    for name, chosen in _by_place(profile):
+        rates = 1e-9 / links.beta_s_per_byte[chosen]
+        if len(rates) < _FEWEST_COMPARED:
+            continue
+        row = int(chosen[int(rates.argmin())])
+        word = ", ".join(one for one in links.flags[row].split(",") if one in _SLOW_FLAGS)
+        normal = f"slower than noise explains ({word})" if word else "within what is normal for these links"
+        share = percent(float(rates.min() / np.median(rates)))
+        link = names.link(int(links.src[row]), int(links.dst[row]))
+        yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
+    here = Counter(entry.host for entry in profile.ranks)
+    for memory in profile.memory:
+        if 0 < memory.cores < here[memory.host]:
+            yield (
+                f"{here[memory.host]} ranks share {plural(memory.cores, 'core')} of {memory.host}: an alpha "
+                "includes waits for a core where an end had to wait"
+            )
+
+
+def _by_place(profile: Profile) -> Iterator[tuple[str, Indices]]:
+    """Yield the rows of the links inside hosts, then of those between hosts, if there are any."""
+    import numpy as np
+
     host = np.array([entry.host for entry in profile.ranks])
-    inside = host[links.src] == host[links.dst]
+    inside = host[profile.links.src] == host[profile.links.dst]
+    for name, chosen in (("inside a host", inside), ("between hosts", ~inside)):
+        if chosen.any():
+            yield name, np.flatnonzero(chosen)
+
+
+def _kinds(profile: Profile) -> None:
+    """Print one row for the links inside hosts, one for those between hosts."""
+    links = profile.links
     rows = [
         (
             name,
-            int(chosen.sum()),
+            len(chosen),
             *_range(1e-9 / links.beta_s_per_byte[chosen]),
             *_range(links.alpha_s[chosen], seconds),
         )
-        for name, chosen in (("inside a host", inside), ("between hosts", ~inside))
-        if chosen.any()
+        for name, chosen in _by_place(profile)
     ]
     console.table(("links", "count", "GB/s min", "median", "max", "alpha min", "median", "max"), rows)
 
@@ -138,7 +183,7 @@ def _memory(profile: Profile) -> None:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
             costs["read another rank"] = memory.fetch_s_per_byte
-            costs["just written by it"] = memory.written_fetch_s_per_byte
+            costs["the same, just written"] = memory.written_fetch_s_per_byte
         heads = (f"memory of {memory.host}, GB/s", *costs)
         sizes = map(format_size, memory.sizes_bytes)
         rows = [

@@ -6,19 +6,20 @@ statistic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, bandwidth, cells, figures
+from ccctl.render import Column, about, bandwidth, cells, figures
 from ccctl.render.text.breakdown import draw_breakdowns, largest_difference
+from probes.base import some
 
 if TYPE_CHECKING:
     from exec.benchmark import Breakdown, Measurement, Report, Row, RowChange
 
-__all__ = ["ColumnTable", "changes_of", "draw", "draw_foot", "draw_head", "summary"]
+__all__ = ["ColumnTable", "changes_of", "draw", "draw_foot", "draw_head", "shows_programs", "summary"]
 
 
 def summary(report: Report, changes: Sequence[RowChange] | None = None) -> dict[str, Any]:
@@ -95,6 +96,9 @@ def _cv_percent(one: Measurement) -> float | None:
 
 
 _US = "{:.2f}"
+# Medians of benchmarks on a quiet machine differ by up to 5 % from run to run.
+_ALIKE = 1.05
+_MOST_SIZES = 12
 _HEAD = (
     Column("size (B)", "size_bytes", "{}"),
     Column("count", "count"),
@@ -199,10 +203,33 @@ def draw_foot(report: Report) -> None:
         console.data(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     if found:
         console.data(f"# Avg bus bandwidth    : {sum(one.busbw_gbs for one in found) / len(found):.4g}")
-    for line in _doubts(report.rows):
+    for line in [*_beside(report.rows), *_doubts(report.rows)]:
         console.data(line)
     if report.interrupted:
         console.data(f"# interrupted          : {report.interrupted}")
+
+
+def _beside(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each peer: at which sizes ours is faster, the peer is, or cannot be told.
+
+    Times that differ by less than ``_ALIKE`` count as alike.
+    """
+    for name in dict.fromkeys(name for row in rows for name in row.peers):
+        sizes: dict[str, dict[str, None]] = {}
+        for row in rows:
+            if name in row.peers:
+                sizes.setdefault(_winner(row, name), {})[about(row.size_bytes)] = None
+        told = [f"{winner} at {some(list(own), _MOST_SIZES)}" for winner, own in sizes.items()]
+        yield f"# beside {name:<13} : {'; '.join(told)}"
+
+
+def _winner(row: Row, name: str) -> str:
+    ratio = row.peer_over_ours(name)
+    if ratio is None:
+        return "cannot tell which is faster"
+    if max(ratio, 1 / ratio) < _ALIKE:
+        return "as fast"
+    return "ccctl is faster" if ratio > 1 else f"{name} is faster"
 
 
 def _doubts(rows: Sequence[Row]) -> Iterator[str]:
@@ -213,9 +240,15 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
     doubts = {row.doubt(name) for row, name in compared}
     if "cores" in doubts:
         crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
-        yield f"# cores                : {crowded}: no ratio, as ranks waited for cores"
+        yield (
+            f"# cores                : {crowded}: no ratio, as ranks waited for cores; run again on idle hosts, "
+            "with at most one rank a core"
+        )
     if "spread" in doubts:
-        yield "# spread               : iterations differ too much for a ratio (p99 above 3 times the median)"
+        yield (
+            "# spread               : iterations differ too much for a ratio (p99 above 3 times the median); "
+            "try more (--iters 200)"
+        )
 
 
 @dataclass(frozen=True)
@@ -247,7 +280,7 @@ class ColumnTable:
         self, rows: Sequence[Row], widest: Mapping[str, str] | None = None, width: int | None = None
     ) -> None:
         self.peers = list(dict.fromkeys(name for row in rows for name in row.peers))
-        programs = len({row.program for row in rows}) > 1 if widest is None else "program" in widest
+        programs = shows_programs(row.program for row in rows) if widest is None else "program" in widest
 
         def wide(column: Column) -> Column:
             texts = [column.head, *(map(column.cell, rows) if widest is None else ())]
@@ -286,6 +319,15 @@ class ColumnTable:
     def fits(self, row: Row) -> bool:
         """Return whether the table has columns for every peer of a row."""
         return set(row.peers) <= set(self.peers)
+
+
+def shows_programs(names: Iterable[str]) -> bool:
+    """Return whether a table names the program of each row.
+
+    It does if there are several, or if one was chosen for the size: "ccctl: greedy", "table.json: ring".
+    """
+    known = set(names)
+    return len(known) > 1 or any(": " in name for name in known)
 
 
 def _groups(

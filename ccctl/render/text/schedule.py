@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, bars, percent, print_table, race_lines, seconds
-from probes.base import format_size, plural
+from ccctl.render import Column, about, bars, percent, print_table, race_lines, seconds
+from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices
@@ -40,8 +40,8 @@ def draw(schedule: AnySchedule, lines: int = 32, *, proven: bool = True) -> None
 def _head(schedule: AnySchedule) -> Iterator[str]:
     network, shape = schedule.network, schedule.whole
     yield (
-        f"{shape.label} on {shape.ranks_in_words}: {format_size(shape.total_bytes(schedule.chunk_bytes))} in "
-        f"{plural(shape.chunks, 'chunk')} of {format_size(schedule.chunk_bytes)}"
+        f"{shape.label} on {shape.ranks_in_words}: {about(shape.total_bytes(schedule.chunk_bytes))} in "
+        f"{plural(shape.chunks, 'chunk')} of {about(schedule.chunk_bytes)}"
     )
     ports = len(network.ports) * getattr(network, "translations", 1)
     yield f"network  {network.name}: {network.links} links, {ports} shared ports"

@@ -79,7 +79,9 @@ def _lines(found: Synthesis) -> Iterator[str]:
     yield from _attempts(found)
     if shape.blocks is not None:
         yield from _rounding_lines(shape.blocks, shape, schedule.chunk_bytes)
-    yield f"{schedule.method}, {chunks} ({found.why})"
+    limited = found.loaded is not None and bool(found.loaded.limit)
+    kept = f"kept: {schedule.method}, {chunks}, {seconds(outcome.time_s)}" if limited else ""
+    yield f"{kept or f'{schedule.method}, {chunks}'} ({found.why})"
     predicted_s = _predicted_s(schedule)
     model = "" if predicted_s is None else " in the model of links"
     yield (
@@ -142,7 +144,10 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
 
 
 def _attempts(found: Synthesis) -> Iterator[str]:
-    """Yield the best time of each method, the fastest first; print failed attempts as details."""
+    """Yield the best time of each method, the fastest first; print failed attempts as details.
+
+    A star marks the method of the schedule that is kept.
+    """
     best: dict[str, float] = {}
     for tried in found.attempts:
         if tried.time_s is not None:
@@ -150,8 +155,11 @@ def _attempts(found: Synthesis) -> Iterator[str]:
         else:
             console.detail(f"{tried.method}: {tried.reason}")
     widest = max([8, *map(len, best)])
+    # The times are those without the limits of a runtime. If these forbid the fastest, none is the kept one.
+    limited = found.loaded is not None and bool(found.loaded.limit)
+    chosen = None if limited else found.schedule.method
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
-        mark = "*" if name == found.schedule.method else " "
+        mark = "*" if name == chosen else " "
         yield f"{mark} {name:{widest}s} {seconds(time_s)}"
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["findings", "say_decision", "say_found", "summary"]
 
 _MOST_NAMED = 3
+# A lower factor of time would be printed as 1.00.
+_COSTS = 1.005
 
 
 def findings(request: WatchRequest, found: WatchFindings) -> list[str]:
@@ -47,6 +49,11 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
         console.note(f"{change.told}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
         console.note(f"{change.told}: does not count: with it {_harmless_cost(request)}")
+    if found.standing and found.now.links.flagged("preempted").any():
+        console.note(
+            "ranks waited for cores in this run, which may also lower bandwidths: a drift that the next run "
+            "no longer names was the hosts' load"
+        )
     for segments in _lossy(found):
         console.note(segments.told)
     if not found.drifted:
@@ -56,7 +63,7 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
         console.data(
             f"{_collective(request)} with {request.schedule_file.source}: predicted "
             f"{seconds(request.baseline_s)} on the baseline, {seconds(found.now_s)} now "
-            f"({found.now_s / request.baseline_s:.2f} times as long)"
+            f"({_times(found.now_s / request.baseline_s)})"
         )
 
 
@@ -130,7 +137,7 @@ def summary(
 def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
     cost = found.cost_of(one)
     label = request.schedule_file.schedule.collective.label
-    costs = f"; {label} takes {cost:.2f} times as long" if cost is not None else ""
+    costs = f"; {label} takes {_times(cost)}" if cost is not None else ""
     if one.lasting:
         since = f"lasting since {moment(one.since_s)}"
     else:
@@ -140,6 +147,11 @@ def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
         since += f", {which}not measured in this run"
     beyond = "above" if one.change.quantity == "latency" else "below"
     return f"{one.change.told} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
+
+
+def _times(cost: float) -> str:
+    """Return a factor of time in words: a change of less than a hundredth costs nothing."""
+    return f"{cost:.2f} times as long" if cost >= _COSTS else "no longer than before"
 
 
 def _budget(found: WatchFindings) -> str:

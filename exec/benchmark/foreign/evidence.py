@@ -27,6 +27,29 @@ START_BYTES = 1 << 16
 _MOST_CHARACTERS = 400
 
 
+# The next thing to look at, by kind of evidence.
+_REMEDIES = {
+    "socket_fallback": "see whether ibstat shows an active port there, whether /dev/infiniband is in the "
+    "container, and what NCCL_IB_DISABLE, NCCL_IB_HCA and NCCL_NET are set to",
+    "nic_missing": "see whether ibstat shows an active port there, and whether /dev/infiniband is in the "
+    "container",
+    "nics_differ": "compare ibstat and NCCL_IB_HCA of the hosts",
+    "nic_unused": "see whether ibstat shows its port active, and whether NCCL_IB_HCA leaves it out",
+    "gdr_off": "load nvidia_peermem (or a kernel with dma-buf), and see NCCL_NET_GDR_LEVEL",
+    "host_memory": "see nvidia-smi topo -p2p r, ACS and IOMMU of the host, and NCCL_P2P_DISABLE and "
+    "NCCL_P2P_LEVEL",
+    "local_interface": "set NCCL_SOCKET_IFNAME to the interface that the other hosts reach",
+    "versions_differ": "use the same container or the same library on all hosts",
+    "ib_timeout": "look at the error counters of the port and the switch (perfquery); clean or swap the "
+    "cable",
+    "ib_port": "look at dmesg and the error counters of the port",
+    "p2p_disabled": "run dcgmi diag -r 3 on the host",
+    "nvls_off": "see whether nv-fabricmanager runs on the host",
+    "plugin_missing": "install the plugin on this host too, or leave NCCL_NET_PLUGIN unset everywhere",
+    "environment_differs": "start all ranks with the same value",
+}
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One finding of another tool.
@@ -48,6 +71,11 @@ class Evidence:
     unit: str = ""
     normal: float | None = None
     source: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """The next thing to look at; "" if the text says it or nothing is known."""
+        return _REMEDIES.get(self.kind, "")
 
 
 def worst_first(found: Iterable[Evidence]) -> list[Evidence]:

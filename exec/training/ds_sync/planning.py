@@ -40,18 +40,8 @@ def equal_links(job: TrainingJob) -> Network:
 
 
 def planned_for(network: Network, job: TrainingJob) -> Groups:
-    """Return the groups for ``job`` on ``network``.
-
-    The paper's pattern divides by racks, so ranks of a single rack would be one group. Ranks of a single rack
-    average by mixed radix instead (in pairs, if their number is a power of two). The average is then exact
-    after one period, with less traffic. Raises NotApplicableError under the conditions of `plan_groups`.
-    """
+    """Return the groups for ``job`` on ``network``; raises NotApplicableError as `plan_groups` does."""
     planned = plan_groups(network, job.size_bytes, layers=job.messages)
-    found = planned.groups
-    if len(found.racks) == 1 and not found.slow_ranks:
-        planned = plan_groups(
-            network, job.size_bytes, racks=found.racks, layers=job.messages, pattern="mixed_radix"
-        )
     for remark in planned.remarks:
         _log.warning("%s", remark)
     return planned.groups

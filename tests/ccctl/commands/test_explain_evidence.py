@@ -166,3 +166,10 @@ def test_several_files_of_other_kinds_are_refused_with_what_to_do(tmp_path, run_
         (tmp_path / name).write_text("nothing of the kind\n")
     done = run_ccctl("explain", "a.txt", "b.txt")
     assert done.returncode == 65 and "found none of these: a.txt, b.txt" in done.stderr
+
+
+def test_a_fault_says_what_to_do(tmp_path, run_ccctl):
+    (tmp_path / "nccl.log").write_text(nccl_debug_log(hosts("gpu1", "gpu2", gpu2={"gdr": "no module"})))
+    done = run_ccctl("explain", "nccl.log", "--network", "dgx-h100")
+    assert "\n  to do: load nvidia_peermem" in done.stdout
+    assert "give topology.json of ccctl detect" in done.stderr

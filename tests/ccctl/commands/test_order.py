@@ -109,3 +109,9 @@ def test_graphs_that_cannot_be_asked_for(run_ccctl, boxes, words, told):
 def test_a_profile_is_for_graphs_alone(run_ccctl, boxes):
     done = run_ccctl("order", "one.json", "--measured", "profile.json")
     assert done.returncode == 2 and "--measured and --one-host are for --to nccl-graph" in done.stderr
+
+
+def test_a_file_for_a_launcher_comes_with_the_line_that_reads_it(run_ccctl, one_way):
+    done = run_ccctl("order", "links.csv", "--size", "4M", "--to", "slurm", "-o", "hosts")
+    assert done.returncode == 0
+    assert "SLURM_HOSTFILE=hosts srun --distribution=arbitrary PROGRAM" in done.stderr

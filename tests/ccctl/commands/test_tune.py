@@ -84,3 +84,8 @@ def test_what_wins_at_all_sizes_can_be_an_environment(run_ccctl, logs):
 )
 def test_what_says_nothing_is_refused(arguments, run_ccctl, logs):
     assert run_ccctl("tune", *arguments).returncode == 2
+
+
+def test_a_network_is_not_tuned_and_the_message_says_what_plans_it(run_ccctl):
+    done = run_ccctl("tune", "--network", "dgx-a100:2")
+    assert done.returncode == 2 and "measures, it does not plan" in done.stderr

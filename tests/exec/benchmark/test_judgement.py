@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from exec.benchmark.judgement import fitted, judged, largest, synthesized_s
+from exec.benchmark.judgement import (
+    fitted,
+    judged,
+    largest,
+    nics_of_a_host,
+    synthesized_s,
+    with_hosts,
+)
 from exec.benchmark.report import Measurement, Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.base.errors import UsageError
@@ -102,3 +109,14 @@ def test_a_synthesized_schedule_lies_between_the_bound_and_the_library():
     (one,) = judged(report(asked, ranks=4), network)
     made_s = synthesized_s(network, asked, 20.0)
     assert one.bound.time_s * (1 - 1e-9) <= made_s <= 1.05 * one.libraries[0].time_s
+
+
+def test_a_machine_takes_the_names_of_the_hosts_that_were_measured():
+    machine = pod("dgx-a100/4x200:2")
+    assert nics_of_a_host(machine) == 4
+    named = with_hosts(machine, ["gpu01", "gpu02"])
+    assert set(named.hosts) == {"gpu01", "gpu02"} and named.problems() == []
+    assert "gpu02 nic3 egress" in named.ports and not any(port.startswith("n0 ") for port in named.ports)
+    assert nics_of_a_host(named) == 4
+    assert with_hosts(machine, ["gpu01"]) is machine
+    assert nics_of_a_host(family("ring:4", (0.0,), (1e9,))) == 0

@@ -69,6 +69,25 @@ def test_racks_of_two_are_refused_and_replaced():
     assert "not the paper's pattern" in planned.remarks[0]
 
 
+def test_one_group_of_all_ranks_is_replaced_where_small_groups_take_less():
+    planned = plan_groups(racked([8]), SIZE_BYTES)
+    assert planned.groups.pattern == "butterfly" and planned.groups.rho == 0
+    assert "all ranks in one group" in planned.remarks[0]
+    whole = plan_groups(racked([8]), SIZE_BYTES, pattern="representatives")
+    assert whole.groups.iterations == ((tuple(range(8)),),) and whole.remarks == ()
+    assert planned.groups.predicted_s < whole.groups.predicted_s
+    # Five ranks divide into no equal groups, so one group is as fast as any.
+    assert plan_groups(racked([5]), SIZE_BYTES).remarks == ()
+
+
+def test_the_papers_pattern_stays_where_another_takes_less_time():
+    planned = plan_groups(racked([4, 4]), SIZE_BYTES)
+    alternating = plan_groups(racked([4, 4]), SIZE_BYTES, pattern="alternating")
+    assert planned.groups.pattern == "representatives"
+    assert alternating.groups.predicted_s < planned.groups.predicted_s
+    assert alternating.groups.rho > planned.groups.rho
+
+
 def test_a_period_too_short_to_agree_is_refused():
     with pytest.raises(NotApplicableError, match="rho = 1"):
         plan_groups(racked([4, 4]), SIZE_BYTES, period=1)

@@ -15,3 +15,10 @@ def test_words_name_ranks_links_and_hosts():
     for text in ("rank", "rank:x", "rank:3-1", "link:3", "host:nowhere", "7"):
         with pytest.raises(UsageError, match=r"^without: "):
             failures_of(text, network)
+
+
+def test_a_host_that_does_not_exist_is_answered_by_those_that_do():
+    network = family("ring:3", (0.0,), (1e9,))
+    with pytest.raises(UsageError, match="has no host 'gpu05'") as refused:
+        failures_of("host:gpu05", network)
+    assert refused.value.hint == "Its hosts are n0, n1, n2."

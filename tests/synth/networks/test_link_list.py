@@ -39,6 +39,16 @@ def test_comments_headers_units_and_ports(tmp_path):
     ]
 
 
+def test_several_ports_in_one_column(tmp_path):
+    rows = [f"{a},{b},1us,10GB/s,out{a}; in{b}" for a in range(3) for b in range(3) if a != b]
+    several = read(tmp_path, "src,dst,alpha,bandwidth,port\n" + "\n".join(rows))
+    assert sorted(several.ports) == ["in0", "in1", "in2", "out0", "out1", "out2"]
+    columns = read(tmp_path, "\n".join(row.replace(";", ",") for row in rows))
+    assert columns.ports == several.ports
+    assert columns.link_port.tolist() == several.link_port.tolist()
+    assert read(tmp_path, "0,1,0,1GB/s,;nic;\n").ports == ("nic",)
+
+
 def test_named_ranks_have_hosts(tmp_path):
     network = read(tmp_path, "a:0,a:1,0,1GB/s\na:1,b:0,0,1GB/s\nb:0,a:0,0,1GB/s\n")
     assert network.hosts == ("a", "a", "b")

@@ -42,6 +42,28 @@ def test_a_narrow_table_leaves_out_what_tells_least_and_says_so(rows, widest, wi
     assert not notes or "root" in notes[0]
 
 
+def test_the_program_is_shown_if_there_are_several_or_it_was_chosen(rows):
+    def heads(names):
+        named = [replace(rows[0], program=name) for name in names]
+        return ColumnTable(named).lines(named)[1]
+
+    assert "program" not in heads(["ring.py"])
+    assert "program" in heads(["ccctl: ring"])
+    assert "program" in heads(["ring.py", "tree.json"])
+
+
+def test_a_line_for_each_peer_says_at_which_sizes_who_is_faster(rows, samples, capsys):
+    def row(size, peer_s, crowded=""):
+        return replace(rows[0], size_bytes=size, peers={"mpi": measured(peer_s)}, crowded=crowded)
+
+    several = [row(1024, 0.003), row(2048, 0.0005), row(4096, 0.00101), row(8192, 0.003, "4 ranks, 2 cores")]
+    draw_foot(replace(samples["report"], rows=tuple(several)))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# beside mpi")]
+    assert line.partition(": ")[2] == (
+        "ccctl is faster at 1K; mpi is faster at 2K; as fast at 4K; cannot tell which is faster at 8K"
+    )
+
+
 def test_wide_tables_have_all_columns_and_narrow_ones_their_cells_under_their_names(rows):
     assert list(ColumnTable(rows).notes()) == []
     everything = ColumnTable(rows).lines(rows)

@@ -1,0 +1,25 @@
+"""The result of a synthesis as lines: which schedule is kept, and its time."""
+
+from dataclasses import replace
+
+import pytest
+
+from ccctl.render.text.synthesis import draw
+from synth import synthesize
+from synth.compiler import lower
+from synth.networks.families import family
+from synth.portfolio import Loaded
+
+
+@pytest.mark.parametrize("limit", ["", "msccl: 300 steps, more than 256"])
+def test_the_time_of_what_a_runtime_loads_is_shown_where_the_fastest_does_not_load(limit):
+    found = synthesize(family("ring:4", [1e-6], [1e9]), "all_reduce", 1 << 20, method="ring")
+    program = lower(found.schedule)
+    loaded = Loaded("msccl", program, None, 100.0, limit, 1)
+    lines: list[str] = []
+    draw(replace(found, loaded=loaded, why="the fastest that msccl can load"), lines.append)
+    starred = [line for line in lines if line.startswith("* ")]
+    kept = [line for line in lines if line.startswith("kept: ring, ")]
+    assert (len(starred), len(kept)) == ((0, 1) if limit else (1, 0))
+    if limit:
+        assert " us (the fastest that msccl can load)" in kept[0] or " ms (the fastest" in kept[0]
