@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from certificates import remarks
+from drawn_examples import drawn
 from hypothesis import settings
 from limits import HANG_S
 from racked_networks import racked
@@ -46,7 +47,7 @@ INTERPRETED_S = 1
 
 # Tests assert results: how long an example takes depends on what else the machine does.
 # Each run draws other ones, but in CI.
-settings.register_profile("untimed", parent=settings.default, deadline=None, max_examples=50)
+settings.register_profile("untimed", parent=settings.default, deadline=None, max_examples=drawn(50))
 settings.load_profile("untimed")
 
 # Tests start thousands of commands and ranks. Without bytecode each compiles all sources anew, which costs it
