@@ -30,8 +30,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FLOORS = ("probes", "synth", "exec", "ccctl")
-# Beyond these the tests of a module are those of half the house.
-MOST_FILES = 5
 # Modules of less have hardly a place to change.
 FEWEST_SITES = 12
 TURNED = {
@@ -94,8 +92,8 @@ def sites(source: str) -> list[tuple[int, str, str]]:
     return found
 
 
-def tests_of(path: Path, tests: Path) -> list[str]:
-    """Return the files of tests for a module, those of its name first."""
+def tests_of(path: Path, tests: Path, most: int) -> list[str]:
+    """Return at most ``most`` files of tests for a module, those of its name first."""
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     package, _, name = module.rpartition(".")
     defined = {
@@ -111,7 +109,7 @@ def tests_of(path: Path, tests: Path) -> list[str]:
                 or (node.module == package and defined & {alias.name for alias in node.names})
             ):
                 own.append(file)
-    return [str(file.relative_to(tests.parent)) for file in dict.fromkeys(own)][:MOST_FILES]
+    return [str(file.relative_to(tests.parent)) for file in dict.fromkeys(own)][:most]
 
 
 def noticed(place: Path, files: list[str], limit_s: int) -> tuple[str, float]:
@@ -148,6 +146,7 @@ def main() -> None:
     asked.add_argument("--mutants", type=int, default=6)
     asked.add_argument("--seed", type=int, default=7)
     asked.add_argument("--limit", type=int, default=120, help="processor seconds of a mutant")
+    asked.add_argument("--files", type=int, default=5, help="the most files of tests of a module")
     asked.add_argument("--under", default="", help="draw only modules of this folder")
     asked.add_argument("--tests", type=Path, default=ROOT / "tests")
     asked.add_argument("--only", type=Path, help="try only the mutants that survived in these rows")
@@ -170,7 +169,7 @@ def main() -> None:
         for path in modules:
             if count == given.modules:
                 break
-            source, files = path.read_text(), tests_of(path, given.tests)
+            source, files = path.read_text(), tests_of(path, given.tests, given.files)
             every = sites(source)
             if len(every) < FEWEST_SITES or not files:
                 continue
