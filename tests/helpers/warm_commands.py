@@ -73,8 +73,12 @@ class WarmCommands:
 
     def serves(self, environment):
         """Whether commands with these variables may be forked: those that imports read are as they were."""
-        changed = {*_compared(environment).items()} ^ {*self._environment.items()}
-        return not any(name.startswith(_READ_BY_IMPORTS) for name, _ in changed)
+        return not self.changed(environment)
+
+    def changed(self, environment):
+        """Names of the variables that imports read and that are no longer as they were."""
+        pairs = {*_compared(environment).items()} ^ {*self._environment.items()}
+        return sorted({name for name, _ in pairs if name.startswith(_READ_BY_IMPORTS)})
 
     def close(self):
         if self._server is not None:
