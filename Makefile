@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
 	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
-	@echo 'make test-long   campaigns that make test leaves out: labs that are measured, cut and healed, and Slurm'
+	@echo 'make test-long   campaigns that make test leaves out: ten times the examples, labs that are cut and healed, Slurm'
 	@echo 'make gpu     on a machine with GPUs: all that needs one, in 8 minutes; out/gpu/results.md'
 	@echo 'make coverage   which lines the tests run, here and in the commands and ranks that they start'
 	@echo 'make fuzz    try it on mutants of all that it reads; MINUTES=30 SEED=7 chooses'
@@ -44,10 +44,14 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# One at a time: most of it reads rates.
+# Property tests once more with ten times the examples; then one at a time, as most of it reads rates.
 test-long:
 	@.ci/venv dev
-	$(PYTEST) -m long $(call marked,long)
+	@failed=; \
+	CCCTL_TEST_EXAMPLES=4 $(PYTEST) -n $$(nproc) --dist worksteal -m 'hypothesis and not mpi and not netns and not long' \
+	  $$(grep -rl '^@given' --include='test_*.py' tests) || failed=yes; \
+	$(PYTEST) -m long $(call marked,long) || failed=yes; \
+	[ -z "$$failed" ]
 
 gpu:
 	@.ci/venv gpu

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from certificates import remarks
+from drawn_examples import drawn
 from hypothesis import settings
 from limits import HANG_S
 from racked_networks import racked
@@ -46,7 +47,7 @@ INTERPRETED_S = 1
 
 # Tests assert results: how long an example takes depends on what else the machine does.
 # Each run draws other ones, but in CI.
-settings.register_profile("untimed", parent=settings.default, deadline=None, max_examples=50)
+settings.register_profile("untimed", parent=settings.default, deadline=None, max_examples=drawn(50))
 settings.load_profile("untimed")
 
 # Tests start thousands of commands and ranks. Without bytecode each compiles all sources anew, which costs it
@@ -69,8 +70,18 @@ def pytest_configure(config):
         kept = Path(os.environ["XDG_CACHE_HOME"], "ccctl")
         kept.mkdir()
         (kept / "numba").symlink_to(loops)
+    # Commands and ranks run beside each other: a thread of linear algebra for each core would be too many.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
     # It compares the variables of commands with those of now.
     warm_commands()
+
+
+def pytest_collection_finish(session):
+    """Refuse modules of tests that set variables on import: each command would be a new Python."""
+    changed = warm_commands().changed(os.environ)
+    if changed:
+        raise pytest.UsageError(f"modules of tests changed {', '.join(changed)} when they were imported")
 
 
 def pytest_unconfigure(config):

@@ -23,19 +23,30 @@ def tree_of(path):
     return ast.parse(path.read_text())
 
 
-def imports(tree):
-    """(package, line, whether it happens when the module is imported) of each import in a module."""
-    inside = {
-        node for function in ast.walk(tree) if isinstance(function, FUNCTIONS) for node in ast.walk(function)
-    }
-    for block in ast.walk(tree):
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test):
-            inside |= set(ast.walk(block))
-    for node in ast.walk(tree):
+@functools.cache
+def nodes_of(path):
+    """All nodes of a module, outer ones first; most tests look at each once."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+def imports(nodes):
+    """(package, line) of each import among the nodes."""
+    for node in nodes:
         if isinstance(node, ast.Import):
-            yield from ((alias.name.split(".")[0], node.lineno, node not in inside) for alias in node.names)
+            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.split(".")[0], node.lineno, node not in inside
+            yield node.module.split(".")[0], node.lineno
+
+
+def run_at_import(tree):
+    """The nodes of a module that run when it is imported: none of functions, none for types alone."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        late = isinstance(node, FUNCTIONS) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        )
+        if not late:
+            yield from run_at_import(node)
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -49,7 +60,7 @@ def test_imports_go_down():
     up = [
         (name(path), *found)
         for path in MODULES
-        for found in imports(tree_of(path))
+        for found in imports(nodes_of(path))
         if found[0] in FLOORS[FLOORS.index(floor_of(path)) + 1 :]
     ]
     assert up == []
@@ -63,8 +74,8 @@ def test_commands_import_nothing_heavy_before_they_run():
         (name(path), *found)
         for path in sorted((ROOT / "ccctl" / "commands").rglob("*.py"))
         for lines in [path.read_text().splitlines()]
-        for found in imports(tree_of(path))
-        if found[0] in heavy and found[2] and not lines[found[1] - 1].startswith(light)
+        for found in imports(run_at_import(tree_of(path)))
+        if found[0] in heavy and not lines[found[1] - 1].startswith(light)
     ]
     assert early == []
 
@@ -76,7 +87,7 @@ def test_a_function_fits_on_a_screen_or_says_why_not():
     found = []
     for path in MODULES:
         lines = path.read_text().splitlines()
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno >= MOST_LINES:
                 first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
                 found += [] if lines[first - 2].startswith("#") else [(name(path), node.name)]
@@ -108,7 +119,7 @@ def test_packages_are_imported_by_their_doors():
     found = [
         (name(path), node.module)
         for path in MODULES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and node.module in modules
         if (home := node.module.rpartition(".")[0]) not in FLOORS and home != package_of(path)
     ]
@@ -140,7 +151,7 @@ def test_packages_export_what_others_use():
     pages = "".join(path.read_text() for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
     users = {}
     for path in [*MODULES, *others]:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and (path not in MODULES or node.module != package_of(path)):
                 users.setdefault(node.module, set()).update(alias.name for alias in node.names)
     for floor in FLOORS:
@@ -169,7 +180,7 @@ def test_stages_neither_print_nor_exit():
     for path in MODULES:
         if floor_of(path) == "ccctl" or path == RANK:
             continue
-        for call in ast.walk(tree_of(path)):
+        for call in nodes_of(path):
             if isinstance(call, ast.Call):
                 function = ast.unparse(call.func)
                 if function in FAR_OFF | {"sys.exit", "os._exit", "sys.stdout.write"}:
@@ -186,7 +197,7 @@ def test_integer_programs_go_through_the_one_door():
     for path in MODULES:
         if path.parent.name == "milp":
             continue
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.module == "scipy.optimize":
                 found += [(name(path), alias.name) for alias in node.names if alias.name == "milp"]
             if isinstance(node, ast.Attribute) and node.attr in ("LpProblem", "PULP_CBC_CMD", "HiGHS"):
@@ -207,7 +218,7 @@ def test_libraries_know_no_options_of_the_command_line():
         (name(path), node.value)
         for path in MODULES
         if floor_of(path) != "ccctl" and not name(path).startswith(STARTS_PROGRAMS)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if re.search(r"(?<![\w-])--[a-z]", node.value) and not OTHERS.search(node.value)
     ]
@@ -233,7 +244,7 @@ def test_whatever_a_command_imports_late_it_imports_alone():
     late = {
         node.module
         for path in MODULES
-        for function in ast.walk(tree_of(path))
+        for function in nodes_of(path)
         if isinstance(function, FUNCTIONS)
         for node in ast.walk(function)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in FLOORS

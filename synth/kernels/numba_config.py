@@ -1,6 +1,8 @@
 """Keeps numba from reading ``.numba_config.yaml`` in the working directory, which others may have written.
 
 numba reads that file while it is imported, and again before compiling. Its environment variables still apply.
+numba also imports coverage.py wherever that is installed, which takes a tenth of numba's own import. It is
+kept from that, too, unless coverage.py measures this process.
 """
 
 from __future__ import annotations
@@ -15,32 +17,36 @@ from types import ModuleType
 __all__ = ["leave_file_unread"]
 
 _MODULE = "numba.core.config"
+# For each module of numba the optional package that it is kept from.
+_WITHHELD = {_MODULE: "yaml", "numba.misc.coverage_support": "coverage"}
 
 
 class _Loader(SourceFileLoader):
-    """Loads numba's settings module without YAML, and removes the file name from it."""
+    """Loads a module of numba without the package withheld from it; the settings lose their file name."""
 
     def exec_module(self, module: ModuleType) -> None:
-        missing = object()
-        before = sys.modules.get("yaml", missing)
-        sys.modules["yaml"] = None  # type: ignore[assignment] # an import of it fails, as the language says
+        withheld, missing = _WITHHELD[module.__name__], object()
+        before = sys.modules.get(withheld, missing)
+        sys.modules[withheld] = None  # type: ignore[assignment] # an import of it fails, as the language says
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="A Numba config file is found")
                 super().exec_module(module)
         finally:
             if before is missing:
-                del sys.modules["yaml"]
+                del sys.modules[withheld]
             else:
-                sys.modules["yaml"] = before  # type: ignore[assignment] # it is what stood there
-        module._config_fname = ""  # type: ignore[attr-defined] # numba's
+                sys.modules[withheld] = before  # type: ignore[assignment] # it is what stood there
+        if module.__name__ == _MODULE:
+            module._config_fname = ""  # type: ignore[attr-defined] # numba's
 
 
 class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != _MODULE:
+        # A coverage.py that measures this process is loaded by now, and numba may tell it what it compiles.
+        if name not in _WITHHELD or (name != _MODULE and _WITHHELD[name] in sys.modules):
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.origin is not None:

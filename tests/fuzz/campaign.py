@@ -35,11 +35,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/helpers"), str(ROOT / "tests/fuzz")]
-# Nothing that a mutant names is installed, and each process is one of several: one thread each.
-os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NO_COLOR="1")
-# Files that live for a moment need no disk.
-if os.access("/dev/shm", os.W_OK) and "TMPDIR" not in os.environ:
-    os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
+# Tests import this module, too, and their commands inherit their variables.
+if __name__ == "__main__":
+    # Nothing that a mutant names is installed, and each process is one of several: one thread each.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NO_COLOR="1")
+    # Files that live for a moment need no disk.
+    if os.access("/dev/shm", os.W_OK) and "TMPDIR" not in os.environ:
+        os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
 
 from corpus import corpus  # noqa: E402
 from trials import Finding, Mutant, innermost, made, tried  # noqa: E402

@@ -13,6 +13,7 @@ import os
 import pickle
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -72,8 +73,12 @@ class WarmCommands:
 
     def serves(self, environment):
         """Whether commands with these variables may be forked: those that imports read are as they were."""
-        changed = {*_compared(environment).items()} ^ {*self._environment.items()}
-        return not any(name.startswith(_READ_BY_IMPORTS) for name, _ in changed)
+        return not self.changed(environment)
+
+    def changed(self, environment):
+        """Names of the variables that imports read and that are no longer as they were."""
+        pairs = {*_compared(environment).items()} ^ {*self._environment.items()}
+        return sorted({name for name, _ in pairs if name.startswith(_READ_BY_IMPORTS)})
 
     def close(self):
         if self._server is not None:
@@ -149,30 +154,43 @@ def load_loops():
 
 
 def _serve(control):
-    """Fork a process for each command that is asked for; returns in it, as where Python starts."""
+    """Fork a process for each command that is asked for; returns in it, as where Python starts.
+
+    Several may run at once. A fork takes more time than a short command, so no other process waits for it.
+    """
+    asked, running = select.poll(), {}
+    asked.register(control, select.POLLIN)
     while True:
-        message, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 4)
-        if not message:
-            os._exit(0)
-        # One that waits for the command, so that several may run at once.
-        if os.fork() == 0:
+        for ready, _ in asked.poll():
+            if ready != control.fileno():
+                asked.unregister(ready)
+                os.close(ready)
+                pid, reply = running.pop(ready)
+                _answer(reply, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                os.close(reply)
+                continue
+            message, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 4)
+            if not message:
+                os._exit(0)
             *streams, reply = fds
             if (pid := os.fork()) == 0:
                 control.close()
+                for other, (_, its_reply) in running.items():
+                    os.close(other)
+                    os.close(its_reply)
                 os.close(reply)
                 return pickle.loads(message), streams
-            os.write(reply, str(pid).encode().ljust(32))
+            _answer(reply, pid)
             for fd in streams:
                 os.close(fd)
-            _, status = os.waitpid(pid, 0)
-            with contextlib.suppress(BrokenPipeError):
-                os.write(reply, str(os.waitstatus_to_exitcode(status)).encode().ljust(32))
-            os._exit(0)
-        for fd in fds:
-            os.close(fd)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            ended = os.pidfd_open(pid)
+            running[ended] = pid, reply
+            asked.register(ended, select.POLLIN)
+
+
+def _answer(reply, number):
+    with contextlib.suppress(OSError):
+        os.write(reply, str(number).encode().ljust(32))
 
 
 def _main():

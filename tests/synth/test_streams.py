@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import assume, given, settings, strategies as st
 from sample_networks import networks
 
@@ -43,7 +44,7 @@ def uneven():
     return replace(build("uneven", [f"h{rank}" for rank in range(4)], links), queues=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(25), deadline=None)
 @given(networks().filter(lambda network: network.queues), st.integers(1, 9))
 def test_streams_of_a_forest_are_proven(network, chunks):
     schedule = _streamed(network, chunks)

@@ -28,13 +28,20 @@ from synth.schedules import Range
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+@pytest.fixture(scope="module")
+def written(schedule, samples, tmp_path_factory):
+    """A schedule on four ranks, a program on two, a profile of two."""
+    place = tmp_path_factory.mktemp("bench")
+    codec.write(str(place / "schedule.json"), "schedule", schedule)
+    codec.write(str(place / "program.json"), "program", samples["program"])
+    codec.write(str(place / "profile.json"), "profile", samples["profile"])
+    return place
+
+
 @pytest.fixture
-def folder(schedule, samples, tmp_path):
-    """Where ccctl runs: a schedule on four ranks, a program on two, a profile of two."""
-    codec.write(str(tmp_path / "schedule.json"), "schedule", schedule)
-    codec.write(str(tmp_path / "program.json"), "program", samples["program"])
-    codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
-    return tmp_path
+def folder(written, tmp_path):
+    """Where ccctl runs, with these files."""
+    return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.mpi

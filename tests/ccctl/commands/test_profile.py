@@ -38,6 +38,7 @@ def test_a_profile_is_written_and_drawn(run_ccctl, tmp_path):
     assert len(body.ranks) == 4
     assert len(body.links.src) == 12
     assert "12 links" in done.stderr
+    assert done.stderr.count("4 ranks share") == (len(os.sched_getaffinity(0)) < 4)
     drawn = run_ccctl("show", str(path))
     assert drawn.returncode == 0, drawn.stderr
     assert "bandwidth, GB/s" in drawn.stdout

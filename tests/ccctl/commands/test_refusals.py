@@ -1,5 +1,6 @@
 """What cannot be is refused before anything is measured, synthesized or started."""
 
+import shutil
 import sys
 
 import pytest
@@ -91,18 +92,26 @@ LETTERS = [
 ]
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path, samples, schedule, capsys):
-    """(status, stderr) of a command line, in which nothing may be measured, synthesized or started."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, samples, schedule):
+    """A folder with what the command lines read."""
     from synth import synthesize
     from synth.networks.measured import from_profile
 
+    folder = tmp_path_factory.mktemp("refusals")
     for name in ("profile", "report"):
-        codec.write(str(tmp_path / f"{name}.json"), name, samples[name])
-    codec.write(str(tmp_path / SCHEDULE), "schedule", schedule)
+        codec.write(str(folder / f"{name}.json"), name, samples[name])
+    codec.write(str(folder / SCHEDULE), "schedule", schedule)
     pair = synthesize(from_profile(samples["profile"]), "all_reduce", 1 << 16, method="ring").schedule
-    codec.write(str(tmp_path / "pair.json"), "schedule", pair)
-    (tmp_path / "pairs.txt").write_text("0 1\n5 0\n")
+    codec.write(str(folder / "pair.json"), "schedule", pair)
+    (folder / "pairs.txt").write_text("0 1\n5 0\n")
+    return folder
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, written, capsys):
+    """(status, stderr) of a command line, in which nothing may be measured, synthesized or started."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
 
     def never(*arguments, **how):

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.adaptive.coordinator import Coordinator, WaitPolicy
@@ -152,7 +153,7 @@ class World:
                 self.ranks[number] = Rank(number, self.starts[number])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.integers(3, 6), st.integers(0, 1 << 32), st.integers(0, 12), st.integers(0, 3))
 def test_whoever_is_let_in_agrees_with_all_on_every_result_from_then_on(ranks, seed, deaths, spares):
     chance, requests = random.Random(seed), 24

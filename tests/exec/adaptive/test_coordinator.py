@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.adaptive.coordinator import ANSWERING, Coordinator, WaitPolicy
@@ -110,7 +111,7 @@ class World:
         self.send(self.coordinator.lose({number: "is gone"}, self.now_s))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.integers(2, 6), st.integers(0, 1 << 32), st.sampled_from([0.0, 0.005, 1.0]), st.integers(0, 2))
 def test_survivors_agree_on_results_that_hold_their_data_once(ranks, seed, buy_s, deaths):
     chance, requests = random.Random(seed), 6

@@ -8,6 +8,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from joined import run_joined
 from sample_schedules import complete, random_schedule, schedule_of
@@ -72,7 +73,7 @@ def carried_out(phase, given, ready_at, without=None):
     return [one[OUTPUT] for one in buffers], added
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.integers(3, 6), st.integers(0, 1 << 30), st.data())
 def test_all_parts_together_are_exact_whenever_late_ranks_become_ready(ranks, seed, data):
     chance = random.Random(seed)

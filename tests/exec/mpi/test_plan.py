@@ -1,5 +1,6 @@
 """The MPI executor must give what the interpreter gives, bit for bit, and nobody may wait for ever."""
 
+import functools
 import pickle
 import re
 import subprocess
@@ -48,38 +49,39 @@ from exec.mpi.shared_memory import shared_array
 from probes.live.host_identity import host_key
 from synth.program import INPUT, OUTPUT
 
-path, per_host, *sizes = sys.argv[-4:]
+path, *worlds = sys.argv[sys.argv.index("CASES") + 1 :]
 with open(path, "rb") as stream:
     cases = pickle.load(stream)
-# How many ranks a host has, as far as the plans see.
-per_host = int(per_host)
-connections.host_key = lambda: (*host_key(), rank // per_host)
-connections.TILE_BYTES, connections._WIRE_TILE_BYTES = (map(int, sizes))
 wrong = []
-for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
-    layout, dtype = Layout(program, count), inputs[rank].dtype
-    # Out of private memory all messages are copied by their receivers, some, or none.
-    connections.FETCHED_BYTES = (1, 2048, 1 << 40)[number % 3]
-    # Some ranks have their buffers in the window, some have not.
-    shared = (number >> rank) & 1
-    make = shared_array if shared else np.zeros
-    if in_place:
-        total, first, last = layout.in_place(rank)
-        whole = make(total, dtype)
-        send, recv = whole[first], whole[last]
-    else:
-        send = make(layout.elements(rank, INPUT), dtype)
-        recv = make(layout.elements(rank, OUTPUT), dtype)
-    plan = MpiPlan(layout, comm, send, recv, redop)
-    for repetition in range(3):
-        recv.view(np.uint8)[:] = 99
-        send[:] = inputs[rank]
-        plan.run()
-        if recv.tobytes() != outputs[rank].tobytes():
-            wrong.append((number, repetition, program.name, count, dtype, redop, in_place))
-        if not in_place and send.tobytes() != inputs[rank].tobytes():
-            wrong.append((number, "input"))
-    plan.close()
+for world in worlds:
+    # How many ranks a host has, as far as the plans see.
+    per_host, *sizes = map(int, world.split(","))
+    connections.host_key = lambda: (*host_key(), rank // per_host)
+    connections.TILE_BYTES, connections._WIRE_TILE_BYTES = sizes
+    for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
+        layout, dtype = Layout(program, count), inputs[rank].dtype
+        # Out of private memory all messages are copied by their receivers, some, or none.
+        connections.FETCHED_BYTES = (1, 2048, 1 << 40)[number % 3]
+        # Some ranks have their buffers in the window, some have not.
+        shared = (number >> rank) & 1
+        make = shared_array if shared else np.zeros
+        if in_place:
+            total, first, last = layout.in_place(rank)
+            whole = make(total, dtype)
+            send, recv = whole[first], whole[last]
+        else:
+            send = make(layout.elements(rank, INPUT), dtype)
+            recv = make(layout.elements(rank, OUTPUT), dtype)
+        plan = MpiPlan(layout, comm, send, recv, redop)
+        for repetition in range(3):
+            recv.view(np.uint8)[:] = 99
+            send[:] = inputs[rank]
+            plan.run()
+            if recv.tobytes() != outputs[rank].tobytes():
+                wrong.append((world, number, repetition, program.name, count, dtype, redop, in_place))
+            if not in_place and send.tobytes() != inputs[rank].tobytes():
+                wrong.append((world, number, "input"))
+        plan.close()
 every = comm.gather(wrong)
 assert rank or not any(every), every
 """
@@ -90,10 +92,15 @@ rank = comm.Get_rank()
 """
 
 
-def on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=128 << 10, wire_tile_bytes=4 << 20, wires="mpi"):
-    """Run the cases on so many ranks; hosts of ``per_host`` ranks are told apart by the plans alone."""
+def on_ranks(tmp_path, ranks, cases, *worlds, wires="mpi"):
+    """Run the cases on so many ranks, once for each of the worlds, all by one start of the ranks.
+
+    A world is the number of ranks of a host, as the plans alone see it, and perhaps the bytes of a tile on
+    one host and over wires.
+    """
     (tmp_path / "cases").write_bytes(pickle.dumps(cases))
-    arguments = [tmp_path / "cases", str(per_host), str(tile_bytes), str(wire_tile_bytes)]
+    asked = [",".join(map(str, (*world, *(128 << 10, 4 << 20)[len(world) - 1 :]))) for world in worlds]
+    arguments = ["CASES", tmp_path / "cases", *asked]
     if wires == "sockets":
         run_joined(tmp_path, ranks, WORKER, *map(str, arguments))
         return
@@ -185,22 +192,19 @@ def case(program, count, dtype, redop, in_place, seed=None):
     return (program, count, inputs, redop, in_place, interpret(program, inputs, redop, in_place=in_place))
 
 
-# Hosts, bytes of a tile on one host and over wires: whole messages, many tiles, slots used again.
-WORLDS = [(1, 1, 128 << 10, 4 << 20), (2, 2, 4096, 4096), (2, 1, 4096, 16384), (3, 3, 4096, 4096)]
-WORLDS += [(3, 1, 4096, 1 << 20), (4, 2, 4096, 8192), (4, 4, 64, 4096)]
+# By the number of ranks: ranks of a host, bytes of a tile on one host and over wires. They make whole
+# messages, many tiles, and slots that are used again.
+WORLDS = {
+    1: [(1, 128 << 10, 4 << 20)],
+    2: [(2, 4096, 4096), (1, 4096, 16384)],
+    3: [(3, 4096, 4096), (1, 4096, 1 << 20)],
+    4: [(2, 4096, 8192), (4, 64, 4096)],
+}
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("world", "wires"),
-    [
-        *((world, "mpi") for world in WORLDS),
-        *((world, "sockets") for world in WORLDS[2:6:2]),
-        (WORLDS[5], "sockets"),
-    ],
-)
-def test_programs_equal_the_interpreter(world, wires, tmp_path):
-    ranks, per_host, tile_bytes, wire_tile_bytes = world
+@functools.cache
+def cases_of(ranks):
+    """Every program by several sizes, types, operators and protocols."""
     cases = []
     # The largest is beyond every eager limit, so that a send ends only once it is received.
     for number, program in enumerate(programs(ranks)):
@@ -217,7 +221,19 @@ def test_programs_equal_the_interpreter(world, wires, tmp_path):
                 case(labelled, count, dtype, redop, in_place)
                 for in_place in (False, True)[: 1 + program.in_place]
             ]
-    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes, wire_tile_bytes, wires)
+    return cases
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", WORLDS)
+def test_programs_equal_the_interpreter(ranks, tmp_path):
+    on_ranks(tmp_path, ranks, cases_of(ranks), *WORLDS[ranks])
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "world"), [(2, 1), (3, 1), (4, 0)])
+def test_programs_equal_the_interpreter_over_sockets(ranks, world, tmp_path):
+    on_ranks(tmp_path, ranks, cases_of(ranks), WORLDS[ranks][world], wires="sockets")
 
 
 @pytest.mark.mpi
@@ -229,7 +245,7 @@ def test_every_type_and_operator_equals_the_interpreter(tmp_path):
         for redop in REDOPS
         for in_place in (False, True)
     ]
-    on_ranks(tmp_path, 2, cases, per_host=2)
+    on_ranks(tmp_path, 2, cases, (2,))
 
 
 @pytest.mark.mpi
@@ -238,7 +254,7 @@ def test_what_is_added_out_of_private_memory_may_be_longer_than_what_is_fetched_
     cases = [
         case(program, 100_003, dtype_of("float32"), "sum", in_place, seed=1) for in_place in (False, True)
     ]
-    on_ranks(tmp_path, 2, cases, per_host=2, tile_bytes=512 << 10)
+    on_ranks(tmp_path, 2, cases, (2, 512 << 10))
 
 
 FORBIDDEN = """
@@ -327,7 +343,7 @@ def test_examples_and_programs_of_others_are_right_on_random_data(ranks, per_hos
         for in_place in (False, True)
         if (program.in_place if in_place else program.out_of_place)
     ]
-    on_ranks(tmp_path, ranks, cases, per_host, tile_bytes=8192)
+    on_ranks(tmp_path, ranks, cases, (per_host, 8192))
 
 
 def followed(layout, *, in_place, readable=True, wired=False):

@@ -1,6 +1,7 @@
 """What steps and messages carry."""
 
 import numpy as np
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule
 
@@ -10,7 +11,7 @@ from exec.program.move import moves
 from synth.compiler.lowering import lower
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(st.sampled_from(["all_reduce", "all_gather"]), st.integers(2, 5), st.integers(0, 999))
 def test_each_chunk_is_in_as_many_messages_as_the_schedule_sends_it(kind, ranks, seed):
     schedule = random_schedule(kind, ranks, 2, seed)

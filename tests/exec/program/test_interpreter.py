@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 from sample_schedules import random_schedule, ring_all_reduce
@@ -94,7 +95,7 @@ def test_random_trees_equal_the_definition(kind, ranks, chunks, count, seed, red
         )
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(
     network=networks(6),
     chunks=st.integers(1, 3),
@@ -117,7 +118,7 @@ def test_exchanges_equal_the_definition(network, chunks, count, redop, dtype, in
         np.testing.assert_array_equal(outputs[rank], defined[rank])
 
 
-@settings(max_examples=300)
+@settings(max_examples=drawn(300))
 @given(kind=st.sampled_from(KINDS), seed=st.integers(0, 1 << 30), data=st.data())
 def test_what_the_judge_accepts_gives_the_right_result(kind, seed, data):
     program = lower(random_schedule(kind, 3, 2, seed))

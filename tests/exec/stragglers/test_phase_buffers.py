@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 from sample_schedules import random_schedule, ring_all_reduce
@@ -66,7 +67,7 @@ def test_for_every_active_set(kind):
             judge(schedule, set(active))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(25), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), network=networks(6), kind=st.sampled_from(KINDS), name=st.sampled_from(list(METHODS)))
 def test_for_every_method_on_random_networks(data, network, kind, name):
     method = METHODS[name]

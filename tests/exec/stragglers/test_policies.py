@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
@@ -65,7 +66,7 @@ def costs_of_ring(chunk_bytes, volume):
 ROWS = st.lists(st.lists(st.floats(0, 0.2), min_size=4, max_size=4), min_size=1, max_size=6)
 
 
-@settings(max_examples=80)
+@settings(max_examples=drawn(80))
 @given(
     rows=ROWS,
     chunk_bytes=st.sampled_from([1 << 10, 1 << 20, 1 << 25]),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from probes.base.errors import DataError, MissingInputError
@@ -91,7 +92,7 @@ LISTINGS = [path.read_text() for path in sorted(MACHINES.glob("*/sysfs.txt"))]
 
 
 @given(st.sampled_from(LISTINGS), st.data())
-@settings(max_examples=25)
+@settings(max_examples=drawn(25))
 def test_a_changed_recording_is_read_whole_or_refused(tmp_path_factory, listing, data):
     lines = listing.splitlines()
     for _ in range(data.draw(st.integers(1, 4))):

@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import example, given, settings, strategies as st
 
 from probes.base.errors import DataError
@@ -355,7 +356,7 @@ def same_or_refused(text, changed):
 
 
 @given(st.sampled_from([*SAMPLES, EMPTY_CPUS]), st.integers(0, 4000))
-@settings(max_examples=300)
+@settings(max_examples=drawn(300))
 def test_cut_anywhere_it_is_read_right_or_refused(text, at):
     same_or_refused(text, text[:at])
 

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import networks
 
@@ -138,7 +139,7 @@ def test_a_short_all_reduce_of_many_ranks_behind_a_switch_takes_two_flights():
     assert found.time_s == pytest.approx(2e-6 + 0.064e-6 - 1e-6 / 63, rel=1e-6)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=drawn(40), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.integers(2, 4),
     st.integers(1, 4),
@@ -203,7 +204,7 @@ def _made(asked: Request) -> Iterator[float]:
             continue
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=drawn(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     networks(7),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]),
@@ -221,7 +222,7 @@ def test_nothing_is_looked_at_that_nobody_needs():
     assert arrivals(network, candidate_cuts(network), np.zeros((4, 4)), "points", None).time_s == 0
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(networks(), st.integers(1, 1 << 20), st.floats(0.0, 2.0))
 def test_what_is_not_looked_at_would_not_be_the_largest(monkeypatch, network, size_bytes, share):
     need_bytes = np.full((network.ranks, network.ranks), float(size_bytes))

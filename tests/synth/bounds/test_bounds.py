@@ -7,6 +7,7 @@ from itertools import combinations, permutations
 import networkx
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings
 from sample_networks import named, networks
 
@@ -94,7 +95,7 @@ def test_what_cannot_be_reached_takes_for_ever():
     assert _largest(network, "all_gather", 1000).time_s == np.inf
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(networks(most_ranks=6))
 def test_max_flow_finds_the_slowest_set_among_all(network):
     supply = np.full(network.ranks, 1000.0)
@@ -115,7 +116,7 @@ def test_max_flow_finds_the_slowest_set_among_all(network):
         assert found_s <= slowest_s * (1 + 1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(networks(most_ranks=6))
 def test_a_fluid_broadcast_is_at_least_bytes_over_the_least_max_flow(network):
     if network.ports:

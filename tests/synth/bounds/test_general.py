@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings
 from sample_networks import networks
 
@@ -69,7 +70,7 @@ def test_what_cannot_be_reached_takes_for_ever():
     assert _largest(network, "all_to_all").time_s == np.inf
 
 
-@settings(max_examples=30)
+@settings(max_examples=drawn(30))
 @given(networks(most_ranks=5))
 def test_the_flow_program_is_above_every_cut_and_every_price(network):
     network = replace(network, alpha_s=floats(network.alpha_s * 0))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from racked_networks import racked
 
@@ -35,7 +36,7 @@ def racks(draw: st.DrawFn) -> Network:
     return build("racks", [f"h{rank}" for rank in range(len(rack))], links)
 
 
-@settings(max_examples=30)
+@settings(max_examples=drawn(30))
 @given(racks())
 def test_no_pairs_of_trees_are_faster_than_the_prices_say(network):
     proven = spanning_tree_s_per_byte(network)
@@ -72,7 +73,7 @@ def test_links_without_shared_ports_are_left_to_cuts_and_partitions():
     assert "spanning trees" not in {bound.name for bound in found}
 
 
-@settings(max_examples=20)
+@settings(max_examples=drawn(20))
 @given(racks(), st.permutations([0.0, 0.5, 0.9, 1.0, 1.1]))
 def test_what_was_asked_before_changes_no_answer(network, parts):
     """A search goes on from where an earlier one for the same network ended."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import bytes_of, floats, ints
@@ -77,7 +78,7 @@ def test_a_send_may_not_start_before_what_it_carries_has_come():
     assert any("does not hold" in finding for finding in found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.sampled_from(["ring:5", "hypercube:8", "mesh:2x3", "switch:6"]), st.integers(1, 2), st.data())
 def test_addends_left_out_doubled_or_exchanged_are_caught(spec, chunks, data):
     network = family(spec, [1e-6], [1e9])

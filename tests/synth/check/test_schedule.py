@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import assume, given, settings, strategies as st
 from sample_networks import networks
 
@@ -44,7 +45,7 @@ def _drop(schedule, row):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(networks(), st.sampled_from(KINDS), st.integers(1, 3), st.data())
 def test_a_dropped_send_is_always_caught(network, kind, chunks, data):
     schedule = greedy.synthesize(network, collective(kind, network.ranks, chunks), 1000)
@@ -53,7 +54,7 @@ def test_a_dropped_send_is_always_caught(network, kind, chunks, data):
     assert check(_drop(schedule, row)) != []
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(networks(), st.sampled_from(("reduce_scatter", "all_reduce", "reduce")), st.data())
 def test_a_reduce_that_is_done_twice_is_always_caught(network, kind, data):
     schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1000)
@@ -88,7 +89,7 @@ def _fits(schedule, timing, row, start_s):
     return True
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(networks(), st.sampled_from(KINDS), st.data())
 def test_a_send_that_is_claimed_earlier_is_always_caught(network, kind, data):
     schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1 << 16)
@@ -107,7 +108,7 @@ def test_a_send_that_is_claimed_earlier_is_always_caught(network, kind, data):
     assert check(schedule, early) != [] or check(schedule, claimed) != []
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(networks(), st.sampled_from(KINDS), st.data())
 def test_a_swapped_chunk_is_always_caught(network, kind, data):
     schedule = greedy.synthesize(network, collective(kind, network.ranks, 4), 1000)
@@ -121,7 +122,7 @@ def test_a_swapped_chunk_is_always_caught(network, kind, data):
     assert check(replace(schedule, chunk=ints(chunk))) != []
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(networks(), st.sampled_from(("all_gather", "broadcast")), st.data())
 def test_the_quick_proof_never_passes_what_following_every_chunk_refuses(network, kind, data):
     schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1000)
@@ -139,7 +140,7 @@ def test_the_quick_proof_never_passes_what_following_every_chunk_refuses(network
         assert not len(by_the_table(changed))
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(200))
 @given(networks(), st.sampled_from(("reduce_scatter", "all_reduce", "reduce")), st.data())
 def test_the_quick_proof_of_sums_never_passes_what_following_every_chunk_refuses(network, kind, data):
     schedule = greedy.synthesize(network, collective(kind, network.ranks, 2), 1000)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import NAMED, named, networks
 
@@ -44,7 +45,7 @@ def _mutated(schedule, data):
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(60), suppress_health_check=[HealthCheck.too_slow])
 @given(networks(5), st.sampled_from(("all_reduce", "reduce_scatter", "reduce")), st.integers(1, 2), st.data())
 def test_a_range_is_proven_only_where_every_size_is_right(network, kind, chunks, data):
     shape = collective(kind, network.ranks, chunks)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -39,7 +40,7 @@ def tables(draw):
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(tables())
 def test_any_table_takes_what_the_simulator_says(schedule):
     assert schedule.problems() == []
@@ -57,7 +58,7 @@ def test_sends_of_addends_wait_for_these_alone(spec):
     np.testing.assert_allclose(replay(schedule).start_s, simulator.replay(schedule).start_s, rtol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(tables())
 def test_larger_chunks_start_later_by_the_slope(schedule):
     schedule = on_lanes(replace(schedule, chunk_bytes=1 << 20))
@@ -70,7 +71,7 @@ def test_larger_chunks_start_later_by_the_slope(schedule):
     assert (smaller_s[came] >= (start_s - slope)[came] * (1 - 1e-12)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(tables().filter(lambda schedule: len(schedule.stream)))
 def test_streams_overload_no_link_and_no_port(schedule):
     network, lanes = schedule.network, on_lanes(schedule).network

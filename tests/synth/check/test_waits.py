@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 
@@ -37,7 +38,7 @@ def programs(draw):
     return replace(program, op=bytes_of(op), wait_tb=ints(wait_tb), wait_step=ints(wait_step))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs(), st.integers(1, 4))
 def test_what_runs_is_what_runs_step_by_step(program, depth):
     if any("no peer" in finding for finding in shape(program)):

@@ -1,6 +1,7 @@
 """Whatever the rule, buckets are neighbours and hold every tensor once; each rule keeps what it promises."""
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from random_models import costs, models
 
@@ -20,7 +21,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(model=models(), ring=costs(), buffer=st.integers(1, 200 * MIB))
 def test_every_tensor_is_in_one_bucket(rule, model, ring, buffer):
     found = RULES[rule](model, ring, buffer)
@@ -29,7 +30,7 @@ def test_every_tensor_is_in_one_bucket(rule, model, ring, buffer):
     assert all(one.first < one.end for one in found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(models(), st.integers(1, 200 * MIB))
 def test_a_buffer_is_exceeded_only_by_a_layer_alone_and_no_two_buckets_would_fit(model, buffer):
     found = rules.by_size(model, buffer)
@@ -43,7 +44,7 @@ def test_a_buffer_is_exceeded_only_by_a_layer_alone_and_no_two_buckets_would_fit
     assert rules.by_size(model, 1) == rules.by_layer(model)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(models(), st.integers(MIB, 200 * MIB))
 def test_torch_closes_a_bucket_with_the_tensor_that_fills_it(model, buffer):
     for at, one in enumerate(rules.by_torch(model, buffer, MIB)):
@@ -53,7 +54,7 @@ def test_torch_closes_a_bucket_with_the_tensor_that_fills_it(model, buffer):
         assert one.first == 0 or rules.size_of(model, one) >= least
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(models(), st.integers(1, 200 * MIB), st.floats(1e-4, 1.0))
 def test_horovod_sends_at_the_end_of_a_cycle_what_became_ready_in_it(model, buffer, cycle_s):
     for one in rules.by_cycle(model, buffer, cycle_s):
@@ -62,14 +63,14 @@ def test_horovod_sends_at_the_end_of_a_cycle_what_became_ready_in_it(model, buff
         assert (ready_s > one.release_s - cycle_s - 1e-12).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(models(), costs())
 def test_a_network_without_latency_merges_nothing(model, ring):
     free = RingCosts(ring.ranks, 0.0, ring.beta_s_per_byte)
     assert rules.merged(model, free) == rules.by_layer(model)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(models())
 def test_a_latency_beyond_the_iteration_merges_all(model):
     slow = RingCosts(2, 10 * model.backward_total_s, 1e-9)

@@ -1,6 +1,7 @@
 """DeAR's equations agree with each other, and a ring on a network costs what they say."""
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from synth.fusion.costs import RingCosts, speedup_max
@@ -25,7 +26,7 @@ def test_the_costs_of_a_ring_are_those_of_its_links(spec):
     assert costs.beta_s_per_byte == pytest.approx(1e-9, rel=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.integers(2, 512), SECONDS, SECONDS, SECONDS, SECONDS)
 def test_equation_6_is_equation_7_as_a_speed_up(ranks, forward_s, backward_s, scatter_s, gather_s):
     most = speedup_max(ranks, forward_s, backward_s, scatter_s, gather_s)

@@ -5,6 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from random_models import costs, models
 
@@ -19,7 +20,7 @@ from synth.fusion.tuning import best_plan
 
 BUFFERS = st.integers(1, 100 << 20)
 NEAR = pytest.approx
-few = settings(max_examples=40)
+few = settings(max_examples=drawn(40))
 SLACK = 1 + 1e-9
 
 

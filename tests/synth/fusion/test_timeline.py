@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import bytes_of, floats, ints
@@ -19,7 +20,7 @@ def graphs(draw):
     return tasks
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(graphs())
 def test_no_task_overlaps_starts_early_or_waits_without_reason(tasks):
     line = simulate(tasks)

@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("yaml")
 
+ROOT = Path(__file__).parents[3]
+
 _ASKED = """
 import sys
 {first}
@@ -42,8 +44,17 @@ def test_numba_that_was_imported_before_reads_it_no_more(tmp_path: Path) -> None
     assert _answer(first, tmp_path, argument="hostile")[0] == "0"
 
 
+@pytest.mark.parametrize(("first", "known"), [("", False), ("import coverage; ", True)])
+def test_coverage_is_imported_only_where_it_measures(first: str, known: bool, tmp_path: Path) -> None:
+    pytest.importorskip("coverage")
+    asked = f"{first}import synth.kernels, numba.misc.coverage_support as support"
+    asked += "; print(support.coverage_available, 'coverage' in sys.modules, end=' ')"
+    said = _answer(asked, tmp_path)
+    assert said[:2] == [str(known)] * 2
+
+
 def _answer(first: str, folder: Path, argument: str = "", **settings: str) -> list[str]:
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **settings}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(ROOT), **settings}
     ran = subprocess.run(
         [sys.executable, "-P", "-c", _ASKED.format(first=first), argument],
         cwd=folder,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.program import expected_output
@@ -61,7 +62,7 @@ def random_algorithm(kind, ranks, chunks, seed, *, in_place):
     return algorithm
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 5),
@@ -337,7 +338,7 @@ def test_threadblocks_by_hand_are_kept():
     assert compiled.tb_send.tolist() == [-1, 1, -1, 0]
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(
     kind=st.sampled_from([kind for kind in KINDS if kind != "all_to_next"]),
     seed=st.integers(0, 1 << 30),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import networks
 
@@ -30,7 +31,7 @@ def made(network, chunks, chunk_bytes):
     return schedule
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(60), suppress_health_check=[HealthCheck.too_slow])
 @given(networks(8), st.integers(1, 3), st.sampled_from([1, 1000, 1 << 20]), st.booleans())
 def test_on_any_network_schedule_and_program_are_proven(network, chunks, chunk_bytes, fuse):
     """All ranks end with the same bits, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import NAMED, named, networks
 
@@ -108,7 +109,7 @@ def test_some_methods_on_every_machine(spec, kind):
     assert "paths" in served
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(50), suppress_health_check=[HealthCheck.too_slow])
 @given(
     network=networks(),
     kind=st.sampled_from(SPREADING),
@@ -122,7 +123,7 @@ def test_greedy_on_random_networks(network, kind, chunks, chunk_bytes, policy, s
     _judge(greedy.synthesize(network, shape, chunk_bytes, seed=seed, policy=policy))
 
 
-@settings(max_examples=80)
+@settings(max_examples=drawn(80))
 @given(
     network=networks(),
     kind=st.sampled_from(KINDS),

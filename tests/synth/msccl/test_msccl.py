@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import assume, given, settings, strategies as st
 from sample_schedules import random_schedule
 
@@ -208,7 +209,7 @@ RING = write_xml(lower(random_schedule("all_reduce", 4, 3, 7))).decode()
 VALUES = [(at.start(1), at.end(1)) for at in re.finditer(r'"(-?\w+)"', RING)]
 
 
-@settings(max_examples=400)
+@settings(max_examples=drawn(400))
 @given(data=st.data())
 def test_whatever_a_file_says_it_is_judged_or_refused(data):
     """A changed file is refused as a file, or judged; what the judge accepts the interpreter runs right."""

@@ -3,6 +3,7 @@ import itertools
 import networkx
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.errors import UsageError
@@ -39,7 +40,7 @@ def graphs(draw):
 
 
 @given(graphs())
-@settings(max_examples=300)
+@settings(max_examples=drawn(300))
 def test_a_way_is_missing_exactly_where_networkx_finds_none(found):
     ranks, links, members, kind, root = found
     network = build("n", ["h"] * ranks, [Link(a, b, 1e-6, 1e-9) for a, b in links])

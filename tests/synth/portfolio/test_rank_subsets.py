@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 
@@ -58,14 +59,14 @@ def customs(draw, ranks):
     return custom(ranks, of_sets(sources), of_sets(targets), list(reduced))
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(50), suppress_health_check=[HealthCheck.too_slow])
 @given(network=networks(), kind=st.sampled_from(KINDS), data=st.data())
 def test_paths_serves_every_subset_of_every_network(network, kind, data):
     shape = data.draw(subsets(network, kind))
     judge(serve_by("paths", network, shape))
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(50), suppress_health_check=[HealthCheck.too_slow])
 @given(network=networks(), kind=st.sampled_from(KINDS), method=st.sampled_from(CHEAP), data=st.data())
 def test_what_a_method_makes_of_a_subset_is_right(network, kind, method, data):
     shape = data.draw(subsets(network, kind))
@@ -76,7 +77,7 @@ def test_what_a_method_makes_of_a_subset_is_right(network, kind, method, data):
     judge(schedule)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(50), suppress_health_check=[HealthCheck.too_slow])
 @given(network=networks(), method=st.sampled_from(["paths", "greedy", "ring", "direct"]), data=st.data())
 def test_custom_collectives(network, method, data):
     shape = data.draw(customs(network.ranks))
@@ -88,7 +89,7 @@ def test_custom_collectives(network, method, data):
     judge(schedule)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(60), suppress_health_check=[HealthCheck.too_slow])
 @given(network=networks(), method=st.sampled_from(["paths", "greedy", "ring", "direct"]), data=st.data())
 def test_several_at_once(network, method, data):
     kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=2, max_size=3))

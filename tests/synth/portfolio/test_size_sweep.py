@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from measured_host import measured_host
 
@@ -86,7 +87,7 @@ def test_beyond_the_ends_the_nearest_range_serves(swept):
         selection.choose(0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=drawn(50))
 @given(st.integers(1, 1 << 40), st.integers(0, 1 << 40), st.floats(1.03, 100))
 def test_sizes_rise_from_end_to_end(low, more, factor):
     sizes = sizes_between(low, low + more, factor)

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import named, networks
 from sample_schedules import complete, random_schedule, ring_all_reduce, schedule_of
@@ -93,7 +94,7 @@ def holders(schedule, ranks):
     return set(schedule.collective.sources.rank.tolist()) & ranks
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(data=st.data(), kind=st.sampled_from(KINDS), ranks=st.integers(2, 7), seed=st.integers(0, 1 << 30))
 def test_every_active_set_of_random_trees_is_proven(data, kind, ranks, seed):
     schedule = random_schedule(kind, ranks, 2, seed)
@@ -122,7 +123,7 @@ def serve_all(network, kind):
             continue
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(25), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), network=networks(6), kind=st.sampled_from(KINDS))
 def test_every_method_makes_trees_that_relays_can_use(data, network, kind):
     active = data.draw(st.sets(st.integers(0, network.ranks - 1), min_size=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import networks
 
@@ -23,7 +24,7 @@ def _table(schedule):
     return sorted(zip(schedule.chunk.tolist(), schedule.link.tolist(), schedule.op.tolist(), strict=True))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=drawn(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     networks(7),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]),

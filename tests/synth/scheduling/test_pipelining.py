@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from synth import Request, synthesize
@@ -20,7 +21,7 @@ def asked(spec: str, kind: Any, size_bytes: int, method: str = "auto") -> Reques
     return Request(family(spec, [7e-7], [50e9]), kind, size_bytes=size_bytes, method=method)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(
     st.sampled_from(["torus:3x3", "switch:6", "ring:5", "fat_tree:3x2", "mesh:2x3"]),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]),

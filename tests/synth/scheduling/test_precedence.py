@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import ints
@@ -78,7 +79,7 @@ def test_what_never_arrives_is_left_out() -> None:
     assert np.isinf(arrival_s).tolist() == [True, False]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(
     st.sampled_from(["torus:3x3", "switch:6", "ring:6", "fat_tree:3x2"]),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule
 
@@ -11,7 +12,7 @@ from synth.schedules import COPY, REDUCE, Schedule
 from synth.simulation.contribution_counts import contributions
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(kind=st.sampled_from(KINDS), ranks=st.integers(2, 6), seed=st.integers(0, 1 << 30))
 def test_the_same_as_with_sets_of_ranks(kind, ranks, seed):
     schedule = random_schedule(kind, ranks, 2, seed)

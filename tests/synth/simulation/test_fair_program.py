@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from assembler import Assembler
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 from sample_schedules import random_schedule
@@ -84,7 +85,7 @@ def test_no_link_carries_more_than_it_can(kind, ranks, seed):
     assert (loads * network.beta_s_per_byte).max(initial=0.0) * (1 - 1e-9) <= time_s < np.inf
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(200))
 @given(
     network=networks(),
     kind=st.sampled_from(("all_gather", "all_reduce", "broadcast")),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -46,7 +47,7 @@ def test_a_send_of_what_is_never_held_never_starts():
     assert timing.time_s == np.inf
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(networks(), st.integers(1, 4))
 def test_replay_gives_greedy_its_own_times_back_or_better(network, chunks):
     shape = collective("all_gather", network.ranks, chunks)

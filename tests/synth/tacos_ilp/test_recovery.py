@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -16,7 +17,7 @@ from synth.tacos_ilp.time_expanded_milp import LinkMove
 from synth.tacos_ilp.time_expanded_network import bundle
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(
     network=networks(),
     kind=st.sampled_from(["all_gather", "broadcast", "scatter", "all_to_all", "all_to_next", "gather"]),
@@ -26,7 +27,7 @@ def test_from_nothing_all_arrives(network, kind):
     assert check(completed(bundle(network), shape, 1000, [], "ilp", 0)) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(network=networks(), part=st.floats(0, 1), seed=st.integers(0, 3))
 def test_cut_short_it_is_completed_and_keeps_what_was_there(network, part, seed):
     shape = collective("all_gather", network.ranks)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import named, networks
 
@@ -42,7 +43,7 @@ def test_ranks_without_a_way_are_out_of_reach():
     assert grid.distance[0, 1] * grid.tick_s == pytest.approx(1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(network=networks(most_ranks=5), chunk_bytes=st.sampled_from([1000, 1 << 16]))
 def test_every_start_of_a_schedule_is_an_instant(network, chunk_bytes):
     # The program holds ports for as long as links.

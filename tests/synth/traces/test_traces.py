@@ -8,6 +8,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import assume, given, settings, strategies as st
 from sample_networks import named, networks
 
@@ -54,7 +55,7 @@ def played(schedule, operations):
     return max((time for each in ended for time in each), default=0.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(networks(), st.sampled_from(KINDS), st.integers(1, 3), st.booleans())
 def test_operations_wait_for_their_data_and_for_nothing_else(network, kind, chunks, trees):
     """Played so, the last arrives when the simulator says, where each send has a link of its own."""

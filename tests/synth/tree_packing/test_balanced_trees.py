@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings
 from random_networks import random_networks
 
@@ -20,7 +21,7 @@ def _span(edges, trees):
     return True
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=drawn(20), deadline=None)
 @given(network=random_networks())
 def test_all_are_spanning_trees_before_and_after_exchanges(network):
     edges = pair_links(network)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import networkx
 import numpy as np
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -18,7 +19,7 @@ def grown(network, capacity, supply, seed=0):
     return roots, whole_trees(graph_of(network), roots, capacity.copy(), flow, seed)
 
 
-@settings(max_examples=80)
+@settings(max_examples=drawn(80))
 @given(networks(most_ranks=8), st.integers(1, 3), st.integers(0, 9), st.data())
 def test_as_many_trees_as_flows_promise_or_a_set_that_forbids_them(network, trees, seed, data):
     capacity = np.array([data.draw(st.integers(1, 8)) for _ in range(network.links)])

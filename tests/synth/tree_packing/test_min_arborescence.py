@@ -3,13 +3,14 @@ from __future__ import annotations
 import networkx
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import assume, given, settings, strategies as st
 from sample_networks import networks
 
 from synth.tree_packing.min_arborescence import cheapest_arborescence
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(networks(most_ranks=9), st.data())
 def test_agrees_with_networkx_and_spans(network, data):
     root = data.draw(st.integers(0, network.ranks - 1))

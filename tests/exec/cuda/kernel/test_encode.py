@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
@@ -33,7 +34,7 @@ def block(table, name):
     return table.blocks[:, BLOCK.index(name)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 5),

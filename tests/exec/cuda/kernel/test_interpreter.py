@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
@@ -129,7 +130,7 @@ def test_every_correct_xml_is_exact():
     assert ran > 10
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 5),

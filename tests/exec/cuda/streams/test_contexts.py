@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_host import COMPILER
+from drawn_examples import drawn
 from host_streams import HostStreams, buffers_of
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
@@ -87,7 +88,7 @@ def wrong(program, count, dtype="float32", redop="sum", seed=0, tile_bytes=256):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(
     kind=st.sampled_from(KINDS),
     ranks=st.integers(2, 4),
