@@ -52,9 +52,11 @@ purpose, or the figure is another; the row says why. **Missing**: not here, or n
 faithful or exceeded without a figure that its command printed.
 
 Evidence says what a figure comes from: **GPU** (a GPU ran it), **lab** (network namespaces with shaped
-links), **CPUs** (ranks on one host), **kernel on host threads** (the CUDA kernel's code on threads), **judge** (a
-schedule or program that the checker replays and proves), **simulated** (the simulator's time, or a replay),
-**formula** (computed from the paper's own formula). *Here* is what the command printed last, *paper's* the
+links), **CPUs** (ranks on one host), **kernel on host threads** (the CUDA kernel's code on threads),
+**judge** (a schedule or program that the checker replays and proves), **simulated** (the simulator's time, or
+a replay), **formula** (computed from the paper's own formula).
+
+*Here* is what the command printed last, *paper's* the
 paper's figure; – where there is none.
 """
 
