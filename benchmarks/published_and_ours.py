@@ -168,6 +168,7 @@ def rentals(seeds: int) -> Iterator[str]:
     schedule = synthesize(
         Request(network, "all_reduce", size_bytes=SIZE_BYTES, method="hierarchical", jobs=0)
     ).schedule
+    assert isinstance(schedule, Schedule)
     costs = SimulatedCosts(schedule)
     for whole in (False, True):
         for mean_s in (costs.whole_s / 2, 2 * costs.whole_s, 8 * costs.whole_s):

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
@@ -65,7 +66,7 @@ def test_all_five_papers_are_there_and_each_says_what_its_authors_object_to() ->
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS, ids=[f"{name} {row.where} {row.shows}" for name, row in ROWS])
-def test_a_row_claims_only_what_a_run_printed(name: str, row: papers.Row) -> None:
+def test_a_row_claims_only_what_a_run_printed(name: str, row: Any) -> None:
     assert row.verdict in papers.VERDICTS
     assert row.evidence in papers.EVIDENCE
     assert row.needs in papers.NEEDS
@@ -81,8 +82,8 @@ def test_a_row_claims_only_what_a_run_printed(name: str, row: papers.Row) -> Non
 
 @pytest.mark.parametrize("words", [words for words in _calls() if words[0] == "ccctl"], ids=" ".join)
 def test_ccctl_understands_it(words: list[str]) -> None:
-    command, rest = command_line(), words[1:]
-    context = typer.Context(command, info_name="ccctl")
+    command: Any = command_line()
+    rest, context = words[1:], typer.Context(command, info_name="ccctl")
     while hasattr(command, "commands"):
         command = command.commands[rest[0]]
         context, rest = typer.Context(command, parent=context, info_name=rest[0]), rest[1:]
