@@ -138,8 +138,11 @@ def store(papers: Sequence[Paper], path: Path = DATA) -> None:
         one["rows"] = [
             {name: value for name, value in row.items() if value != defaults[name]} for row in one["rows"]
         ]
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    PAGE.write_text(page(papers))
+    texts = {path: json.dumps(found, indent=1, ensure_ascii=False) + "\n", PAGE: page(papers)}
+    for place, text in texts.items():
+        new = place.with_suffix(".new")
+        new.write_text(text)
+        new.replace(place)
 
 
 def agrees(figure: str, printed: str, within: float) -> bool:
@@ -213,7 +216,7 @@ def remember(result: Result) -> None:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     new = replace(result.row, printed=result.figure or "", seconds=round(result.seconds, 1), date=today)
     # Several runs, each of some rows, may write at once.
-    with DATA.open() as held:
+    with Path(__file__).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         papers = load()
         store(
