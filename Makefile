@@ -7,13 +7,14 @@ COVERED := $(BIN)/python -P -m coverage run -m pytest -q
 # Many containers set it: every command and each of its ranks would then compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-long gpu coverage fuzz check docs site wheel clean
+.PHONY: help run test test-long gpu papers coverage fuzz check docs site wheel clean
 
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
 	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
 	@echo 'make test-long   campaigns that make test leaves out: ten times the examples, labs that are cut and healed, Slurm'
 	@echo 'make gpu     on a machine with GPUs: all that needs one, in 8 minutes; out/gpu/results.md'
+	@echo 'make papers  run the rows of the five papers and compare with what they printed last'
 	@echo 'make coverage   which lines the tests run, here and in the commands and ranks that they start'
 	@echo 'make fuzz    try it on mutants of all that it reads; MINUTES=30 SEED=7 chooses'
 	@echo 'make check   ruff, mypy --strict, import-linter'
@@ -56,6 +57,10 @@ test-long:
 gpu:
 	@.ci/venv gpu
 	$(BIN)/python -P benchmarks/gpu_report.py
+
+papers:
+	@.ci/venv dev
+	$(BIN)/python -P benchmarks/papers.py $(ARGS)
 
 # Python sees no line of a compiled loop: a third run has it carry the loops out itself. Slow tests give up there.
 coverage:

@@ -83,10 +83,11 @@ CASES: tuple[tuple[str, ...], ...] = (
         (f"order switch:{hosts} {_COST} --for {library}",)
         for hosts, library in ((4, "mpich:rabenseifner"), (12, "openmpi:ring"), (12, "nccl:tree"))
     ),
-    (f"groups fat_tree:4x2/4 {_COST} --size 16M --compare",),
-    (f"fusion resnet-50 --ranks 4 {_COST}",),
+    (f"training averaging fat_tree:4x2/4 {_COST} --size 16M --compare",),
+    (f"training fusion resnet-50 --ranks 4 {_COST}",),
     # On a network of equal links the default choice gives other trees: this case asks for a forest by name.
     (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method forest",),
+    (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method tacos_published",),
     (f"synth --network torus:4x4 {_COST} --method symmetric -o symmetric.json", "verify symmetric.json"),
     (f"synth --network torus:4x4 {_COST} --method symmetric --collective all_to_all",),
     *(

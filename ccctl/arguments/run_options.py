@@ -107,6 +107,14 @@ class RunOptions(GeneralOptions, WorldOptions):
             "for the others.",
         ),
     ] = True
+    as_published: Annotated[
+        bool,
+        typer.Option(
+            "--as-published",
+            help="With --adaptive: decide as AdapCC's paper does: compare with volume over bandwidth for the "
+            "ranks that are ready now, and exclude a rank that is not ready in T_fault.",
+        ),
+    ] = False
     rejoin: Annotated[
         int,
         typer.Option(

@@ -138,8 +138,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="NAME",
             autocompletion=words.spelled(*words.METHODS),
             help="auto tries every method that suits the network. Or one of ring, tree, greedy, "
-            "forest, ilp, periodic, symmetric …. auto leaves out taccl and adapcc_published, "
-            "AdapCC's integer program as published, for up to 5 ranks.",
+            "forest, ilp, periodic, symmetric …. auto leaves out what is there to compare with: taccl, "
+            "tacos_published, tacos_ilp_published, and adapcc_published for up to 5 ranks.",
         ),
     ] = "auto"
     runtime: Annotated[

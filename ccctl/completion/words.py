@@ -138,6 +138,8 @@ METHODS = (
     "adapcc",
     "adapcc_published",
     "taccl",
+    "tacos_published",
+    "tacos_ilp_published",
     "periodic",
 )
 SOLVERS = ("cbc", "highs")

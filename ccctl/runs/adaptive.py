@@ -50,7 +50,7 @@ def run_adaptively(options: RunOptions, world: World) -> None:
         root=chosen.root if rooted else None,
         network=network,
         profile_every=options.profile_every,
-        policy=WaitPolicy(relays=options.relays),
+        policy=WaitPolicy(relays=options.relays, as_published=options.as_published),
         rejoin=options.rejoin > 0 or world.spare is not None,
     )
 

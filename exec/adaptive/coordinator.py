@@ -58,11 +58,16 @@ class WaitPolicy:
     (5 in the paper), and for at least ``silent_s``; a late rank that is alive is waited for. A rank on
     another host whose kernel still answers is lost only after ``ANSWERING`` times as long, as its process
     cannot be inspected.
+
+    ``as_published``: decide as AdapCC's paper does. Waiting is compared with the cost for the ranks that are
+    ready now, as volume over bandwidth, and a rank that is not ready ``fault_factor`` times as long after the
+    first part is lost, although it may be alive.
     """
 
     relays: bool = True
     fault_factor: float = FAULT_FACTOR
     silent_s: float = 1.0
+    as_published: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,7 @@ class Coordinator:
         if unwatched_s:
             self._heard = {rank: min(now_s, at_s + unwatched_s) for rank, at_s in self._heard.items()}
         allowed_s = self._allowed_s()
-        return {
+        return self._overdue(now_s) | {
             rank: f"was silent for {now_s - heard_s:.1f} s"
             for rank, heard_s in self._heard.items()
             if rank != self.rank
@@ -302,7 +307,7 @@ class Coordinator:
             return False
         if self._round.waiting is None:
             since_s = max(self._round.first_s, self._round.done_s or self._round.went_s)
-            self._round.waiting = WaitingCollective(since_s)
+            self._round.waiting = WaitingCollective(since_s, as_published=self._policy.as_published)
         buy_s = self._buy_s(request, frozenset(fresh), frozenset(missing))
         self._round.waiting = self._round.waiting.offered(buy_s)
         return self._round.waiting.goes(now_s)
@@ -312,6 +317,16 @@ class Coordinator:
             return
         if done.seq == self.seq and not self._round.done_s:
             self._round.done_s = now_s
+
+    def _overdue(self, now_s: float) -> dict[int, str]:
+        """Return the ranks that are lost by the paper's rule: not ready T_fault after the first part."""
+        current = self._round
+        if not self._policy.as_published or not current.done_s:
+            return {}
+        if now_s <= fault_deadline_s(current.first_s, current.done_s, factor=self._policy.fault_factor):
+            return {}
+        late = set(self.members) - current.covered() - set(self._ready[self.seq]) - {self.rank}
+        return {rank: f"was not ready {now_s - current.done_s:.3f} s after the first part" for rank in late}
 
     def _allowed_s(self) -> float:
         """Return the longest silence: T_fault (Sec. IV-C) after a first part, else ``silent_s``."""

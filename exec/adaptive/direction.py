@@ -36,7 +36,7 @@ from exec.adaptive.session_state import SessionState
 from exec.adaptive.severed import HostPair, Severed, is_connected, without_pairs
 from exec.adaptive.slow_parts import Slow, SlowParts
 from exec.adaptive.swap_guard import SwapGuard
-from exec.stragglers import CYCLE_S, SimulatedCosts
+from exec.stragglers import CYCLE_S, CostsOfSchedule, SimulatedCosts, VolumeCosts
 from synth.network import Network
 from synth.simulation import replay
 
@@ -121,7 +121,7 @@ class Direction:
         # on each rank that has reported.
         self._under_way: dict[int, tuple[CollectiveCall, int, bool]] = {}
         self._took_s: dict[int, dict[int, dict[int, float]]] = {}
-        self._costs: dict[CollectiveCall, SimulatedCosts] = {}
+        self._costs: dict[CollectiveCall, CostsOfSchedule] = {}
         self._replan_started_s = 0.0
         self._searched: Network | None = None
         self._searched_for = -1, -1
@@ -542,7 +542,7 @@ class Direction:
 
         Both phases are simulated, and scaled to real runs. The cost is at least one cycle, the delay of a
         rank's message. It is infinite while this rank has no schedules for the members, or no contexts for
-        late ranks.
+        late ranks. As published, it is what both phases of a first part cost, as volume over bandwidth.
         """
         if not self._is_settled() or not self._late.exist(self._in_use):
             return math.inf
@@ -551,6 +551,8 @@ class Direction:
         left_out = frozenset(members.index(rank) for rank in late)
         here = frozenset(members.index(rank) for rank in ready)
         every = frozenset(range(len(members)))
+        if here | left_out == every and self._state.policy.as_published:
+            return costs.phases(here).buy_s
         if here | left_out == every:
             extra_s = costs.phases(here).buy_s - costs.whole_s
         else:
@@ -561,11 +563,12 @@ class Direction:
             extra_s *= max(1.0, usual_s / costs.whole_s)
         return max(CYCLE_S, extra_s)
 
-    def _costs_of(self, request: CollectiveCall) -> SimulatedCosts:
+    def _costs_of(self, request: CollectiveCall) -> CostsOfSchedule:
         schedule = self._state.schedule_of(request)
         costs = self._costs.get(request)
         if costs is None or costs.schedule is not schedule:
-            costs = self._costs[request] = SimulatedCosts(schedule)
+            made = VolumeCosts if self._state.policy.as_published else SimulatedCosts
+            costs = self._costs[request] = made(schedule)
         return costs
 
 

@@ -4,6 +4,7 @@ from .arrivals import Arrivals as Arrivals
 from .buy_cost import (
     CollectiveCosts as CollectiveCosts,
     ConstantCosts as ConstantCosts,
+    CostsOfSchedule as CostsOfSchedule,
     SimulatedCosts as SimulatedCosts,
     VolumeCosts as VolumeCosts,
 )

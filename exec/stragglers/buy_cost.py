@@ -35,7 +35,14 @@ from synth.relays import fastest_late_phase, has_data, late_schedule, partial_sc
 from synth.schedules import Schedule
 from synth.simulation import replay
 
-__all__ = ["CollectiveCosts", "ConstantCosts", "PhaseTimes", "SimulatedCosts", "VolumeCosts"]
+__all__ = [
+    "CollectiveCosts",
+    "ConstantCosts",
+    "CostsOfSchedule",
+    "PhaseTimes",
+    "SimulatedCosts",
+    "VolumeCosts",
+]
 
 _Share = Callable[[int, int], float]
 # For n of N ranks ready: the volumes of phase 1 and phase 2, in tensors.
@@ -92,7 +99,7 @@ class ConstantCosts:
         return PhaseTimes(self.buy_s, 0.0)
 
 
-class _OfSchedule(ABC):
+class CostsOfSchedule(ABC):
     """Costs derived from a schedule, cached by ready set."""
 
     has_phases = True
@@ -120,7 +127,7 @@ class _OfSchedule(ABC):
         """Return the seconds of phase 2 with these ranks late, at least one of which has data."""
 
 
-class SimulatedCosts(_OfSchedule):
+class SimulatedCosts(CostsOfSchedule):
     """The simulated times of the schedules of both phases.
 
     Phase 2 uses the fastest of ``bases``. By default these are the schedules of `late_bases` for one late
@@ -145,7 +152,7 @@ class SimulatedCosts(_OfSchedule):
         return replay(fastest_late_phase(bases, late).schedule).time_s
 
 
-class VolumeCosts(_OfSchedule):
+class VolumeCosts(CostsOfSchedule):
     """S/B as in the paper, with B over the links that the schedule of a phase uses, relays included.
 
     Raises UsageError for collectives of unknown volume: custom ones, and several at once.

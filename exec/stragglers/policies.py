@@ -1,6 +1,7 @@
 """Replay of policies over arrivals: break-even on the whole or the extra cost of going, and others.
 
-The others are always-wait, always-go and the optimum, which is the best in hindsight.
+The others are the paper's break-even, which compares with the cost for the ranks that are ready now,
+always-wait, always-go and the optimum, which is the best in hindsight.
 
 Each policy has two measures. Its *cost* is that of ski rental (`ski_rental`): the time waited, then the
 collective of all or the two phases; the bound limits the ratio to the best cost. Its *completion* is when
@@ -30,7 +31,7 @@ from probes.base import Floats, Mask
 
 __all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
 
-POLICIES = ("break_even", "break_even_extra", "always_wait", "always_go", "optimum")
+POLICIES = ("break_even", "break_even_extra", "break_even_published", "always_wait", "always_go", "optimum")
 # A moment at the end of a cycle must not fall into the next one by an error of rounding.
 _ROUNDING = 1e-9
 
@@ -104,11 +105,17 @@ def replay_arrivals(
         options = [_option(stretch, stretch.begin_s, row, costs) for stretch in stretches]
         last_s = float(row.max())
         waits = _Option(last_s, costs.whole_s, last_s + costs.whole_s)
-        rule = _break_even(stretches, row, costs, cycle_s) or waits
-        extra = _break_even(stretches, row, costs, cycle_s, costs.whole_s) or waits
+        rule, extra, published = (
+            _break_even(stretches, row, costs, cycle_s, waiting) or waits
+            for waiting in (
+                WaitingCollective(0.0),
+                WaitingCollective(0.0, spared_s=costs.whole_s),
+                WaitingCollective(0.0, as_published=True),
+            )
+        )
         first = next((option for option in options if math.isfinite(option.buy_s)), waits)
         best = min([waits, *options], key=lambda option: option.cost_s)
-        for policy, chosen in enumerate((rule, extra, waits, first, best)):
+        for policy, chosen in enumerate((rule, extra, published, waits, first, best)):
             cost_s[policy, at], completion_s[policy, at] = chosen.cost_s, chosen.completion_s
             went[policy, at] = chosen is not waits
         completion_s[-1, at] = min(option.completion_s for option in [waits, *options])
@@ -146,15 +153,18 @@ def _option(stretch: _Stretch, moment_s: float, ready_s: Floats, costs: Collecti
 
 
 def _break_even(
-    stretches: list[_Stretch], ready_s: Floats, costs: CollectiveCosts, cycle_s: float, spared_s: float = 0.0
+    stretches: list[_Stretch],
+    ready_s: Floats,
+    costs: CollectiveCosts,
+    cycle_s: float,
+    waiting: WaitingCollective,
 ) -> _Option | None:
-    """Return the decision by the rule of `ski_rental`; None if all are ready first."""
-    waiting = WaitingCollective(0.0, spared_s=spared_s)
+    """Return the decision by a rule of `ski_rental`; None if all are ready first."""
     for stretch in stretches:
         waiting = waiting.offered(costs.phases(stretch.ready).buy_s)
-        if math.isinf(waiting.least_buy_s):
+        if math.isinf(waiting.compared_s):
             continue
-        due_s = max(stretch.begin_s, waiting.least_buy_s - spared_s)
+        due_s = max(stretch.begin_s, waiting.compared_s - waiting.spared_s)
         moment_s = max(due_s, math.ceil(due_s / cycle_s - _ROUNDING) * cycle_s)
         if moment_s < stretch.end_s and waiting.goes(moment_s):
             return _option(stretch, moment_s, ready_s, costs)

@@ -6,7 +6,9 @@ the time since the first worker was ready. Going is buying: it costs b, the time
 with the ready set. Once all are ready the whole collective runs, which takes C.
 
 **The rule.** Go in the first cycle in which the time waited has reached the least b that any ready set has
-offered until then. If b is constant or falls, this is the paper's rule, which compares with the current b.
+offered until then. If b is constant or falls, this is the paper's rule, which compares with the b of the
+ranks that are ready now (``as_published``). By the paper's own volumes b rises with the ready ranks, so the
+two differ in the normal case.
 
 **Its ratio.** Let cycles last δ, b lie between b_min and b_max, and ρ = max(b_max, C) / b_min, over all ready
 sets that occur. The rule costs at most (1 + ρ + δ/b_min) times the cost of the best decision with knowledge
@@ -68,22 +70,24 @@ FAULT_FACTOR = 5.0
 
 @dataclass(frozen=True)
 class WaitingCollective:
-    """One collective that waits: since when, and the least cost of going so far.
+    """One collective that waits: since when, and the cost of going that the wait is compared with.
 
-    ``spared_s`` is the cost that going spares: 0 for the rule, C for a decision by the extra cost alone.
+    This cost is the least so far or, ``as_published``, that of the last ready set. ``spared_s`` is the cost
+    that going spares: 0 for the rule, C for a decision by the extra cost alone.
     """
 
     first_ready_s: float
-    least_buy_s: float = math.inf
+    compared_s: float = math.inf
     spared_s: float = 0.0
+    as_published: bool = False
 
     def offered(self, buy_s: float) -> WaitingCollective:
         """Return the collective with one more ready set's cost; call it as a worker gets ready."""
-        return replace(self, least_buy_s=min(self.least_buy_s, buy_s))
+        return replace(self, compared_s=buy_s if self.as_published else min(self.compared_s, buy_s))
 
     def goes(self, now_s: float) -> bool:
-        """Return whether the rule of this module says to go without the rest now."""
-        return now_s - self.first_ready_s >= self.least_buy_s - self.spared_s
+        """Return whether the rule says to go without the rest now."""
+        return now_s - self.first_ready_s >= self.compared_s - self.spared_s
 
 
 def competitive_ratio(buys_s: Sequence[float], whole_s: float = 0.0, cycle_s: float = CYCLE_S) -> float:

@@ -16,7 +16,6 @@ EXTRAS = {
     "mpich": ("mpich>=5", "mpi4py>=4.1"),
     "cuda12": ("cupy-cuda12x[ctk]>=14", "cuda-bindings>=12.9,<13"),
     "cuda13": ("cupy-cuda13x[ctk]>=14", "cuda-bindings>=13,<14"),
-    "highs": ("highspy>=1.10",),
     "png": ("resvg-py>=0.5",),
     "chakra": ("protobuf>=6",),
     "torch": ("torch>=2.5",),

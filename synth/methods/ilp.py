@@ -61,8 +61,8 @@ def synthesize(
     """Return the best schedule found within the time limit; its status is "optimal" only if proven.
 
     The search begins with schedules of other methods; such a schedule keeps its method's name if no program
-    finds a faster one. With a ``mechanism`` other than "auto" it begins with shortest paths alone, as in the
-    paper.
+    finds a faster one. If one of them meets the bound, no program is solved, and the outcome has no gap. With
+    a ``mechanism`` other than "auto" the search begins with shortest paths alone, as in the paper.
     """
     return solve(
         network,
@@ -116,10 +116,15 @@ def solve(
             mechanism=mechanism,
             warm=warm,
         )
-        schedule = both_halves(
-            network, collective, chunk_bytes, "ilp", seed, lambda shape: half(shape, chunk_bytes)[0]
-        )
-        return _with_outcome(schedule, None), None
+        ran: list[bool] = []
+
+        def solved(shape: Collective) -> Schedule:
+            made = half(shape, chunk_bytes)[0]
+            ran.append(made.outcome is not None and made.outcome.gap is not None)
+            return made
+
+        schedule = both_halves(network, collective, chunk_bytes, "ilp", seed, solved)
+        return _with_outcome(schedule, None, ran=any(ran)), None
     turned = collective.reversal is not None
     copying = collective.reversal or collective
     onward = network.transposed() if turned else network
@@ -139,7 +144,7 @@ def solve(
     bound = search.bound if not turned or _reversible(network) else None
     if turned:
         best = reversed_in_time(best, network, collective)
-    return _with_outcome(best, bound), bound
+    return _with_outcome(best, bound, ran=search.programs > 0), bound
 
 
 def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Iterator[Schedule]:
@@ -157,15 +162,15 @@ def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, see
         yield greedy.synthesize(network, collective, chunk_bytes, seed=seed + at, policy=policy)
 
 
-def _with_outcome(schedule: Schedule, bound: Bound | None) -> Schedule:
+def _with_outcome(schedule: Schedule, bound: Bound | None, *, ran: bool) -> Schedule:
+    """Return the schedule with its times; it has a gap only if programs ``ran``."""
     proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
     proven += [bound] if bound else []
     outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
     gap = relative_gap(outcome.time_s, outcome.binding.time_s)
     status = "optimal" if gap <= CLOSE else "feasible"
-    return replace(
-        in_start_order(schedule), outcome=replace(outcome, status=status, gap=0.0 if gap <= CLOSE else gap)
-    )
+    left = (0.0 if gap <= CLOSE else gap) if ran else None
+    return replace(in_start_order(schedule), outcome=replace(outcome, status=status, gap=left))
 
 
 def _reversible(network: Network) -> bool:

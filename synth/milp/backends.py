@@ -1,25 +1,22 @@
-"""The solvers of integer programs, CBC and HiGHS, through PuLP: their settings, limits and results.
+"""CBC through PuLP: its settings, limits and results; and the names of all solvers of integer programs.
 
-No other module of ccctl calls a solver of integer programs.
+`synth.milp.highs` has the other solver. No further module of ccctl calls a solver of integer programs.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probes.base import UnavailableError, UsageError, install, meant
+from probes.base import UnavailableError, UsageError, meant
 
-__all__ = ["SOLVERS", "SolverLimits", "bound_of", "require", "run", "solver_of"]
+__all__ = ["SOLVERS", "SolverLimits", "bound_of", "cbc_of", "require", "run"]
 
 SOLVERS = ("cbc", "highs")
 
@@ -34,8 +31,8 @@ class SolverLimits:
     nodes: int | None = None
 
 
-def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
-    """Run the solver and return its status.
+def run(program: Any, problem: Any, limit_s: float) -> int:
+    """Run CBC and return its status.
 
     Timers end it soon after ``limit_s``, as CBC checks its clock only between steps, which can take minutes.
     """
@@ -51,15 +48,11 @@ def run(program: Any, problem: Any, solver: str, limit_s: float) -> int:
             stop.daemon = True
             stop.start()
         problem.solve(program)
-    except KeyError:
-        # PuLP raises this if HiGHS stops at its node limit, after it has read the values.
-        found = math.isfinite(problem.solverModel.getObjectiveValue())
-        return int(pulp.LpSolutionIntegerFeasible if found else pulp.LpSolutionNoSolutionFound)
     except pulp.PulpSolverError as error:
         if time.perf_counter() - begun_s > limit_s:
             return int(pulp.LpSolutionNoSolutionFound)
         raise UnavailableError(
-            f" {solver}: expected it to solve a program of {problem.numVariables()} columns, found: {error}",
+            f" cbc: expected it to solve a program of {problem.numVariables()} columns, found: {error}",
             hint="ccctl doctor shows which solvers work",
             argument="solver",
         ) from error
@@ -79,24 +72,20 @@ def _interrupt(folder: str, number: int) -> None:
                 child.send_signal(number)
 
 
-def solver_of(name: str) -> Callable[..., Any]:
-    """Return the function that makes the named solver from (started, preprocess, effort, log)."""
-    makers: dict[str, Callable[..., Any]] = {"cbc": _cbc, "highs": _highs}
-    if name not in makers:
-        raise UsageError(
-            f" {name}: unknown solver",
-            hint=meant(name, SOLVERS) or f"known: {', '.join(SOLVERS)}",
-            argument="solver",
-        )
-    return makers[name]
-
-
 def require(solver: str) -> None:
     """Raise UsageError if ``solver`` is not known, UnavailableError if it is not installed."""
-    solver_of(solver)(False, True, SolverLimits(1.0), Path(os.devnull))
+    if solver not in SOLVERS:
+        raise UsageError(
+            f" {solver}: unknown solver",
+            hint=meant(solver, SOLVERS) or f"known: {', '.join(SOLVERS)}",
+            argument="solver",
+        )
+    if solver == "cbc":
+        cbc_of(False, True, SolverLimits(1.0), Path("unused.log"))
 
 
-def _cbc(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> Any:
+def cbc_of(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> Any:
+    """Return CBC with these settings; raise UnavailableError if PuLP brings none for this machine."""
     import pulp
 
     program = pulp.PULP_CBC_CMD(
@@ -121,35 +110,7 @@ def _cbc(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> An
     return program
 
 
-def _highs(started: bool, preprocess: bool, effort: SolverLimits, log: Path) -> Any:
-    import pulp
-
-    if not pulp.HiGHS().available():
-        raise UnavailableError(
-            " highs: expected highspy, found none",
-            hint=f"{install('highs')}, or the solver cbc",
-            argument="solver",
-        )
-    return pulp.HiGHS(
-        msg=True,
-        timeLimit=effort.limit_s,
-        gapRel=effort.gap,
-        threads=1,
-        random_seed=effort.seed,
-        **({} if effort.nodes is None else {"mip_max_nodes": effort.nodes}),
-        log_to_console=False,
-        log_file=str(log),
-    )
-
-
-def bound_of(text: str, problem: Any, otherwise: float) -> float:
-    """Return the proven bound, or ``otherwise`` if there is none.
-
-    HiGHS reports it; CBC prints it when it stops early.
-    """
-    highs = getattr(problem, "solverModel", None)
-    if highs is not None:
-        bound = float(highs.getInfo().mip_dual_bound)
-        return bound if math.isfinite(bound) else otherwise
+def bound_of(text: str, otherwise: float) -> float:
+    """Return the bound that CBC prints when it stops early, or ``otherwise`` if there is none."""
     printed = re.findall(r"^(?:Lower bound|\(best possible\)):\s+(\S+)", text, re.MULTILINE)
     return float(printed[-1]) if printed else otherwise

@@ -1,7 +1,8 @@
-"""Mixed-integer linear programs: built in columns and rows, solved through PuLP by CBC or HiGHS.
+"""Mixed-integer linear programs: built in columns and rows, solved by CBC through PuLP or HiGHS in SciPy.
 
-``synth.milp.backends`` runs the solver. The solution keeps its status, its proven bound, its gap and its log.
-The status is "infeasible" or "optimal" only if the solver ended by itself, well within its time.
+``synth.milp.backends`` and ``synth.milp.highs`` run the solvers. The solution keeps its status, its proven
+bound, its gap and its log. The status is "infeasible" or "optimal" only if the solver ended by itself, well
+within its time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from probes.base import Floats
 from probes.files import temporary_folders
-from synth.milp.backends import SolverLimits, bound_of, require, run, solver_of
+from synth.milp.backends import SolverLimits, bound_of, cbc_of, require, run
+from synth.milp.highs import solve_by_highs
 
 __all__ = ["IntegerProgram", "Solution", "Status", "relative_gap", "require"]
 
@@ -106,21 +108,24 @@ class IntegerProgram:
         of the tree, independent of a machine's speed. Raises UnavailableError if the solver is not installed,
         UsageError if it is not known.
         """
+        require(solver)
         begun_s = time.perf_counter()
+        if solver == "highs":
+            return self._by_highs(SolverLimits(time_limit_s, gap, seed, node_limit))
         problem, variables = self._problem()
         left_s = max(0.1, time_limit_s - (time.perf_counter() - begun_s))
         with temporary_folders.folder("ccctl-milp-") as folder:
             log = folder / "solver.log"
             effort = SolverLimits(left_s, gap, seed, node_limit)
-            program = solver_of(solver)(bool(self.start), self.preprocess, effort, log)
+            program = cbc_of(bool(self.start), self.preprocess, effort, log)
             program.tmpDir = str(folder)
             solving_s = time.perf_counter()
-            code = run(program, problem, solver, left_s)
+            code = run(program, problem, left_s)
             taken_s = time.perf_counter() - solving_s
             text = log.read_text(errors="replace") if log.exists() else ""
         cut_short = "maximum time" in text or "maximum nodes" in text
         ended = taken_s < _ENDED_BY_ITSELF * left_s and not cut_short
-        return self._solution(code, ended, variables, text, problem, gap, time.perf_counter() - begun_s)
+        return self._solution(code, ended, variables, text, gap, time.perf_counter() - begun_s)
 
     def _column(self, low: float, high: float, integer: bool) -> int:
         self.low.append(low)
@@ -167,7 +172,6 @@ class IntegerProgram:
         ended: bool,
         variables: list[Any],
         text: str,
-        problem: Any,
         gap: float,
         seconds: float,
     ) -> Solution:
@@ -178,15 +182,37 @@ class IntegerProgram:
             status: Status = "infeasible" if ended else "unknown"
             return Solution(status, None, math.inf, math.inf if ended else -math.inf, seconds, text)
         if code not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-            return Solution("unknown", None, math.inf, bound_of(text, problem, -math.inf), seconds, text)
+            return Solution("unknown", None, math.inf, bound_of(text, -math.inf), seconds, text)
         found = [variable.value() for variable in variables]
         values = np.array(
             [low if value is None else value for value, low in zip(found, self.low, strict=True)]
         )
+        proven = code == pulp.LpSolutionOptimal and ended
+        return self._rounded(
+            values, bound_of(text, math.inf if proven else -math.inf), proven, gap, seconds, text
+        )
+
+    def _by_highs(self, limits: SolverLimits) -> Solution:
+        begun_s = time.perf_counter()
+        cost = np.zeros(self.columns)
+        cost[list(self.cost)] = list(self.cost.values())
+        low, high = np.array(self.low), np.array(self.high)
+        found = solve_by_highs(cost, low, high, self.integer, self.rows, limits)
+        seconds = time.perf_counter() - begun_s
+        bound = -math.inf if found.bound is None or math.isnan(found.bound) else found.bound
+        if found.infeasible:
+            return Solution("infeasible", None, math.inf, math.inf, seconds, found.message)
+        if found.values is None:
+            return Solution("unknown", None, math.inf, bound, seconds, found.message)
+        return self._rounded(found.values, bound, found.ended, limits.gap, seconds, found.message)
+
+    def _rounded(
+        self, values: Floats, bound: float, proven: bool, gap: float, seconds: float, text: str
+    ) -> Solution:
+        """Return the solution of these values, its whole numbers rounded."""
         whole = np.array(self.integer, dtype=bool)
         values[whole] = np.round(values[whole])
         objective = sum(values[at] * cost for at, cost in self.cost.items())
-        proven = code == pulp.LpSolutionOptimal and ended
-        bound = min(objective, bound_of(text, problem, objective if proven else -math.inf))
+        bound = min(objective, bound)
         exact = proven and objective - bound <= max(gap, 1e-9) * max(abs(objective), 1e-12)
         return Solution("optimal" if exact else "feasible", values, objective, bound, seconds, text)

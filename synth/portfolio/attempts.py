@@ -67,7 +67,8 @@ _PATHS_DELIVERIES = 10_000
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
 _OTHER_NAMES = {
-    "tacos": "TACOS's search is 'greedy', its integer programs are 'ilp';",
+    "tacos": "TACOS's search is 'greedy' (as published: 'tacos_published'), its integer programs are 'ilp' "
+    "(as published: 'tacos_ilp_published');",
     "milp": "did you mean 'ilp'?",
     "rabenseifner": "did you mean 'halving_doubling'?",
     "recursivedoubling": "did you mean 'doubling' or, for an all_reduce, 'halving_doubling'?",
@@ -160,6 +161,16 @@ METHODS: dict[str, Method] = {
     "taccl": Method(
         synthesizer("taccl"),
         most_sends=2000,
+        relays=True,
+        solves=True,
+        suits=lambda network, shape: False,
+    ),
+    "tacos_published": Method(
+        synthesizer("tacos_published"), most_sends=10_000, suits=lambda network, shape: False
+    ),
+    "tacos_ilp_published": Method(
+        synthesizer("tacos_ilp_published"),
+        most_split=1,
         relays=True,
         solves=True,
         suits=lambda network, shape: False,
@@ -279,6 +290,8 @@ def _asked_of(request: Request, name: str) -> dict[str, object]:
     """Return the options of one method that the request sets."""
     if name in ("adapcc", "adapcc_published") and request.sub_collectives is not None:
         return {"sub_collectives": request.sub_collectives}
+    if name == "tacos_ilp_published":
+        return {} if request.time_step_s is None else {"time_step_s": request.time_step_s}
     if name != "ilp":
         return {}
     asked: dict[str, object] = {} if request.mechanism == "auto" else {"mechanism": request.mechanism}

@@ -5,7 +5,8 @@ this package; it gets the methods by name from `synthesizer`.
 
 Read `adapcc_milp` first (AdapCC's integer program, equations 1 to 6). Then read `adapcc_schedule`, which
 makes its strategies into a schedule, and `adapcc_algorithm`, which makes them into an algorithm in the chunk
-language. `taccl` is independent: TACCL's sketch, routing and order.
+language. The others are independent: `tacos_greedy` (TACOS's search as published), `tacos_ilp` (its integer
+programs), and `taccl` (TACCL's sketch, routing and order).
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["synthesizer"]
 
-_HOMES = {"adapcc_published": "synth.published.adapcc_schedule", "taccl": "synth.published.taccl"}
+_HOMES = {
+    "adapcc_published": "synth.published.adapcc_schedule",
+    "taccl": "synth.published.taccl",
+    "tacos_ilp_published": "synth.published.tacos_ilp",
+    "tacos_published": "synth.published.tacos_greedy",
+}
 
 
 def synthesizer(name: str) -> Callable[..., Schedule]:

@@ -50,7 +50,10 @@ _LEAST_S = 0.2
 
 @dataclass(eq=False)
 class HorizonSearch:
-    """The search for one copying collective: its best schedule so far, and its bound so far."""
+    """The search for one copying collective: its best schedule so far, and its bound so far.
+
+    ``programs`` counts the integer programs that a solver was given.
+    """
 
     network: Network
     collective: Collective
@@ -65,6 +68,7 @@ class HorizonSearch:
     bound: Bound | None = None
     best: Schedule = field(init=False)
     best_s: float = float("inf")
+    programs: int = 0
 
     def run(self) -> Schedule:
         bundles = bundle(self.network)
@@ -191,6 +195,7 @@ class HorizonSearch:
         if not made.possible and not elastic:
             return "infeasible"
         limit_s = max(0.1, until_s - time.perf_counter())
+        self.programs += 1
         solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
         if solution.values is not None:
             self._keep(self._schedule(expansion.grid.bundles, moves_of(made, solution)))
@@ -212,7 +217,8 @@ class HorizonSearch:
 
     def _cluster(self, bundles: Bundles) -> None:
         """Solve short windows one after the other, each moving as many chunks as it can."""
-        tick_s = self.time_step_s or float(self.network.hold_s(self.chunk_bytes).min())
+        # A tick is at most the shortest time per bytes: alpha is rounded on its own.
+        tick_s = self.time_step_s or float(self.network.beta_s_per_byte.min()) * self.chunk_bytes
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s, up=self._up)
         window = _WINDOW_HOPS * int(grid.travel.max())
         held, wanted = self.collective.held(), self.collective.wanted()
@@ -225,6 +231,7 @@ class HorizonSearch:
                 break
             windows = max(2, -(-grid.ticks(self.best_s) // window) - begin // window)
             limit_s = self._left_s() * 2 / windows
+            self.programs += 1
             solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
             found = moves_of(made, solution)
             if not found:

@@ -68,6 +68,10 @@ def draw(found: Synthesis, say: Say) -> None:
     )
 
 
+# Methods that solve integer programs; a schedule by another one may have been proven by ilp's.
+_SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
+
+
 def _lines(found: Synthesis) -> Iterator[str]:
     schedule: Any = found.schedule
     outcome, shape = schedule.outcome, schedule.whole
@@ -95,7 +99,7 @@ def _lines(found: Synthesis) -> Iterator[str]:
     if schedule.race is not None:
         yield from race_lines(schedule.race)
     if outcome.gap is not None:
-        whose = f"{schedule.method}'s" if schedule.method in ("ilp", "adapcc", "forest") else "the"
+        whose = f"{schedule.method}'s" if schedule.method in _SOLVING else "the"
         ended = f"stopped within {100 * outcome.gap:.2g} % of" if outcome.gap else "solved to"
         yield f"{whose} integer programs were {ended} their optimum"
     if remark := schedule.remark(seconds):

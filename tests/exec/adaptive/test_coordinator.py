@@ -195,6 +195,19 @@ def test_who_is_late_but_alive_is_not_lost():
     assert set(lost) == {1, 2}
 
 
+def test_as_published_who_is_not_ready_in_time_is_lost_although_alive():
+    policy = WaitPolicy(as_published=True, fault_factor=5.0)
+    coordinator = Coordinator(0, Membership((*range(3),)), policy, lambda *_: 0.0)
+    for rank in (0, 1):
+        coordinator.hear(rank, Ready(0, ASKED), 10.0)
+    coordinator.hear(0, PartDone(0, 0, 0, False, 0.1), 10.1)
+    for now_s in (10.2, 10.4, 10.59):
+        coordinator.hear(2, Beat(), now_s)
+        assert coordinator.silent(now_s) == {}
+    coordinator.hear(2, Beat(), 10.61)
+    assert list(coordinator.silent(10.61)) == [2]
+
+
 @pytest.mark.parametrize("answering", [set(), {1}, {1, 2}])
 def test_a_rank_whose_host_answers_is_waited_for_three_times_as_long(answering):
     coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(silent_s=1.0), lambda *_: 0.0)

@@ -27,6 +27,7 @@ def test_by_hand_with_a_constant_cost():
     assert costs_of(found) == {
         "break_even": [0.0, pytest.approx(0.03), pytest.approx(0.08)],
         "break_even_extra": [0.0, pytest.approx(0.03), pytest.approx(0.08)],
+        "break_even_published": [0.0, pytest.approx(0.03), pytest.approx(0.08)],
         "always_wait": [0.0, pytest.approx(0.03), 1.0],
         "always_go": [0.0, 0.04, 0.04],
         "optimum": [0.0, pytest.approx(0.03), 0.04],
@@ -83,6 +84,19 @@ def test_no_policy_beats_the_optimum_nor_the_rule_its_bound(rows, chunk_bytes, c
         # Nothing is complete before the last rank is ready.
         assert (one.completion_s >= found.arrivals.last_s).all()
     assert (found.ratios("break_even") <= found.bound * (1 + 1e-9)).all()
+
+
+def test_the_published_rule_waits_longer_where_the_cost_rises_with_the_ready_ranks():
+    """Volumes of an all_reduce rise with the ready ranks; only the published rule then waits for more."""
+    costs = costs_of_ring(1 << 25, True)
+    first, later = (costs.phases(frozenset(range(ready))).buy_s for ready in (2, 3))
+    assert later > first
+    between_s = (first + later) / 2
+    arrivals = Arrivals.of(np.array([[0.0, 0.0, first / 2, between_s]]))
+    found = replay_arrivals(arrivals, costs, cycle_s=first / 1000)
+    assert found.policies["break_even"].went.tolist() == [True]
+    assert found.policies["break_even_published"].went.tolist() == [False]
+    assert found.policies["break_even_published"].cost_s[0] == pytest.approx(between_s + costs.whole_s)
 
 
 def test_who_goes_first_waits_for_data():

@@ -11,7 +11,7 @@ from synth.networks.families import family
 from synth.portfolio.attempts import METHODS, plans
 from synth.published import synthesizer
 
-NAMES = ("adapcc_published", "taccl")
+NAMES = ("adapcc_published", "taccl", "tacos_ilp_published", "tacos_published")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -28,6 +28,7 @@ def test_a_trace_with_a_constant_cost(run_ccctl, trace):
     assert means == {
         "break_even": pytest.approx((0.08 + 0.03 + 0.08) / 4),
         "break_even_extra": pytest.approx((0.08 + 0.03 + 0.08) / 4),
+        "break_even_published": pytest.approx((0.08 + 0.03 + 0.08) / 4),
         "always_wait": pytest.approx((1 + 0.03 + 1) / 4),
         "always_go": pytest.approx(3 * 0.04 / 4),
         "optimum": pytest.approx((0.04 + 0.03 + 0.04) / 4),
