@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from exec.acceptance import Certificate, Changes, Culprit, FaultCost, Spares, WholeChange, WholeRow
 
 __all__ = [
-    "bound_notes",
     "change_lines",
     "cost_text",
     "headline",
@@ -28,6 +27,7 @@ __all__ = [
     "spares_text",
     "surely",
     "whole_columns",
+    "whole_notes",
 ]
 
 # Culprits of these kinds lie between hosts: none of their hosts is at fault by itself.
@@ -138,30 +138,48 @@ def _share(bound_s: float | None, time_s: float) -> str | None:
     return percent(bound_s / time_s) if bound_s and time_s > 0 else None
 
 
-# The columns of the table of collectives, with names short enough for 80 characters.
+# The columns of the table of collectives, with names short enough for 80 characters. A page has room for the
+# bounds themselves, too.
 _WHOLE_COLUMNS = (
     Column("collective", "collective"),
     Column("size", "size_bytes", size_text),
     Column("library", "library"),
     Column("time", "time_s"),
-    Column("of possible", lambda row: _share(row.bound_s, row.time_s)),
+    Column("algbw", lambda row: row.algbw_gbs or None, "{:.4g}"),
+    Column("busbw", lambda row: row.busbw_gbs or None, "{:.4g}"),
+    Column("bound", "bound_s"),
+    Column("of bound", lambda row: _share(row.bound_s, row.time_s)),
+    Column("bought", "bought_bound_s"),
     Column("of bought", lambda row: _share(row.bought_bound_s, row.time_s)),
     Column("wrong", lambda row: "unchecked" if row.wrong is None else row.wrong),
 )
+_ONLY_WIDE = ("bound", "bought")
+# A column without other cells than these is left out.
+_SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
 
 
-def whole_columns(rows: Iterable[WholeRow]) -> list[Column]:
-    """Return the columns that at least one of the rows fills."""
+def whole_columns(rows: Iterable[WholeRow], *, wide: bool = False) -> list[Column]:
+    """Return the columns that tell something of at least one of the rows; ``wide`` also those for pages."""
     found = list(rows)
-    return [one for one in _WHOLE_COLUMNS if any(one.cell(row) not in ("-", "unchecked") for row in found)]
+    columns = [one for one in _WHOLE_COLUMNS if wide or one.head not in _ONLY_WIDE]
+    return [
+        one
+        for one in columns
+        if any(one.cell(row) not in _SAYS_NOTHING.get(one.head, ("-",)) for row in found)
+    ]
 
 
-def bound_notes(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield a note on the meaning of 100 % for each column with shares."""
+def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator[str]:
+    """Yield notes on the table of collectives: units, the meaning of 100 %, and whether results are right."""
     heads = {column.head for column in columns}
-    for head, network in (("of possible", "this network as it is"), ("of bought", "the network as bought")):
+    if "algbw" in heads:
+        yield "algbw, busbw: GB/s as nccl-tests defines them"
+    for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
         if head in heads:
             yield f"{head}: 100 % is the proven bound for {network}"
+    if "wrong" not in heads:
+        unchecked = any(row.wrong is None for row in rows)
+        yield "results: some were not checked" if unchecked else "results: every element is right"
 
 
 def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:

@@ -254,6 +254,7 @@ def _add_rows(exposition: Exposition, rows: Sequence[WholeRow]) -> None:
         labels = {"collective": row.collective, "size_bytes": str(row.size_bytes), "library": row.library}
         for name, meaning, value in (
             ("seconds", "Time of the collective on all ranks.", row.time_s),
+            ("busbw_gbs", "Bus bandwidth as nccl-tests defines it, in GB/s.", row.busbw_gbs or None),
             ("bound_seconds", "Proven least time on the network as it is.", row.bound_s),
             ("bought_bound_seconds", "Proven least time on the network as bought.", row.bought_bound_s),
             ("wrong", "Number of wrong elements.", row.wrong),

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl.render.acceptance import (
-    bound_notes,
     change_lines,
     cost_text,
     headline,
@@ -20,6 +19,7 @@ from ccctl.render.acceptance import (
     spares_text,
     surely,
     whole_columns,
+    whole_notes,
 )
 from ccctl.render.fields import cells
 from ccctl.render.html_page import HtmlTable, anchor, document, menu, section_html, sections, table_html
@@ -188,10 +188,11 @@ def _changes(changes: Changes) -> Iterator[str]:
 def _whole(certificate: Certificate) -> Iterator[str]:
     if not certificate.whole:
         return
-    columns = whole_columns(certificate.whole)
+    columns = whole_columns(certificate.whole, wide=True)
     heads, rows = cells(columns, certificate.whole)
     yield table_html(HtmlTable("collectives", tuple(heads), tuple(map(tuple, rows))))
-    yield from (f"<p class='faint'>{as_content(_capital(words))}</p>" for words in bound_notes(columns))
+    notes = whole_notes(certificate.whole, columns)
+    yield from (f"<p class='faint'>{as_content(_capital(words))}</p>" for words in notes)
 
 
 def _list(entries: Iterable[str]) -> Iterator[str]:

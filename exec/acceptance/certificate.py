@@ -53,8 +53,9 @@ class Culprit:
 
 @dataclass(frozen=True)
 class WholeRow:
-    """A collective on all ranks by one library ("ccctl", "mpi", "nccl"), with its lower bounds.
+    """A collective on all ranks by one library ("ccctl", "mpi", "gloo", "nccl"), with its lower bounds.
 
+    ``algbw_gbs`` and ``busbw_gbs`` are the bandwidths in GB/s as nccl-tests defines them.
     ``bound_s`` is the lower bound on the measured network, ``bought_bound_s`` that on the network that was
     bought. Either is None if unknown. ``wrong`` is the number of wrong elements, None if the results were not
     checked.
@@ -67,6 +68,8 @@ class WholeRow:
     bound_s: float | None = None
     bought_bound_s: float | None = None
     wrong: int | None = None
+    algbw_gbs: float = 0.0
+    busbw_gbs: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Ver
 from exec.acceptance.cost import costs, spares
 from exec.acceptance.fault_text import remedy_of, told
 from exec.acceptance.network_bought import sound_network
-from exec.benchmark import Report, Row, judged
+from exec.benchmark import Measurement, Report, Row, judged
 from exec.benchmark.foreign import Evidence
 from probes.base import CcctlError, plural, some
 from probes.health import (
@@ -328,15 +328,24 @@ def _whole(report: Report | None, links: _Links) -> Iterator[WholeRow]:
         return
     as_is, bought = _bounds(report, links.network), _bounds(report, links.offered)
     for at, row in enumerate(report.rows):
-        for name, time_s, wrong in _times(row):
-            yield WholeRow(row.collective, row.size_bytes, name, time_s, as_is.get(at), bought.get(at), wrong)
+        for name, one in _measured(row):
+            yield WholeRow(
+                row.collective,
+                row.size_bytes,
+                name,
+                one.time_s,
+                as_is.get(at),
+                bought.get(at),
+                one.wrong,
+                one.algbw_gbs,
+                one.busbw_gbs,
+            )
 
 
-def _times(row: Row) -> Iterator[tuple[str, float, int | None]]:
+def _measured(row: Row) -> Iterator[tuple[str, Measurement]]:
     if row.shown is not None:
-        yield "ccctl", row.shown.time_s, row.shown.wrong
-    for name, peer in row.peers.items():
-        yield name, peer.time_s, peer.wrong
+        yield "ccctl", row.shown
+    yield from row.peers.items()
 
 
 def _bounds(report: Report, network: Network | None) -> dict[int, float]:

@@ -88,7 +88,7 @@ def _whole(certificate: Certificate, width: int | None) -> Iterator[str]:
     columns = acceptance.whole_columns(certificate.whole)
     for line in console.aligned(*cells(columns, certificate.whole)):
         yield f"  {line}"
-    yield from _list(acceptance.bound_notes(columns), width)
+    yield from _list(acceptance.whole_notes(certificate.whole, columns), width)
 
 
 def _hosts(certificate: Certificate, width: int | None) -> Iterator[str]:
@@ -168,7 +168,8 @@ def _culprit_summary(culprit: Culprit) -> dict[str, Any]:
 
 
 def _whole_summary(row: WholeRow) -> dict[str, Any]:
-    values = figures(row, "collective size_bytes library time_s bound_s bought_bound_s wrong")
+    names = "collective size_bytes library time_s algbw_gbs busbw_gbs bound_s bought_bound_s wrong"
+    values = figures(row, names)
     for name, bound_s in (("bound", row.bound_s), ("bought", row.bought_bound_s)):
         values[f"percent_of_{name}"] = 100 * bound_s / row.time_s if bound_s and row.time_s > 0 else None
     return values

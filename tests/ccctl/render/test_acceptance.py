@@ -75,11 +75,23 @@ def test_spares_say_which_hosts_to_leave_out():
 
 def test_columns_that_nobody_fills_are_left_out():
     heads = [one.head for one in acceptance.whole_columns(WHOLE)]
-    assert heads == ["collective", "size", "library", "time", "of possible", "of bought", "wrong"]
-    bare = replace(WHOLE[0], bound_s=None, bought_bound_s=None, wrong=None)
+    assert heads == ["collective", "size", "library", "time", "algbw", "busbw", "of bound", "of bought"]
+    bare = replace(WHOLE[0], bound_s=None, bought_bound_s=None, wrong=None, algbw_gbs=0.0, busbw_gbs=0.0)
     assert [one.head for one in acceptance.whole_columns([bare])] == heads[:4]
-    cells = {one.head: one.cell(WHOLE[0]) for one in acceptance.whole_columns(WHOLE)}
-    assert (cells["of possible"], cells["of bought"], cells["wrong"]) == ("91.2 %", "55.9 %", "0")
+    wrong = replace(WHOLE[0], wrong=7)
+    cells = {one.head: one.cell(wrong) for one in acceptance.whole_columns([wrong, WHOLE[1]], wide=True)}
+    assert (cells["bound"], cells["of bound"], cells["busbw"]) == ("31 ms", "91.2 %", "62.2")
+    assert (cells["bought"], cells["of bought"], cells["wrong"]) == ("19 ms", "55.9 %", "7")
+
+
+def test_notes_say_what_the_table_does_not_show():
+    def notes(*rows):
+        return list(acceptance.whole_notes(rows, acceptance.whole_columns(rows)))
+
+    checked = replace(WHOLE[0], wrong=0)
+    assert notes(checked)[-1] == "results: every element is right"
+    assert notes(checked, replace(checked, wrong=None))[-1] == "results: some were not checked"
+    assert not any("results" in words for words in notes(checked, replace(checked, wrong=1)))
 
 
 def test_changes_are_told_by_word():
