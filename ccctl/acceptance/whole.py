@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.acceptance.folder import AcceptanceFolder
 from ccctl.acceptance.request import AcceptanceRequest
-from ccctl.arguments import BenchOptions, setup_of
+from ccctl.arguments import BenchOptions, Contestant, setup_of
 from ccctl.errors import CcctlError, FoundProblem, TimeoutExpired, UnavailableError
 from ccctl.launching import World, run_ranks
 from ccctl.prepared import BenchWorkload, prepared
 from probes.base import plural
 
 if TYPE_CHECKING:
-    from exec.benchmark import Report
+    from exec.benchmark import Integrity, Report
     from probes.link_costs import Profile
     from synth.collective import Kind
 
@@ -24,6 +24,8 @@ __all__ = ["WholeStage", "cost_size", "fitting_sizes"]
 # The collectives of training: sums of gradients, and the exchange of experts' tokens.
 _COLLECTIVES: tuple[Kind, ...] = ("all_reduce", "all_to_all")
 _ITERATIONS = 10
+# The largest size whose steps are compared with the reference, which runs all ranks on one core.
+_MOST_CHECKED_BYTES = 1 << 20
 # The sizes in bytes to choose from, the largest first. The large one is the first whose all_reduce should
 # take at most _LONGEST_S on the network. GPUs start at 1 GiB. Processes share cores and memory, which the
 # network does not show, so they start at 16 MiB. The small one is the last, where latency decides.
@@ -45,6 +47,8 @@ class WholeStage:
     profile: Profile
     _reports: list[Report] = field(default_factory=list)
     _left_out: list[str] = field(default_factory=list)
+    _schedules: dict[Kind, Contestant] = field(default_factory=dict)
+    _libraries: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self) -> list[str]:
         """Run the collectives and write their report; return a line for each that was left out."""
@@ -59,7 +63,10 @@ class WholeStage:
         if self._reports:
             rows = tuple(row for one in self._reports for row in one.rows)
             machine = {name: value for one in self._reports for name, value in one.machine.items()}
-            self.folder.write("report", replace(self._reports[0], rows=rows, machine=machine))
+            report = replace(
+                self._reports[0], rows=rows, machine=machine, integrity=self._integrity(sizes_bytes)
+            )
+            self.folder.write("report", report)
         for text in self._left_out:
             console.warn(f"whole: {text}")
         return self._left_out
@@ -111,6 +118,7 @@ class WholeStage:
             kind, None, sizes_bytes, self.world, path, self._device, race=False, timeout_s=limit_s
         )
         one, left_s = prepared(workload)
+        self._schedules[kind], self._libraries[kind] = one, tuple(libraries)
         run_ranks(
             "exec.benchmark.runner:bench_all_task",
             setup_of(options).requests([one], tuple(libraries)),
@@ -119,6 +127,39 @@ class WholeStage:
             timeout_s=left_s,
             keep=self._keep,
         )
+
+    def _integrity(self, sizes_bytes: tuple[int, ...]) -> Integrity | None:
+        """Return whether an all_reduce gives the same bits twice, and who corrupts data."""
+        from exec.benchmark import IntegrityRequest
+
+        kind = _COLLECTIVES[0]
+        left_s = _least(self.request.whole_budget_s(), self.request.seconds_left())
+        if kind not in self._schedules or (left_s is not None and left_s <= 1.0):
+            self._left_out.append("checksums of steps: no time was left of the budget")
+            return None
+        size_bytes = min(max(sizes_bytes), _MOST_CHECKED_BYTES)
+        console.note(f"whole: {kind} twice, with checksums of each step")
+        try:
+            found: Integrity = run_ranks(
+                "exec.benchmark.integrity:integrity_task",
+                IntegrityRequest(
+                    self._schedules[kind].at(size_bytes).program,
+                    size_bytes,
+                    self._libraries[kind],
+                    self._device,
+                ),
+                replace(self.world, ranks=len(self.profile.ranks)),
+                label="integrity",
+                timeout_s=left_s,
+            )
+        except (UnavailableError, FoundProblem) as error:
+            self._left_out.append(f"checksums of steps: {error.message}")
+        except TimeoutExpired:
+            self.request.seconds_left()
+            self._left_out.append("checksums of steps: they took longer than what was left of the budget")
+        else:
+            return found
+        return None
 
     def _keep(self, piece: Report) -> None:
         if piece.rows:

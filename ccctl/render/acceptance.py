@@ -12,11 +12,13 @@ from probes.base import plural, some
 
 if TYPE_CHECKING:
     from exec.acceptance import Certificate, Changes, Culprit, FaultCost, Spares, WholeChange, WholeRow
+    from exec.benchmark import Integrity
 
 __all__ = [
     "change_lines",
     "cost_text",
     "headline",
+    "integrity_notes",
     "is_in_hosts",
     "moments",
     "of_host",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 # Culprits of these kinds lie between hosts: none of their hosts is at fault by itself.
-_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric"))
+_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric", "corrupt_link"))
 # The most culprits or hosts that a line about changes names.
 _MOST_NAMED = 6
 
@@ -180,6 +182,25 @@ def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator
     if "wrong" not in heads:
         unchecked = any(row.wrong is None for row in rows)
         yield "results: some were not checked" if unchecked else "results: every element is right"
+
+
+def integrity_notes(integrity: Integrity | None) -> Iterator[str]:
+    """Yield what was compared to see whether data is corrupted, and with which result."""
+    if integrity is None:
+        return
+    what = f"{integrity.collective} of {size_text(integrity.size_bytes)} on random numbers"
+    same = [name for name in integrity.runs if name not in integrity.unlike]
+    if same:
+        yield f"same bits twice ({what}): {', '.join(same)}"
+    if integrity.unlike:
+        yield f"other bits in the second run ({what}): {', '.join(integrity.unlike)}"
+    if not integrity.steps:
+        yield f"checksums of steps: not compared: {integrity.why_not}"
+    elif not integrity.corruptions:
+        yield f"checksums of steps: all {integrity.steps} steps of both runs as in the reference"
+    else:
+        wrong = sum(one.steps for one in integrity.corruptions)
+        yield f"checksums of steps: {wrong} of {integrity.steps} steps begin wrong data"
 
 
 def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:

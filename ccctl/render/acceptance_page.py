@@ -12,6 +12,7 @@ from ccctl.render.acceptance import (
     change_lines,
     cost_text,
     headline,
+    integrity_notes,
     moments,
     of_host,
     sentence,
@@ -191,7 +192,7 @@ def _whole(certificate: Certificate) -> Iterator[str]:
     columns = whole_columns(certificate.whole, wide=True)
     heads, rows = cells(columns, certificate.whole)
     yield table_html(HtmlTable("collectives", tuple(heads), tuple(map(tuple, rows))))
-    notes = whole_notes(certificate.whole, columns)
+    notes = (*whole_notes(certificate.whole, columns), *integrity_notes(certificate.integrity))
     yield from (f"<p class='faint'>{as_content(_capital(words))}</p>" for words in notes)
 
 

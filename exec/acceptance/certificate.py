@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from exec.benchmark import Integrity
 from probes.base import not_finite
 from synth.collective import Kind
 
@@ -112,6 +113,7 @@ class Certificate:
     others to the reason. ``spec`` and ``plan`` are the terms as they were given, ``spares_asked`` the number
     of hosts that may be left out. Costs are times of ``collective`` with ``size_bytes`` bytes. ``culprits``
     are ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
+    ``integrity`` says whether results are the same twice, and who corrupts data.
     ``versions`` maps names of software to their versions. ``seal`` is the SHA-256 of this certificate without
     the seal itself.
     """
@@ -128,6 +130,7 @@ class Certificate:
     spares_asked: int = 0
     culprits: tuple[Culprit, ...] = ()
     whole: tuple[WholeRow, ...] = ()
+    integrity: Integrity | None = None
     spares: tuple[Spares, ...] = ()
     stages: tuple[Stage, ...] = ()
     unread: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from exec.acceptance.fault_text import remedy_of, told
 from exec.acceptance.network_bought import sound_network
 from exec.benchmark import Measurement, Report, Row, judged
 from exec.benchmark.foreign import Evidence
+from exec.program import Corruption
 from probes.base import CcctlError, plural, some
 from probes.health import (
     ClusterHealth,
@@ -103,6 +104,7 @@ def judge(
         *(_dead(host, reason) for host, reason in skipped.items()),
         *_joined(_of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms)),
         *_of_report(measured.report),
+        *_of_integrity(measured),
         *map(_of_evidence, measured.evidence),
     ]
     culprits = tuple(sorted(found, key=_rank))
@@ -119,6 +121,7 @@ def judge(
         spares_asked=terms.spares,
         culprits=culprits,
         whole=tuple(_whole(measured.report, links)),
+        integrity=measured.report.integrity if measured.report else None,
         spares=_spares(links, terms),
         stages=tuple(stages),
         unread=_unread(measured.health),
@@ -287,6 +290,45 @@ def _of_report(report: Report | None) -> Iterator[Culprit]:
             f"{wrong}: a collective gave other values than its inputs have",
             remedy="run ccctl bench again with fewer hosts until the results are right; the last one is it",
         )
+
+
+def _of_integrity(measured: Measured) -> Iterator[Culprit]:
+    """Yield each rank and each link that corrupts data, and each library that gave two results."""
+    found = measured.report.integrity if measured.report else None
+    if found is None:
+        return
+    hosts = dict(enumerate(one.host for one in measured.profile.ranks)) if measured.profile else {}
+    for one in found.corruptions:
+        yield _of_corruption(one, hosts)
+    for name, ranks in found.unlike.items():
+        if name != "ccctl" or not found.corruptions:
+            yield _of_unlike(name, ranks, found.collective)
+
+
+def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
+    here, there = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
+    named = tuple(dict.fromkeys(hosts[rank] for rank in (one.peer, one.rank) if rank in hosts))
+    at = f"step {one.step} of the program ({one.op})" if one.step >= 0 else "its output after the last step"
+    evidence = (
+        f"the checksum of {at} is not that of the reference; {plural(one.steps, 'wrong step')} begin there",
+    )
+    if one.kind == "link":
+        text = f"data from {there} to {here} arrives changed, and no error is reported"
+        remedy = "look at the error counters of both NICs and of the switch; swap the cable, then each NIC"
+        return Culprit(
+            "corrupt_link", f"{there} and {here}", named, "fault", text, evidence, "certain", remedy
+        )
+    text = f"{here} gets right data and makes a wrong result of it, and no error is reported"
+    remedy = "take the host out; test its memory (ECC counters, memtester) and its processor or GPU"
+    return Culprit("corruption", here, named, "fault", text, evidence, "certain", remedy)
+
+
+def _of_unlike(name: str, ranks: Sequence[int], kind: Kind) -> Culprit:
+    text = (
+        f"two runs of {name}'s {kind} on the same inputs gave different bits on {plural(len(ranks), 'rank')}"
+    )
+    remedy = "if results must be repeatable, fix the library's algorithm; if it is fixed, data gets corrupted"
+    return Culprit("unrepeatable", name, (), "fault" if name == "ccctl" else "remark", text, remedy=remedy)
 
 
 def _of_evidence(one: Evidence) -> Culprit:

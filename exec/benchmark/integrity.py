@@ -1,8 +1,8 @@
 """The integrity of results: the same bits twice, and the rank or the link that corrupts data silently.
 
-All ranks run a program twice on the same random inputs, and so does each library. Rounding makes sums of random
-numbers depend on the order of additions, so two runs that add in another order differ in some bits. On CPUs
-each step of both runs of the program is compared with the reference interpreter (`exec.program.corruptions`).
+All ranks run a program twice on the same random inputs, and so does each library. Rounding makes sums of
+random numbers depend on the order of additions, so two runs that add in another order differ in some bits. On
+CPUs each step of both runs of the program is compared with the reference (`exec.program.corruptions`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from exec.executors import executor_of
+from exec.benchmark.report import Integrity
+from exec.executors import Executor, executor_of
 from exec.memory_demand import bench_need
 from exec.mpi import MpiPlan, shared_array
 from exec.peers import Call, open_peers
@@ -33,10 +34,9 @@ from exec.program import (
 )
 from probes.base import Indices, Safekeeping, UnavailableError
 from probes.live import require_room
-from synth.collective import Kind
 from synth.program import INPUT, Program
 
-__all__ = ["Integrity", "IntegrityRequest", "integrity_task"]
+__all__ = ["IntegrityRequest", "integrity_task"]
 
 # The most ranks whose steps are compared. The reference runs all ranks in one process, which takes about a
 # second for 64 ranks and 1 MiB, and grows with the square of the ranks.
@@ -53,25 +53,6 @@ class IntegrityRequest:
     libraries: tuple[str, ...] = ()
     device: str = "cpu"
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Integrity:
-    """Whether a collective gives the same bits twice, and who corrupts data.
-
-    ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps
-    those of which two runs gave different bits to the ranks where they did. ``steps`` is the number of steps
-    that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
-    """
-
-    collective: Kind
-    size_bytes: int
-    seed: int
-    runs: tuple[str, ...] = ()
-    unlike: dict[str, tuple[int, ...]] | None = None
-    steps: int = 0
-    why_not: str = ""
-    corruptions: tuple[Corruption, ...] = ()
 
 
 def integrity_task(comm: Any, request: IntegrityRequest, progress: Safekeeping) -> Integrity | None:
@@ -101,7 +82,8 @@ def integrity_task(comm: Any, request: IntegrityRequest, progress: Safekeeping) 
         return None
     progress.waiting(-1, "comparing all steps with the reference")
     unlike = {
-        name: tuple(rank for rank, (own, _) in enumerate(every) if len(set(own[name])) > 1) for name in digests
+        name: tuple(rank for rank, (own, _) in enumerate(every) if len(set(own[name])) > 1)
+        for name in digests
     }
     found: tuple[Corruption, ...] = ()
     if not why_not:
@@ -139,8 +121,6 @@ def _own_runs(
 ) -> list[str]:
     """Return the digests of two runs of the program; keep the checksums of both in ``sums``."""
     if not summed:
-        from exec.executors import Executor
-
         call = Executor(comm, request.device).ready(buffers.layout, buffers.send, buffers.recv, "sum")
         found = [_digest(call, buffers, given, call.run) for _ in range(_TWICE)]
         call.close()

@@ -52,7 +52,7 @@ class Corruption:
 
     A *rank* got the right data and made a wrong result of it: its memory or its processor. A *link* changed
     the data between the right result of rank ``peer`` and ``rank``, which received it. ``step`` is the first
-    wrong step's row in the program, and ``op`` its operation. ``steps`` counts the wrong steps of the culprit.
+    wrong step's row in the program, ``op`` its operation, and ``steps`` the number of its wrong steps.
     If the output of a rank changed after all of its steps were right, ``step`` is -1 and ``op`` is "".
     """
 

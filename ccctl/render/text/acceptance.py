@@ -89,6 +89,7 @@ def _whole(certificate: Certificate, width: int | None) -> Iterator[str]:
     for line in console.aligned(*cells(columns, certificate.whole)):
         yield f"  {line}"
     yield from _list(acceptance.whole_notes(certificate.whole, columns), width)
+    yield from _list(acceptance.integrity_notes(certificate.integrity), width)
 
 
 def _hosts(certificate: Certificate, width: int | None) -> Iterator[str]:
@@ -150,6 +151,10 @@ def summary(certificate: Certificate, changes: Changes | None = None) -> dict[st
         **figures(certificate, "hosts_tested=tested hosts_skipped=skipped"),
         "culprits": [_culprit_summary(one) for one in certificate.culprits],
         "whole": [_whole_summary(row) for row in certificate.whole],
+        "integrity": certificate.integrity
+        and figures(
+            certificate.integrity, "collective size_bytes seed runs unlike steps why_not corruptions"
+        ),
         "spares": [
             figures(one, "kept left_out percent_of_sound=percent collective size_bytes time_s sound_s")
             for one in certificate.spares

@@ -20,6 +20,8 @@ from hypothesis import given
 
 from ccctl.render import acceptance
 from exec.acceptance import FaultCost, Spares, changes
+from exec.benchmark import Integrity
+from exec.program import Corruption
 
 
 def test_the_verdict_is_one_line():
@@ -92,6 +94,23 @@ def test_notes_say_what_the_table_does_not_show():
     assert notes(checked)[-1] == "results: every element is right"
     assert notes(checked, replace(checked, wrong=None))[-1] == "results: some were not checked"
     assert not any("results" in words for words in notes(checked, replace(checked, wrong=1)))
+
+
+def test_what_was_compared_is_told():
+    integrity = Integrity("all_reduce", 1 << 20, 0, ("ccctl", "mpi"), {}, 24)
+    assert list(acceptance.integrity_notes(integrity)) == [
+        "same bits twice (all_reduce of 1 MiB on random numbers): ccctl, mpi",
+        "checksums of steps: all 24 steps of both runs as in the reference",
+    ]
+    unlike = replace(integrity, unlike={"mpi": (1,)}, steps=0, why_not="more than 256 ranks")
+    assert [words.partition(" (")[0] for words in acceptance.integrity_notes(unlike)] == [
+        "same bits twice",
+        "other bits in the second run",
+        "checksums of steps: not compared: more than 256 ranks",
+    ]
+    corrupt = replace(integrity, corruptions=(Corruption("rank", 1, -1, 5, "rrc", 3),))
+    assert "3 of 24 steps" in list(acceptance.integrity_notes(corrupt))[-1]
+    assert list(acceptance.integrity_notes(None)) == []
 
 
 def test_changes_are_told_by_word():
