@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ccctl import console
-from ccctl.acceptance.folder import AcceptanceFolder, refuse_damaged
+from ccctl.acceptance.folder import SAMPLES, AcceptanceFolder, refuse_damaged
 from ccctl.acceptance.request import AcceptanceRequest
 from ccctl.acceptance.whole import WholeStage
 from ccctl.artifacts import created
@@ -113,7 +113,7 @@ class AcceptanceRun:
         if name == "links" and self._profiling is not None:
             measured = self._profiling.partial(why)
             if measured is not None:
-                self.folder.write("profile", self._with_earlier(measured))
+                self._write(self._with_earlier(measured))
         self._end(name, began_s, (f"interrupted: {why}",), done=False)
         return f"What was measured is in {self.folder.path}; the same command with --resume goes on."
 
@@ -178,9 +178,20 @@ class AcceptanceRun:
             self._profiling = ProfileRun(effort, world, self.request.seconds_left(), label="links")
             profile = self._with_earlier(self._profiling.result())
             self.skipped |= self._profiling.missing
-        self.folder.write("profile", profile)
+            self._write(profile)
         kinds = dict(zip(profile.findings, profile.finding_kinds, strict=True))
         return [text for text, kind in kinds.items() if kind == "incomplete"]
+
+    def _write(self, profile: Profile) -> None:
+        """Write the profile, and the raw samples from which it was fitted."""
+        from probes.profiling import samples_joined
+
+        assert self._profiling is not None
+        samples = self._profiling.samples()
+        if self._before is not None:
+            samples = samples_joined(self.folder.read(SAMPLES), samples)
+        self.folder.write(SAMPLES, samples)
+        self.folder.write("profile", profile)
 
     def _with_earlier(self, profile: Profile) -> Profile:
         """Return ``profile`` with the links that were measured before an interruption."""

@@ -12,6 +12,12 @@ from .history import RECENT_RUNS as RECENT_RUNS, Event as Event, History as Hist
 from .options import Effort as Effort
 from .outliers import Names as Names
 from .passive import Sends as Sends, passive_profile as passive_profile
+from .raw_samples import (
+    RawSamples as RawSamples,
+    raw_samples as raw_samples,
+    samples_joined as samples_joined,
+    unproven as unproven,
+)
 from .task import Begun as Begun, profile as profile, rescued as rescued
 from .watching import (
     EFFECT as EFFECT,

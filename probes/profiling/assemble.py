@@ -18,7 +18,7 @@ from probes.sampling import Pair, Place, Samples, better, pace
 from probes.sharing import Share, disturbed, held_up, is_of, ports
 from probes.statistics import LinkFit
 
-__all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettled", "waiting"]
+__all__ = ["Fits", "assemble", "costs_of", "preempted", "still_slow", "to_retest", "unsettled", "waiting"]
 
 # If a fit misses the times by a quarter, alpha and beta do not describe the link.
 _LARGEST_RESIDUAL = 0.25
@@ -201,18 +201,10 @@ def assemble(
     ``instances``, unmeasured links between hosts are inferred from measured links that represent them.
     """
     fits = Fits(samples, places)
-    trips = [samples.round_trips_of(pair) for pair in fits.pairs]
     links = Links(
         src=ints([src for src, _ in fits.pairs]),
         dst=ints([dst for _, dst in fits.pairs]),
-        alpha_s=floats([values.min() / 2 for values in trips]),
-        alpha_median_s=floats([np.median(values) / 2 for values in trips]),
-        alpha_p90_s=floats([np.quantile(values, 0.9) / 2 for values in trips]),
-        beta_s_per_byte=fits.column(""),
-        beta_median_s_per_byte=fits.column("_median"),
-        beta_p90_s_per_byte=fits.column("_p90"),
-        beta_low_s_per_byte=fits.column("_low"),
-        beta_high_s_per_byte=fits.column("_high"),
+        **costs_of(fits),
         residual=floats([one.residual for one in fits.fits]),
         samples=ints([one.samples for one in fits.fits]),
         flags=_flags(fits),
@@ -242,6 +234,17 @@ def assemble(
         topology=topology,
         segments=tuple(segments),
     )
+
+
+def costs_of(fits: Fits) -> dict[str, Floats]:
+    """Return the columns of alpha and beta of `Links`, by name."""
+    trips = [fits.samples.round_trips_of(pair) for pair in fits.pairs]
+    return {
+        "alpha_s": floats([values.min() / 2 for values in trips]),
+        "alpha_median_s": floats([np.median(values) / 2 for values in trips]),
+        "alpha_p90_s": floats([np.quantile(values, 0.9) / 2 for values in trips]),
+        **{f"beta{word}_s_per_byte": fits.column(word) for word in ("", "_median", "_p90", "_low", "_high")},
+    }
 
 
 def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, list[Pair]]:

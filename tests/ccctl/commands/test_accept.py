@@ -17,6 +17,7 @@ FILES = {
     "topology.json",
     "health.json",
     "profile.json",
+    "samples.json",
     "report.json",
     "certificate.json",
     "index.html",
