@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from ccctl import console
@@ -16,7 +17,7 @@ from ccctl.acceptance.folder import SAMPLES, AcceptanceFolder, refuse_damaged
 from ccctl.acceptance.request import AcceptanceRequest
 from ccctl.acceptance.whole import WholeStage
 from ccctl.artifacts import created
-from ccctl.errors import UsageError
+from ccctl.errors import TimeoutExpired, UsageError
 from ccctl.host_search import look_everywhere
 from ccctl.launching import World, placed, run_ranks, without_hosts
 from ccctl.rescue import rescuing
@@ -38,6 +39,8 @@ _HEALTH = "probes.health.task:health_task"
 # With more ranks than this, only links between ranks 1, 2, 4, … apart are measured, as `profile --quick`
 # does.
 _THOROUGH_RANKS = 64
+# Three rounds of about 2 s each, with the start of ranks.
+_AT_ONCE_S = 10.0
 _LOST = ("host-missing", "host-failed")
 
 
@@ -179,8 +182,37 @@ class AcceptanceRun:
             profile = self._with_earlier(self._profiling.result())
             self.skipped |= self._profiling.missing
             self._write(profile)
+        left_out, profile = self._at_once(profile)
+        self.folder.write("profile", profile)
         kinds = dict(zip(profile.findings, profile.finding_kinds, strict=True))
-        return [text for text, kind in kinds.items() if kind == "incomplete"]
+        return [*(text for text, kind in kinds.items() if kind == "incomplete"), *left_out]
+
+    def _at_once(self, profile: Profile) -> tuple[list[str], Profile]:
+        """Return (what was left out, the profile with rounds in which all hosts send at once)."""
+        from probes.localization import FabricPlan
+        from probes.profiling import ConcurrentRequest, flows_of
+
+        plan, hosts = self.request.terms.plan or FabricPlan(), tuple(one.host for one in profile.ranks)
+        rack_of = {host: plan.rack_of(host) for host in dict.fromkeys(hosts)}
+        if not flows_of(hosts, rack_of):
+            return [], profile
+        left_s, what = self.request.left_s(self.request.budget_s), "all hosts at once and across the middle"
+        if left_s is not None and left_s <= _AT_ONCE_S:
+            return [f"{what}: no time was left of the budget"], profile
+        console.note(f"links: {what}")
+        limit_s = self.request.seconds_left()
+        try:
+            found = run_ranks(
+                "probes.profiling.concurrent:concurrent_task",
+                ConcurrentRequest(hosts, rack_of, median(profile.links.beta_s_per_byte.tolist())),
+                replace(self._world(), ranks=len(hosts)),
+                label="links",
+                timeout_s=left_s if limit_s is None else min(limit_s, left_s or limit_s),
+            )
+        except TimeoutExpired:
+            self.request.seconds_left()
+            return [f"{what}: it took longer than what was left of the budget"], profile
+        return [], replace(profile, concurrent=found)
 
     def _write(self, profile: Profile) -> None:
         """Write the profile, and the raw samples from which it was fitted."""

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 # Culprits of these kinds lie between hosts: none of their hosts is at fault by itself.
-_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric", "corrupt_link"))
+_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric", "corrupt_link", "core"))
 # The most culprits or hosts that a line about changes names.
 _MOST_NAMED = 6
 

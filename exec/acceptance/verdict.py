@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Verdict, WholeRow
+from exec.acceptance.concurrent import crowded_flows
 from exec.acceptance.cost import costs, spares
 from exec.acceptance.fault_text import remedy_of, told
 from exec.acceptance.network_bought import sound_network
@@ -103,6 +104,7 @@ def judge(
     found = [
         *(_dead(host, reason) for host, reason in skipped.items()),
         *_joined(_of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms)),
+        *crowded_flows(measured.profile, terms.bought, terms.plan, links.faults),
         *_of_report(measured.report),
         *_of_integrity(measured),
         *map(_of_evidence, measured.evidence),

@@ -1,5 +1,6 @@
 from .budget import Turns as Turns, in_turn as in_turn, links_at as links_at
 from .combine import brought_up_to_date as brought_up_to_date, joined as joined, recalled as recalled
+from .concurrent import ConcurrentRequest as ConcurrentRequest, flows_of as flows_of
 from .declared import NICS as NICS, bind_nic as bind_nic, host_of as host_of
 from .drift import (
     Change as Change,
