@@ -3,9 +3,9 @@
     sudo python -P benchmarks/accept_cost.py [--cases 8] [--seed 1] [--hosts 4:6] [--size 1M]
 
 Each case is a random lab of network namespaces with one fault: a slow sender, a slow receiver, a slow pair or
-a slow trunk. `ccctl accept` runs inside and prices the fault: the time of an all_reduce with it and without it.
-The same all_reduce is measured in this lab, and in the lab without the fault, by ccctl and by the MPI library.
-A line prints predicted over measured times: with the fault, without it, and of their quotient, which is the
+a slow trunk. `ccctl accept` runs inside and prices the fault: the time of an all_reduce with it and without.
+The same all_reduce is measured in this lab, and in the lab without the fault, by ccctl and the MPI library. A
+line prints predicted over measured times: with the fault, without it, and of their quotient, which is the
 cost. The last lines give the medians, and how many are within 10 %. Needs root.
 """
 
@@ -72,8 +72,9 @@ def main() -> None:
             for one, other, cost in [times.ratios(library)]
         ]
         print(
-            f"{number:2d} {case.kind:8s} {len(case.hosts)} hosts  {times.algorithm}: {1e3 * times.with_s:.0f} ms "
-            f"with, {1e3 * times.without_s:.0f} ms without; predicted/measured {'; '.join(told)}",
+            f"{number:2d} {case.kind:8s} {len(case.hosts)} hosts  {times.algorithm or 'simple'}: "
+            f"{1e3 * times.with_s:.0f} ms with, {1e3 * times.without_s:.0f} ms without; "
+            f"predicted/measured {'; '.join(told)}",
             flush=True,
         )
     for library in found[0].measured_s if found else ():
@@ -103,7 +104,19 @@ def measured(case: Case, number: int, size_bytes: int) -> Times | None:
     }
     sound = replace(case, text=without_fault(case.text))
     with tempfile.TemporaryDirectory() as folder:
-        words = ["bench", "--sizes", size, "--placement", "out", "--iters", "10", "--vs", "mpi", "--json", "-q"]
+        words = [
+            "bench",
+            "--sizes",
+            size,
+            "--placement",
+            "out",
+            "--iters",
+            "10",
+            "--vs",
+            "mpi",
+            "--json",
+            "-q",
+        ]
         said = in_lab(sound, number, words, Path(folder))
     [row] = json.loads(said)["rows"]
     times = {"ccctl": row["time_us"] * 1e-6, **{name: us * 1e-6 for name, us in row["peers"].items()}}

@@ -35,7 +35,7 @@ __all__ = [
 CERTIFICATE, EVIDENCE, _LOCK = "certificate.json", "evidence", "lock"
 # The artifacts that a verdict rests on, in the order in which they are measured. The samples are those of the
 # profile.
-MEASURED = ("topology", "health", "profile", "report")
+MEASURED = ("topology", "health", "profile", "report", "selection")
 SAMPLES = "samples"
 _SEAL = b'"seal": "%s"'
 

@@ -78,8 +78,8 @@ def measured_in(folder: AcceptanceFolder) -> Measured:
 
     found = sorted(folder.file(EVIDENCE).glob("*"))
     evidence = [one for path in found for one in read_evidence(path.read_bytes(), path.name)]
-    topology, health, profile, report = map(folder.read, MEASURED)
-    return Measured(topology, health, profile, report, tuple(evidence))
+    topology, health, profile, report, selection = map(folder.read, MEASURED)
+    return Measured(topology, health, profile, report, tuple(evidence), selection)
 
 
 def terms_of(folder: AcceptanceFolder, asked: Certificate) -> Terms:

@@ -67,6 +67,8 @@ class WholeStage:
                 self._reports[0], rows=rows, machine=machine, integrity=self._integrity(sizes_bytes)
             )
             self.folder.write("report", report)
+            if _COLLECTIVES[0] in self._schedules:
+                self.folder.write("selection", self._schedules[_COLLECTIVES[0]].selection)
         for text in self._left_out:
             console.warn(f"whole: {text}")
         return self._left_out

@@ -83,10 +83,12 @@ def cost_text(cost: FaultCost) -> str:
     """Return the cost of a culprit: the time of a collective now, and once the part is repaired."""
     kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
     now, without = seconds(cost.with_s), seconds(cost.without_s)
+    size, model = size_text(cost.size_bytes), "by the model"
+    if cost.algorithm:
+        model = f"by the model of ccctl's schedule ({cost.algorithm})"
     if now == without:
-        return f"{kind} of {size_text(cost.size_bytes)} takes {now} now and once it is repaired, by the model"
-    size = size_text(cost.size_bytes)
-    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, by the model"
+        return f"{kind} of {size} takes {now} now and once it is repaired, {model}"
+    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, {model}"
 
 
 def size_text(size_bytes: int) -> str:

@@ -18,12 +18,17 @@ Sureness = Literal["certain", "likely", "possible"]
 
 @dataclass(frozen=True)
 class FaultCost:
-    """The cost of one culprit: a collective's time with it, and with this part as it should be."""
+    """The cost of one culprit: a collective's time with it, and with this part as it should be.
+
+    ``algorithm`` is the one whose time ``with_s`` is: a method of ccctl ("forest"), or "" for the best of the
+    simple published ones.
+    """
 
     collective: Kind
     size_bytes: int
     with_s: float
     without_s: float
+    algorithm: str = ""
 
     @property
     def times(self) -> float:
@@ -130,7 +135,6 @@ class Certificate:
     spares_asked: int = 0
     culprits: tuple[Culprit, ...] = ()
     whole: tuple[WholeRow, ...] = ()
-    integrity: Integrity | None = None
     spares: tuple[Spares, ...] = ()
     stages: tuple[Stage, ...] = ()
     unread: dict[str, str] = field(default_factory=dict)
@@ -138,6 +142,7 @@ class Certificate:
     versions: dict[str, str] = field(default_factory=dict)
     started: str = ""
     seal: str = ""
+    integrity: Integrity | None = None
 
     def problems(self) -> Iterator[str]:
         """Yield each number that is not finite or exceeds 63 bits, as ``path: what is wrong``."""

@@ -15,11 +15,11 @@ from probes.localization import Bought, FabricPlan, Fault
 
 __all__ = ["crowded_flows", "expected_s"]
 
-# Flows that together reach less than this share of the normal rate share something. In labs without a fault
-# the least share was 0.87 (benchmarks/accept_labs.py).
+# Flows that together reach less than this share of the normal rate share something. Two flows through a port
+# for one reach half of it, and the rest is for bursts and disturbances.
 _LOW = 0.75
-# If a rank waited for a core for more than this share of a round, its flow was not limited by the network.
-_MOST_WAITED = 0.2
+# If a rank waited for a core for more than this share of a round, its time says nothing of the network.
+_MOST_WAITED = 0.5
 
 
 def crowded_flows(
@@ -45,9 +45,11 @@ def crowded_flows(
         kept = np.array([pair not in slow for pair in pairs])
         if not kept.any():
             continue
-        level = float(np.median(expected[kept] / flows.seconds[kept]))
+        # The network may be blamed only for the time in which ranks had cores.
+        seconds = floats(flows.seconds[kept] * (1 - flows.waited))
+        level = float(np.median(expected[kept] / seconds))
         if level < _LOW:
-            yield _culprit(flows, expected[kept], flows.seconds[kept], level, plan)
+            yield _culprit(flows, expected[kept], seconds, level, plan)
 
 
 def expected_s(

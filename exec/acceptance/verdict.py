@@ -29,6 +29,7 @@ from probes.topology import Topology
 from synth.collective import Kind
 from synth.network import Network
 from synth.networks import from_profile
+from synth.schedules import Selection
 
 __all__ = ["Measured", "Terms", "judge"]
 
@@ -53,13 +54,17 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a verdict rests on: four artifacts, and the evidence of other tools."""
+    """All that a verdict rests on: five artifacts, and the evidence of other tools.
+
+    ``selection`` has the schedules of the collective by which faults are priced.
+    """
 
     topology: Topology | None = None
     health: ClusterHealth | None = None
     profile: Profile | None = None
     report: Report | None = None
     evidence: tuple[Evidence, ...] = ()
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,9 @@ def judge(
     links = _links(measured.profile, terms)
     found = [
         *(_dead(host, reason) for host, reason in skipped.items()),
-        *_joined(_of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms)),
+        *_joined(
+            _of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms, measured.selection)
+        ),
         *crowded_flows(measured.profile, terms.bought, terms.plan, links.faults),
         *_of_report(measured.report),
         *_of_integrity(measured),
@@ -210,12 +217,19 @@ def _of_problems(same: Sequence[HostProblem]) -> Culprit:
     return Culprit(first.kind, part, hosts, first.severity, first.text, evidence, "certain", first.remedy)
 
 
-def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
+def _of_faults(links: _Links, terms: Terms, selection: Selection | None) -> list[tuple[Fault, Culprit]]:
     """Return each fault of the links with its culprit and its cost."""
     if links.profile is None or links.network is None:
         return []
     assert links.sound is not None
-    priced = costs(links.network, links.sound, links.faults, terms.collective, terms.size_bytes)
+    priced = costs(
+        links.network,
+        links.sound,
+        links.faults,
+        terms.collective,
+        terms.size_bytes,
+        selection=selection,
+    )
     return [
         (
             fault,

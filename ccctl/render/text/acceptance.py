@@ -166,7 +166,7 @@ def summary(certificate: Certificate, changes: Changes | None = None) -> dict[st
 
 
 def _culprit_summary(culprit: Culprit) -> dict[str, Any]:
-    costs = "collective size_bytes with_s without_s times"
+    costs = "collective size_bytes with_s without_s times algorithm"
     return figures(culprit, "kind part hosts severity sure text remedy evidence") | {
         "cost": None if culprit.cost is None else figures(culprit.cost, costs)
     }

@@ -19,6 +19,7 @@ FILES = {
     "profile.json",
     "samples.json",
     "report.json",
+    "selection.json",
     "certificate.json",
     "index.html",
     "junit.xml",

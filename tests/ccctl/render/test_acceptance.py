@@ -46,6 +46,11 @@ def test_the_verdict_is_one_line():
             "a broadcast of 512 bytes takes 3 us now, and 2 us once it is repaired, by the model",
         ),
         (
+            FaultCost("all_reduce", GIB, 34e-3, 21e-3, "forest"),
+            "an all_reduce of 1 GiB takes 34 ms now, and 21 ms once it is repaired, by the model of ccctl's "
+            "schedule (forest)",
+        ),
+        (
             FaultCost("broadcast", 2048, 3e-6, 3e-6),
             "a broadcast of 2 KiB takes 3 us now and once it is repaired, by the model",
         ),
