@@ -22,9 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from accept_labs import CCCTL, Case, drawn
-
 from probes.base import parse_size
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from accept_labs import CCCTL, Case, drawn
 
 KINDS = ("egress", "ingress", "pair", "trunk")
 CLOSE = 0.1
@@ -104,19 +106,7 @@ def measured(case: Case, number: int, size_bytes: int) -> Times | None:
     }
     sound = replace(case, text=without_fault(case.text))
     with tempfile.TemporaryDirectory() as folder:
-        words = [
-            "bench",
-            "--sizes",
-            size,
-            "--placement",
-            "out",
-            "--iters",
-            "10",
-            "--vs",
-            "mpi",
-            "--json",
-            "-q",
-        ]
+        words = f"bench --sizes {size} --placement out --iters 10 --vs mpi --json -q".split()
         said = in_lab(sound, number, words, Path(folder))
     [row] = json.loads(said)["rows"]
     times = {"ccctl": row["time_us"] * 1e-6, **{name: us * 1e-6 for name, us in row["peers"].items()}}

@@ -127,7 +127,7 @@ def accept(options: AcceptOptions) -> None:
     Costs are those of the best of the simple published algorithms in the model of the measured links.
 
     With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
-    it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.json (for
+    it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.sh (for
     Kubernetes), accept.prom, and for each kind of host the environment that its libraries need. An
     interrupted acceptance goes on with --resume.
     """

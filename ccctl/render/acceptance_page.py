@@ -242,6 +242,7 @@ def _proof(certificate: Certificate, made: str, file: str) -> Iterator[str]:
     for title, heads, pairs in (
         ("Files", ("file", "sha256"), certificate.files),
         ("Versions", ("software", "version"), certificate.versions),
+        ("Serial numbers", ("part", "serial number or UUID"), certificate.serials),
     ):
         if pairs:
             table = table_html(HtmlTable(title, heads, tuple(pairs.items())))

@@ -119,6 +119,7 @@ class Certificate:
     of hosts that may be left out. Costs are times of ``collective`` with ``size_bytes`` bytes. ``culprits``
     are ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
     ``integrity`` says whether results are the same twice, and who corrupts data.
+    ``serials`` maps machines and GPUs ("gpu017", "gpu017 GPU 3") to their serial numbers or UUIDs.
     ``versions`` maps names of software to their versions. ``seal`` is the SHA-256 of this certificate without
     the seal itself.
     """
@@ -143,6 +144,7 @@ class Certificate:
     started: str = ""
     seal: str = ""
     integrity: Integrity | None = None
+    serials: dict[str, str] = field(default_factory=dict)
 
     def problems(self) -> Iterator[str]:
         """Yield each number that is not finite or exceeds 63 bits, as ``path: what is wrong``."""

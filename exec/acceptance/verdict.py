@@ -135,6 +135,7 @@ def judge(
         stages=tuple(stages),
         unread=_unread(measured.health),
         versions=_versions(measured),
+        serials=_serials(measured),
     )
 
 
@@ -448,3 +449,11 @@ def _versions(measured: Measured) -> dict[str, str]:
     if measured.profile:
         found["library"] = measured.profile.library
     return dict(sorted(found.items()))
+
+
+def _serials(measured: Measured) -> dict[str, str]:
+    """Return the serial number of each machine and the UUID of each GPU, as far as they could be read."""
+    found = {one.host: one.serial for one in measured.health.hosts} if measured.health else {}
+    for host in measured.topology.hosts if measured.topology else ():
+        found |= {f"{host.name} GPU {gpu.index}": gpu.uuid for gpu in host.gpus}
+    return {name: number for name, number in found.items() if number}

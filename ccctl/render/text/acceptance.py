@@ -160,7 +160,7 @@ def summary(certificate: Certificate, changes: Changes | None = None) -> dict[st
             for one in certificate.spares
         ],
         "stages": [figures(stage, "name seconds done left_out") for stage in certificate.stages],
-        **figures(certificate, "unread files versions"),
+        **figures(certificate, "unread files versions serials"),
     }
     return told if changes is None else told | {"since": _changes_summary(changes)}
 

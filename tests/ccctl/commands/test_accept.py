@@ -25,7 +25,7 @@ FILES = {
     "junit.xml",
     "ctrf.json",
     "drain.sh",
-    "conditions.json",
+    "conditions.sh",
     "accept.prom",
 }
 
