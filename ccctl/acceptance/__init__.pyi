@@ -3,4 +3,4 @@ from .outputs import write_outputs as write_outputs
 from .recheck import measured_in as measured_in, recheck as recheck
 from .request import AcceptanceRequest as AcceptanceRequest
 from .run import AcceptanceRun as AcceptanceRun
-from .whole import cost_size as cost_size, fitting_sizes as fitting_sizes
+from .whole import cost_size as cost_size

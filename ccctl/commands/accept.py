@@ -124,7 +124,7 @@ def accept(options: AcceptOptions) -> None:
     The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
     75 if it could not tell, as when the budget was too small or no collective could run.
 
-    Costs are those of the best of the simple published algorithms in the model of the measured links.
+    Costs are those of the schedule that ran, in the model of the measured links; each says which.
 
     With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
     it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.sh (for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -188,7 +189,7 @@ def conditions_script(certificate: Certificate) -> str:
             continue
         patch = _patch(_condition(certificate, host), span and span[1])
         quoted = shlex.quote(unsteered_json(json.dumps(patch, ensure_ascii=False)))
-        lines.append(f"kubectl patch node {host} --subresource=status --type=strategic -p {quoted}")
+        lines.append(f"kubectl patch node {host} --subresource=status -p {quoted}")
     return "\n".join(lines) + "\n"
 
 
@@ -266,7 +267,7 @@ def _add_culprits(exposition: Exposition, culprits: Sequence[Culprit]) -> None:
         labels = {"part": one.part, "kind": one.kind, "severity": one.severity}
         meaning = "1 for each part that is not as it should be."
         exposition.add("ccctl_acceptance_culprit", meaning, 1, **labels, sure=one.sure)
-        if one.cost is not None:
+        if one.cost is not None and math.isfinite(one.cost.times):
             meaning = "The time of the collective as a multiple of the time without the culprit."
             exposition.add("ccctl_acceptance_culprit_cost_ratio", meaning, one.cost.times, **labels)
 

@@ -110,7 +110,7 @@ def _sent_at_once(comm: Any, pairs: Sequence[Pair], size_bytes: int) -> dict[Pai
     into = {pair: np.empty((_WINDOW, _MESSAGE_BYTES), np.uint8) for pair in pairs if pair[1] == rank}
     flows = [_Flow(pair, count, partial(_receive, comm, pair[0], rows)) for pair, rows in into.items()]
     flows += [
-        _Flow(pair, count, lambda number, to=pair[1]: comm.Isend(message, to, _TAG))
+        _Flow(pair, count, partial(_send, comm, pair[1], message))
         for pair in pairs
         if pair[0] == rank
     ]
@@ -128,6 +128,10 @@ def _sent_at_once(comm: Any, pairs: Sequence[Pair], size_bytes: int) -> dict[Pai
         time.sleep(nap_s)
     comm.Barrier()
     return found
+
+
+def _send(comm: Any, dst: int, message: Bytes, number: int) -> Any:
+    return comm.Isend(message, dst, _TAG)
 
 
 def _receive(comm: Any, src: int, rows: Bytes, number: int) -> Any:
