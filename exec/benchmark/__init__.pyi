@@ -1,6 +1,6 @@
 from .breakdown import GROUPS as GROUPS, Breakdown as Breakdown, Forecast as Forecast, Part as Part
 from .environment import machine as machine
-from .integrity import IntegrityRequest as IntegrityRequest, integrity_task as integrity_task
+from .integrity import IntegrityRequest as IntegrityRequest
 from .judgement import (
     JudgedRow as JudgedRow,
     abnormal as abnormal,

@@ -109,11 +109,7 @@ def _sent_at_once(comm: Any, pairs: Sequence[Pair], size_bytes: int) -> dict[Pai
     message = packet_trains.warm_buffer()[:_MESSAGE_BYTES]
     into = {pair: np.empty((_WINDOW, _MESSAGE_BYTES), np.uint8) for pair in pairs if pair[1] == rank}
     flows = [_Flow(pair, count, partial(_receive, comm, pair[0], rows)) for pair, rows in into.items()]
-    flows += [
-        _Flow(pair, count, partial(_send, comm, pair[1], message))
-        for pair in pairs
-        if pair[0] == rank
-    ]
+    flows += [_Flow(pair, count, partial(_send, comm, pair[1], message)) for pair in pairs if pair[0] == rank]
     comm.Barrier()
     began_s, found = time.perf_counter(), {}
     nap_s = _SHORTEST_NAP_S

@@ -277,7 +277,8 @@ def test_a_name_that_no_node_has_becomes_a_comment(host):
 def test_shellcheck_has_nothing_to_say():
     odd = replace(refused(), culprits=(replace(CABLE, text=ODD), SLOT))
     for script in (acceptance_exports.drain_script(odd, "/a b"), acceptance_exports.conditions_script(odd)):
-        checked = subprocess.run(["shellcheck", "-S", "warning", "-"], input=script.encode(), capture_output=True)
+        command = ["shellcheck", "-S", "warning", "-"]
+        checked = subprocess.run(command, input=script.encode(), capture_output=True)
         assert checked.returncode == 0, checked.stdout.decode()
 
 
