@@ -81,11 +81,13 @@ class WholeStage:
         """Keep the report of one collective, beside all libraries that can be used."""
         from exec.peers import libraries_here
 
-        libraries = list(libraries_here(self._device))
+        libraries, before = list(libraries_here(self._device)), len(self._reports)
         while True:
             try:
                 self._bench(kind, sizes_bytes, libraries)
             except UnavailableError as error:
+                # What ran before the refusal runs again.
+                del self._reports[before:]
                 if libraries:
                     self._left_out.append(f"{kind} by {libraries.pop()}: {error.message.strip()}")
                     continue
@@ -136,7 +138,10 @@ class WholeStage:
 
         kind = _COLLECTIVES[0]
         left_s = _least(self.request.whole_budget_s(), self.request.seconds_left())
-        if kind not in self._schedules or (left_s is not None and left_s <= 1.0):
+        if kind not in self._schedules:
+            self._left_out.append(f"checksums of steps: {kind} could not run")
+            return None
+        if left_s is not None and left_s <= 1.0:
             self._left_out.append("checksums of steps: no time was left of the budget")
             return None
         size_bytes = min(max(sizes_bytes), _MOST_CHECKED_BYTES)
