@@ -18,6 +18,7 @@ from probes.base import LEAST_BETA_S_PER_BYTE, Floats, Ints, Mask
 
 __all__ = [
     "FAULT_FLAGS",
+    "ConcurrentFlows",
     "FindingKind",
     "HostCopies",
     "HostMemory",
@@ -182,6 +183,32 @@ class SentSegments:
         return f"host {self.host} retransmitted {which}: packets get lost on their way from it"
 
 
+@dataclass(frozen=True, eq=False)
+class ConcurrentFlows:
+    """One round in which all flows from ``src`` to ``dst`` were sent at once, ``size_bytes`` each.
+
+    ``seconds`` is the time until each had arrived, and ``waited`` the greatest share of the round in which a
+    rank was ready but had no core.
+    """
+
+    name: str
+    src: Ints
+    dst: Ints
+    size_bytes: int
+    seconds: Floats
+    waited: float = 0.0
+
+    def problems(self, ranks: int) -> Iterator[str]:
+        """Yield every problem of the columns, and each rank that is not one of ``ranks``."""
+        if len({len(self.src), len(self.dst), len(self.seconds)}) > 1:
+            yield "expected src, dst and seconds of equal length"
+            return
+        if self.size_bytes < 1 or not (np.isfinite(self.seconds) & (self.seconds > 0)).all():
+            yield "expected at least 1 byte, and seconds > 0"
+        if any(((ends < 0) | (ends >= ranks)).any() for ends in (self.src, self.dst)):
+            yield f"expected ranks from 0 to {ranks - 1}"
+
+
 FindingKind = Literal["dead", "slow", "incomplete", "doubtful"]
 
 
@@ -207,6 +234,7 @@ class Profile:
     topology: str = ""
     finding_kinds: tuple[FindingKind, ...] = ()
     segments: tuple[SentSegments, ...] = ()
+    concurrent: tuple[ConcurrentFlows, ...] = ()
 
     def problems(self) -> list[str]:
         """Return every inconsistency between the columns, as ``path: what is wrong``."""
@@ -247,6 +275,8 @@ class Profile:
         for index, one in enumerate(self.segments):
             if not 0 <= one.retransmitted <= one.sent:
                 yield f"segments[{index}]: expected 0 to {one.sent} retransmitted, found {one.retransmitted}"
+        for index, flows in enumerate(self.concurrent):
+            yield from (f"concurrent[{index}]: {problem}" for problem in flows.problems(len(self.ranks)))
         for index, memory in enumerate(self.memory):
             yield from (f"memory[{index}].{problem}" for problem in memory.problems())
         for index, copies in enumerate(self.host_copies):

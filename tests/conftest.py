@@ -27,6 +27,7 @@ from probes.base.columns import bytes_of, floats, ints, longs
 from probes.health import ClusterHealth, HostHealth, KernelEvent
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
+from probes.profiling.raw_samples import RawSamples
 from probes.topology import Host, Nic, NumaNode, Topology
 from synth import synthesize
 from synth.collective import collective
@@ -195,7 +196,7 @@ def schedule():
 @pytest.fixture(scope="session")
 def samples(schedule):
     """A right value of each kind of artifact."""
-    cost = floats([1e-6, 2e-6])
+    cost, cost4 = floats([1e-6, 2e-6]), floats([2e-6, 8e-6, 1e-6, 9e-6])
     links = Links(ints([0, 1]), ints([1, 0]), *[cost] * 9, ints([9, 9]), ("", "noisy"))
     ranks = (ProfiledRank(0, "host"), ProfiledRank(1, "host"))
     host = Host("host", "test", 2, numa=(NumaNode(0, "test"),), nics=(Nic("eth0", "test"),))
@@ -318,4 +319,12 @@ def samples(schedule):
             {"node3": "no answer to ssh"},
         ),
         "certificate": remarks(),
+        "samples": RawSamples(
+            ints([0] * 4),
+            ints([0, 1, 1, 2]),
+            ints([0, 0, 1, 1]),
+            ints([1, 1, 0, 0]),
+            ints([0, 8, 0, 8]),
+            cost4,
+        ),
     }

@@ -21,11 +21,22 @@ from probes.files import FileLock, ownership, temporary_folders
 if TYPE_CHECKING:
     from exec.acceptance import Certificate
 
-__all__ = ["CERTIFICATE", "EVIDENCE", "MEASURED", "AcceptanceFolder", "opened", "seal_of", "sealed"]
+__all__ = [
+    "CERTIFICATE",
+    "EVIDENCE",
+    "MEASURED",
+    "SAMPLES",
+    "AcceptanceFolder",
+    "opened",
+    "seal_of",
+    "sealed",
+]
 
 CERTIFICATE, EVIDENCE, _LOCK = "certificate.json", "evidence", "lock"
-# The artifacts that a verdict rests on, in the order in which they are measured.
-MEASURED = ("topology", "health", "profile", "report")
+# The artifacts that a verdict rests on, in the order in which they are measured. The samples are those of the
+# profile.
+MEASURED = ("topology", "health", "profile", "report", "selection")
+SAMPLES = "samples"
 _SEAL = b'"seal": "%s"'
 
 
@@ -56,7 +67,7 @@ class AcceptanceFolder:
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each file that the verdict rests on, by its name in the folder."""
-        names = [f"{kind}.json" for kind in MEASURED]
+        names = [f"{kind}.json" for kind in (*MEASURED, SAMPLES)]
         names += sorted(path.name for path in self.path.glob("plan.*"))
         names += sorted(f"{EVIDENCE}/{path.name}" for path in self.file(EVIDENCE).glob("*"))
         return {name: digest(self.file(name)) for name in names if self.file(name).is_file()}

@@ -29,12 +29,14 @@ def write_outputs(
 
     made = f"ccctl {__version__}, {certificate.started}"
     page = acceptance_page.page(certificate, _artifacts(folder), changes, made=made)
+    drain = exports.drain_script(certificate, str(folder.file(CERTIFICATE)))
+    conditions = exports.conditions_script(certificate)
     files = {
         "index.html": ("the page to look at first", page.encode()),
         "junit.xml": ("for CI", exports.as_junit(certificate)),
         "ctrf.json": ("for CI", exports.as_ctrf(certificate)),
-        "drain.sh": ("drains the faulty hosts in Slurm", exports.drain_script(certificate).encode()),
-        "conditions.json": ("node conditions for Kubernetes", exports.node_conditions(certificate)),
+        "drain.sh": ("drains the faulty hosts in Slurm", drain.encode()),
+        "conditions.sh": ("sets node conditions in Kubernetes", conditions.encode()),
         **_environments(folder.read("health")),
     }
     for name, (_, content) in files.items():

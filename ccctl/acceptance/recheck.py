@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.acceptance.folder import EVIDENCE, MEASURED, AcceptanceFolder, digest, seal_of
+from ccctl.acceptance.folder import EVIDENCE, MEASURED, SAMPLES, AcceptanceFolder, digest, seal_of
 from ccctl.artifacts import read_input
 
 if TYPE_CHECKING:
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["judged", "measured_in", "recheck", "terms_of"]
 
+# The most costs that a message names one by one.
+_MOST_NAMED = 5
+
 
 def recheck(path: str, certificate: Certificate) -> list[str]:
     """Return what is wrong with the certificate in the file ``path``; empty if it is proven.
 
     The bytes of the certificate must fit its seal. Every file that it names must have the digest that it
-    states, and it must name every file that the verdict rests on. Judging the measurements again must give
-    the same certificate.
+    states, and it must name every file that the verdict rests on. Fitting the raw samples again must give the
+    alphas and betas of the profile, and judging the measurements again the same certificate.
     """
     content, _ = read_input(path)
     folder = AcceptanceFolder(Path(path).resolve().parent)
@@ -38,7 +41,21 @@ def recheck(path: str, certificate: Certificate) -> list[str]:
         for name in folder.digests()
         if name not in certificate.files
     ]
-    return wrong or _different(certificate, judged(folder, certificate))
+    return wrong or [*_unfitted(folder), *_different(certificate, judged(folder, certificate))]
+
+
+def _unfitted(folder: AcceptanceFolder) -> list[str]:
+    """Return what of the profile its raw samples do not give."""
+    from probes.profiling import unproven
+
+    profile, samples = folder.read("profile"), folder.read(SAMPLES)
+    if profile is None:
+        return []
+    if samples is None:
+        return [f"{SAMPLES}.json: missing, the costs in profile.json rest on it"]
+    found = [f"profile.json: {words}" for words in unproven(profile.links, samples)]
+    more = [f"profile.json: {len(found) - _MOST_NAMED} more costs that its raw samples do not give"]
+    return found if len(found) <= _MOST_NAMED else [*found[:_MOST_NAMED], *more]
 
 
 def judged(folder: AcceptanceFolder, asked: Certificate) -> Certificate:
@@ -61,8 +78,8 @@ def measured_in(folder: AcceptanceFolder) -> Measured:
 
     found = sorted(folder.file(EVIDENCE).glob("*"))
     evidence = [one for path in found for one in read_evidence(path.read_bytes(), path.name)]
-    topology, health, profile, report = map(folder.read, MEASURED)
-    return Measured(topology, health, profile, report, tuple(evidence))
+    topology, health, profile, report, selection = map(folder.read, MEASURED)
+    return Measured(topology, health, profile, report, tuple(evidence), selection)
 
 
 def terms_of(folder: AcceptanceFolder, asked: Certificate) -> Terms:

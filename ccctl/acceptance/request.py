@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ccctl.errors import TimeoutExpired
 from ccctl.launching import World
 
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ _LINKS_SHARE = 0.6
 class AcceptanceRequest:
     """The ranks to test, the terms of the acceptance, and its limits in seconds.
 
-    ``size_bytes`` is the size of the collectives, None for one that fits the network. ``budget_s`` limits the
-    time of measuring: measurements that do not fit are left out, and the certificate says so. ``timeout_s``
-    ends the command.
+    ``sizes_bytes`` are the sizes of the collectives, smallest first; empty for some that fit the network.
+    ``budget_s`` limits the time of measuring: measurements that do not fit are left out, and the certificate
+    says so. ``timeout_s`` ends the command.
     """
 
     world: World
     terms: Terms
-    size_bytes: int | None = None
+    sizes_bytes: tuple[int, ...] = ()
     budget_s: float | None = None
     timeout_s: float | None = None
     device: str = "auto"
@@ -43,6 +44,16 @@ class AcceptanceRequest:
         """Return the seconds for the collectives; None without a budget."""
         left_s = self.left_s(self.budget_s)
         return None if left_s is None else max(1.0, left_s)
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds that are left until the timeout, None without one.
+
+        Raises TimeoutExpired if none are.
+        """
+        left_s = self.left_s(self.timeout_s)
+        if left_s is not None and left_s <= 0:
+            raise TimeoutExpired(f"not done within {self.timeout_s:g} s")
+        return left_s
 
     def left_s(self, limit_s: float | None) -> float | None:
         """Return the seconds that are left of a limit; None without one."""

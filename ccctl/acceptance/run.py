@@ -9,47 +9,38 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from ccctl import console
-from ccctl.acceptance.folder import AcceptanceFolder, refuse_damaged
+from ccctl.acceptance.folder import SAMPLES, AcceptanceFolder, refuse_damaged
 from ccctl.acceptance.request import AcceptanceRequest
-from ccctl.arguments import BenchOptions, setup_of
+from ccctl.acceptance.whole import WholeStage
 from ccctl.artifacts import created
-from ccctl.errors import CcctlError, FoundProblem, TimeoutExpired, UnavailableError, UsageError
+from ccctl.errors import TimeoutExpired, UsageError
 from ccctl.host_search import look_everywhere
 from ccctl.launching import World, placed, run_ranks, without_hosts
-from ccctl.prepared import BenchWorkload, prepared
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
 from probes.base import plural
 
 if TYPE_CHECKING:
     from exec.acceptance import Certificate, Stage
-    from exec.benchmark import Report
     from probes.health import ClusterHealth
     from probes.link_costs import Profile
     from probes.profiling import Effort
     from probes.topology import Topology
-    from synth.collective import Kind
 
-__all__ = ["AcceptanceRun", "fitting_size"]
+__all__ = ["AcceptanceRun"]
 
 _StageName = Literal["hosts", "links", "whole"]
 _STAGES: tuple[_StageName, ...] = ("hosts", "links", "whole")
 _HEALTH = "probes.health.task:health_task"
-# The collectives of training: sums of gradients, and the exchange of experts' tokens.
-_COLLECTIVES: tuple[Kind, ...] = ("all_reduce", "all_to_all")
-_ITERATIONS = 10
 # With more ranks than this, only links between ranks 1, 2, 4, … apart are measured, as `profile --quick`
 # does.
 _THOROUGH_RANKS = 64
-# The sizes in bytes to choose from, the largest first. The collectives take the first whose all_reduce should
-# take at most _LONGEST_S on the network. GPUs start at 1 GiB. Processes share cores and memory, which the
-# network does not show, so they start at 16 MiB.
-_SIZES = {"cuda": tuple(1 << bits for bits in range(30, 15, -2))}
-_SIZES["mpi"] = _SIZES["cuda"][3:]
-_LONGEST_S = 0.25
+# Three rounds of about 2 s each, with the start of ranks.
+_AT_ONCE_S = 10.0
 _LOST = ("host-missing", "host-failed")
 
 
@@ -125,7 +116,7 @@ class AcceptanceRun:
         if name == "links" and self._profiling is not None:
             measured = self._profiling.partial(why)
             if measured is not None:
-                self.folder.write("profile", self._with_earlier(measured))
+                self._write(self._with_earlier(measured))
         self._end(name, began_s, (f"interrupted: {why}",), done=False)
         return f"What was measured is in {self.folder.path}; the same command with --resume goes on."
 
@@ -151,12 +142,6 @@ class AcceptanceRun:
     def _world(self) -> World:
         return without_hosts(self.request.world, self.skipped) if self.skipped else self.request.world
 
-    def _timeout_s(self) -> float | None:
-        left_s = self.request.left_s(self.request.timeout_s)
-        if left_s is not None and left_s <= 0:
-            raise TimeoutExpired(f"not done within {self.request.timeout_s:g} s")
-        return left_s
-
     def _hosts(self) -> Sequence[str]:
         """Detect the hosts and read their health; hosts that do not answer are skipped from then on."""
         from probes.detection import DetectRequest
@@ -164,11 +149,11 @@ class AcceptanceRun:
 
         count = len(placed(self.request.world)[1]) or 1
         console.note(f"hosts: looking at {plural(count, 'host')}")
-        topology = look_everywhere(self.request.world, DetectRequest(), self._timeout_s())
+        topology = look_everywhere(self.request.world, DetectRequest(), self.request.seconds_left())
         self.skipped = {one.where: one.text for one in topology.findings if one.what in _LOST}
         self.folder.write("topology", topology)
         readings = run_ranks(
-            _HEALTH, HealthRequest(), self._world(), label="health", timeout_s=self._timeout_s()
+            _HEALTH, HealthRequest(), self._world(), label="health", timeout_s=self.request.seconds_left()
         )
         health = cluster_health(readings, self.skipped)
         self.skipped = dict(health.missing)
@@ -193,12 +178,52 @@ class AcceptanceRun:
             assert self._before is not None
             profile = self._before
         else:
-            self._profiling = ProfileRun(effort, world, self._timeout_s(), label="links")
+            self._profiling = ProfileRun(effort, world, self.request.seconds_left(), label="links")
             profile = self._with_earlier(self._profiling.result())
             self.skipped |= self._profiling.missing
+            self._write(profile)
+        left_out, profile = self._at_once(profile)
         self.folder.write("profile", profile)
         kinds = dict(zip(profile.findings, profile.finding_kinds, strict=True))
-        return [text for text, kind in kinds.items() if kind == "incomplete"]
+        return [*(text for text, kind in kinds.items() if kind == "incomplete"), *left_out]
+
+    def _at_once(self, profile: Profile) -> tuple[list[str], Profile]:
+        """Return (what was left out, the profile with rounds in which all hosts send at once)."""
+        from probes.localization import FabricPlan
+        from probes.profiling import ConcurrentRequest, flows_of
+
+        plan, hosts = self.request.terms.plan or FabricPlan(), tuple(one.host for one in profile.ranks)
+        rack_of = {host: plan.rack_of(host) for host in dict.fromkeys(hosts)}
+        if not flows_of(hosts, rack_of):
+            return [], profile
+        left_s, what = self.request.left_s(self.request.budget_s), "all hosts at once and across the middle"
+        if left_s is not None and left_s <= _AT_ONCE_S:
+            return [f"{what}: no time was left of the budget"], profile
+        console.note(f"links: {what}")
+        limit_s = self.request.seconds_left()
+        try:
+            found = run_ranks(
+                "probes.profiling.concurrent:concurrent_task",
+                ConcurrentRequest(hosts, rack_of, median(profile.links.beta_s_per_byte.tolist())),
+                replace(self._world(), ranks=len(hosts)),
+                label="links",
+                timeout_s=left_s if limit_s is None else min(limit_s, left_s or limit_s),
+            )
+        except TimeoutExpired:
+            self.request.seconds_left()
+            return [f"{what}: it took longer than what was left of the budget"], profile
+        return [], replace(profile, concurrent=found)
+
+    def _write(self, profile: Profile) -> None:
+        """Write the profile, and the raw samples from which it was fitted."""
+        from probes.profiling import samples_joined
+
+        assert self._profiling is not None
+        samples = self._profiling.samples()
+        if self._before is not None:
+            samples = samples_joined(self.folder.read(SAMPLES), samples)
+        self.folder.write(SAMPLES, samples)
+        self.folder.write("profile", profile)
 
     def _with_earlier(self, profile: Profile) -> Profile:
         """Return ``profile`` with the links that were measured before an interruption."""
@@ -212,78 +237,7 @@ class AcceptanceRun:
     def _whole(self) -> Sequence[str]:
         """Run collectives on all ranks; return a line for each that failed or had no time left."""
         profile: Profile = self.folder.read("profile")
-        size_bytes = self.request.size_bytes or fitting_size(profile)
-        reports: list[Report] = []
-        left_out: list[str] = []
-        for kind in _COLLECTIVES:
-            left_s = self.request.whole_budget_s()
-            if left_s is not None and left_s <= 1.0:
-                left_out.append(f"{kind}: no time was left of the budget")
-                continue
-            try:
-                reports.append(self._bench(kind, size_bytes, profile, left_s))
-            except UnavailableError as error:
-                left_out.append(f"{kind} by the library: {error.message}")
-                left_out += self._alone(kind, size_bytes, profile, left_s, reports)
-            except FoundProblem as error:
-                left_out.append(f"{kind}: {error.message}")
-            except TimeoutExpired:
-                if self.request.left_s(self.request.timeout_s) is not None:
-                    self._timeout_s()
-                left_out.append(f"{kind}: it took longer than what was left of the budget")
-        if reports:
-            rows = tuple(row for one in reports for row in one.rows)
-            self.folder.write("report", replace(reports[0], rows=rows))
-        for text in left_out:
-            console.warn(f"whole: {text}")
-        return left_out
-
-    def _alone(
-        self, kind: Kind, size_bytes: int, profile: Profile, left_s: float | None, reports: list[Report]
-    ) -> list[str]:
-        """Add the report of one collective without a library; return what was left out."""
-        try:
-            reports.append(self._bench(kind, size_bytes, profile, left_s, beside=False))
-        except (UnavailableError, FoundProblem) as error:
-            return [f"{kind}: {error.message}"]
-        return []
-
-    def _bench(
-        self, kind: Kind, size_bytes: int, profile: Profile, left_s: float | None, *, beside: bool = True
-    ) -> Report:
-        """Return the report of one collective, ``beside`` the library's own."""
-        from exec.peers import library_of, parse_peers
-        from probes.base import format_size
-
-        console.note(f"whole: {kind} of {format_size(size_bytes)} on {plural(len(profile.ranks), 'rank')}")
-        device = "cuda" if profile.transport == "cuda" else "cpu"
-        world, timeout_s = self._world(), _least(left_s, self._timeout_s())
-        path = str(self.folder.file("profile.json"))
-        options = BenchOptions(
-            collective=kind,
-            listed=str(size_bytes),
-            profile=path,
-            device=device,
-            iterations=_ITERATIONS,
-            placement="out",
-            per_iteration=True,
-            hosts=world.hosts,
-            hostfile=world.hostfile,
-        )
-        workload = BenchWorkload(
-            kind, None, (size_bytes,), world, path, device, race=False, timeout_s=timeout_s
-        )
-        one, timeout_s = prepared(workload)
-        peers = parse_peers(library_of(device, sockets=False)) if beside else ()
-        requests = setup_of(options).requests([one], peers)
-        report: Report = run_ranks(
-            "exec.benchmark.runner:bench_all_task",
-            requests,
-            replace(world, ranks=len(profile.ranks)),
-            label=kind,
-            timeout_s=timeout_s,
-        )
-        return report
+        return WholeStage(self.request, self.folder, self._world(), profile).run()
 
 
 def _rest(effort: Effort, before: Profile) -> Effort:
@@ -313,24 +267,3 @@ def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
             one = replace(one, environment=environment(host, one, one.interface))
         hosts.append(one)
     return replace(health, hosts=tuple(hosts))
-
-
-def fitting_size(profile: Profile) -> int:
-    """Return the largest size whose all_reduce should take at most 0.25 s, else the smallest."""
-    from exec.acceptance import collective_time_s
-    from synth.networks import from_profile
-
-    network = from_profile(profile, "the measured network")
-    sizes = _SIZES[profile.transport]
-    for size_bytes in sizes:
-        try:
-            if collective_time_s(network, "all_reduce", size_bytes) <= _LONGEST_S:
-                return size_bytes
-        except CcctlError:
-            continue
-    return sizes[-1]
-
-
-def _least(*limits_s: float | None) -> float | None:
-    known = [limit_s for limit_s in limits_s if limit_s is not None]
-    return min(known) if known else None

@@ -43,6 +43,7 @@ __all__ = [
 KINDS: dict[str, tuple[str, int]] = {
     "topology": ("probes.topology:Topology", 1),
     "profile": ("probes.link_costs:Profile", 1),
+    "samples": ("probes.profiling.raw_samples:RawSamples", 1),
     "health": ("probes.health.model:ClusterHealth", 1),
     **{kind: (home, 1) for kind, home in SCHEDULE_KINDS.items()},
     "program": ("synth.program:Program", 1),

@@ -59,12 +59,13 @@ class AcceptOptions(GeneralOptions, WorldOptions):
             help="Find the best hosts to keep without N of them.",
         ),
     ] = 0
-    size: Annotated[
-        str | None,
+    sizes: Annotated[
+        list[str] | None,
         typer.Option(
             "--size",
-            metavar="SIZE",
-            help="Size of the collectives, and of their costs. [one that takes a fraction of a second]",
+            metavar="SIZES",
+            help="Sizes of the collectives: 64K,64M; may be repeated. Costs are told for the largest. "
+            "[a small one, and one that takes a fraction of a second]",
         ),
     ] = None
     evidence: Annotated[
@@ -108,10 +109,10 @@ def accept(options: AcceptOptions) -> None:
     The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
     75 if it could not tell, as when the budget was too small or no collective could run.
 
-    Costs are those of the best of the simple published algorithms in the model of the measured links.
+    Costs are those of the schedule that ran, in the model of the measured links; each says which.
 
     With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
-    it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.json (for
+    it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.sh (for
     Kubernetes), accept.prom, and for each kind of host the environment that its libraries need. An
     interrupted acceptance goes on with --resume.
     """
@@ -192,11 +193,17 @@ def _request(options: AcceptOptions, terms: Terms) -> AcceptanceRequest:
     return AcceptanceRequest(
         world,
         terms,
-        None if options.size is None else parse_size(options.size, "--size"),
+        _sizes(options.sizes),
         None if options.budget is None else parse_duration(options.budget, "--budget"),
         options.timeout,
         options.device,
     )
+
+
+def _sizes(texts: list[str] | None) -> tuple[int, ...]:
+    """Return the sizes of all ``--size``, each once, the smallest first."""
+    parts = (part for text in texts or () for part in text.split(","))
+    return tuple(sorted({parse_size(part.strip(), "--size") for part in parts}))
 
 
 def _refuse_unfinished(folder: AcceptanceFolder, output: str | None) -> None:
@@ -211,13 +218,13 @@ def _refuse_unfinished(folder: AcceptanceFolder, output: str | None) -> None:
 
 def _judged(run: Any, folder: AcceptanceFolder, terms: Terms, options: AcceptOptions) -> Certificate:
     """Judge the measurements, write the certificate into the folder, and return it."""
-    from ccctl.acceptance import fitting_size, measured_in
+    from ccctl.acceptance import cost_size, measured_in
     from exec.acceptance import judge
 
     console.note("verdict: looking for the fewest faults that explain the measurements")
     measured = measured_in(folder)
     if measured.profile is not None:
-        size_bytes = run.request.size_bytes or fitting_size(measured.profile)
+        size_bytes = cost_size(run.request, measured.profile, measured.report)
         terms = replace(terms, size_bytes=size_bytes)
     found = judge(measured, terms, run.stages(), run.skipped)
     found = replace(found, plan=options.plan or "", started=run.started)

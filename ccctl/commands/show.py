@@ -54,9 +54,10 @@ class ShowOptions(GeneralOptions):
 def show(options: ShowOptions) -> None:
     """Draw an artifact as text, SVG or PNG.
 
-    Takes every kind of artifact: topology, profile, health, schedule, periodic, symmetric, selection,
-    program, report, history, model, fusion, tuning, groups, training and certificate; and nccl-tests' output,
-    as a report. With -o FILE.svg or FILE.png it draws the pictures of ccctl report; health has none.
+    Takes every kind of artifact: topology, profile, samples, health, schedule, periodic, symmetric,
+    selection, program, report, history, model, fusion, tuning, groups, training and certificate; and
+    nccl-tests' output, as a report. With -o FILE.svg or FILE.png it draws the pictures of ccctl report;
+    health and samples have none.
 
     A topology shows the devices of each host below its NUMA nodes and PCIe switches, and its NVLinks. A
     profile: what each host sends and receives, and a heat map of the links. A schedule: how busy links and

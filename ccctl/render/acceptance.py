@@ -12,12 +12,13 @@ from probes.base import plural, some
 
 if TYPE_CHECKING:
     from exec.acceptance import Certificate, Changes, Culprit, FaultCost, Spares, WholeChange, WholeRow
+    from exec.benchmark import Integrity
 
 __all__ = [
-    "bound_notes",
     "change_lines",
     "cost_text",
     "headline",
+    "integrity_notes",
     "is_in_hosts",
     "moments",
     "of_host",
@@ -28,10 +29,11 @@ __all__ = [
     "spares_text",
     "surely",
     "whole_columns",
+    "whole_notes",
 ]
 
 # Culprits of these kinds lie between hosts: none of their hosts is at fault by itself.
-_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric"))
+_BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric", "corrupt_link", "core"))
 # The most culprits or hosts that a line about changes names.
 _MOST_NAMED = 6
 
@@ -81,10 +83,12 @@ def cost_text(cost: FaultCost) -> str:
     """Return the cost of a culprit: the time of a collective now, and once the part is repaired."""
     kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
     now, without = seconds(cost.with_s), seconds(cost.without_s)
+    size, model = size_text(cost.size_bytes), "by the model"
+    if cost.algorithm:
+        model = f"by the model of ccctl's schedule ({cost.algorithm})"
     if now == without:
-        return f"{kind} of {size_text(cost.size_bytes)} takes {now} now and once it is repaired, by the model"
-    size = size_text(cost.size_bytes)
-    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, by the model"
+        return f"{kind} of {size} takes {now} now and once it is repaired, {model}"
+    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, {model}"
 
 
 def size_text(size_bytes: int) -> str:
@@ -138,30 +142,67 @@ def _share(bound_s: float | None, time_s: float) -> str | None:
     return percent(bound_s / time_s) if bound_s and time_s > 0 else None
 
 
-# The columns of the table of collectives, with names short enough for 80 characters.
+# The columns of the table of collectives, with names short enough for 80 characters. A page has room for the
+# bounds themselves, too.
 _WHOLE_COLUMNS = (
     Column("collective", "collective"),
     Column("size", "size_bytes", size_text),
     Column("library", "library"),
     Column("time", "time_s"),
-    Column("of possible", lambda row: _share(row.bound_s, row.time_s)),
+    Column("algbw", lambda row: row.algbw_gbs or None, "{:.4g}"),
+    Column("busbw", lambda row: row.busbw_gbs or None, "{:.4g}"),
+    Column("bound", "bound_s"),
+    Column("of bound", lambda row: _share(row.bound_s, row.time_s)),
+    Column("bought", "bought_bound_s"),
     Column("of bought", lambda row: _share(row.bought_bound_s, row.time_s)),
     Column("wrong", lambda row: "unchecked" if row.wrong is None else row.wrong),
 )
+_ONLY_WIDE = ("bound", "bought")
+# A column without other cells than these is left out.
+_SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
 
 
-def whole_columns(rows: Iterable[WholeRow]) -> list[Column]:
-    """Return the columns that at least one of the rows fills."""
+def whole_columns(rows: Iterable[WholeRow], *, wide: bool = False) -> list[Column]:
+    """Return the columns that tell something of at least one of the rows; ``wide`` also those for pages."""
     found = list(rows)
-    return [one for one in _WHOLE_COLUMNS if any(one.cell(row) not in ("-", "unchecked") for row in found)]
+    columns = [one for one in _WHOLE_COLUMNS if wide or one.head not in _ONLY_WIDE]
+    return [
+        one
+        for one in columns
+        if any(one.cell(row) not in _SAYS_NOTHING.get(one.head, ("-",)) for row in found)
+    ]
 
 
-def bound_notes(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield a note on the meaning of 100 % for each column with shares."""
+def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator[str]:
+    """Yield notes on the table of collectives: units, the meaning of 100 %, and whether results are right."""
     heads = {column.head for column in columns}
-    for head, network in (("of possible", "this network as it is"), ("of bought", "the network as bought")):
+    if "algbw" in heads:
+        yield "algbw, busbw: GB/s as nccl-tests defines them"
+    for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
         if head in heads:
             yield f"{head}: 100 % is the proven bound for {network}"
+    if "wrong" not in heads:
+        unchecked = any(row.wrong is None for row in rows)
+        yield "results: some were not checked" if unchecked else "results: every element is right"
+
+
+def integrity_notes(integrity: Integrity | None) -> Iterator[str]:
+    """Yield what was compared to see whether data is corrupted, and with which result."""
+    if integrity is None:
+        return
+    what = f"{integrity.collective} of {size_text(integrity.size_bytes)} on random numbers"
+    same = [name for name in integrity.runs if name not in integrity.unlike]
+    if same:
+        yield f"same bits twice ({what}): {', '.join(same)}"
+    if integrity.unlike:
+        yield f"other bits in the second run ({what}): {', '.join(integrity.unlike)}"
+    if not integrity.steps:
+        yield f"checksums of steps: not compared: {integrity.why_not}"
+    elif not integrity.corruptions:
+        yield f"checksums of steps: all {integrity.steps} steps of both runs as in the reference"
+    else:
+        wrong = sum(one.steps for one in integrity.corruptions)
+        yield f"checksums of steps: {wrong} of {integrity.steps} steps begin wrong data"
 
 
 def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
     from ccctl.render.prometheus import Exposition
     from exec.acceptance import Certificate, Culprit, WholeRow
 
-__all__ = ["add_acceptance", "as_ctrf", "as_junit", "drain_script", "node_conditions"]
+__all__ = ["add_acceptance", "as_ctrf", "as_junit", "conditions_script", "drain_script"]
 
 _SUITE = "ccctl accept"
 # CTRF's schema asks for a version of the form x.y.z; CTRF's own reporters write 0.0.0.
 _CTRF_VERSION = "0.0.0"
 # The most characters of a reason: `sinfo -R` prints it on the line of the node.
 _MOST_REASON = 200
+# A longer path would leave too little of a reason for the fault.
+_MOST_PATH = 100
+# A name of a node in Kubernetes: a subdomain of RFC 1123.
+_KUBERNETES_NODE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 # A name that scontrol reads as exactly one node: brackets, commas or ALL would drain others, too.
 _NODE = re.compile(r"(?!all$)[A-Za-z0-9_][A-Za-z0-9_.-]*", re.IGNORECASE)
 _CONDITION = "CcctlAccepted"
@@ -45,7 +50,8 @@ _VERDICTS = ("accepted", "accepted with remarks", "refused", "undecided")
 
 def as_junit(certificate: Certificate) -> bytes:
     """Return the acceptance as JUnit's XML: the verdict, hosts, parts between hosts, collectives, stages."""
-    return junit(_SUITE, list(_cases(certificate)))
+    span = moments(certificate)
+    return junit(_SUITE, list(_cases(certificate)), f"{span[0]:%Y-%m-%dT%H:%M:%S}" if span else "")
 
 
 def as_ctrf(certificate: Certificate) -> bytes:
@@ -69,14 +75,16 @@ def as_ctrf(certificate: Certificate) -> bytes:
 
 def _ctrf_test(case: Case) -> dict[str, Any]:
     test = {"name": case.name or "-", "status": case.outcome, "duration": round(1000 * case.time_s)}
-    return {**test, "suite": [_SUITE, case.group], **({"message": case.why} if case.why else {})}
+    # A message is shown as what went wrong, so a test that passed has none.
+    message = {"message": case.why} if case.why and case.outcome != "passed" else {}
+    return {**test, "suite": [_SUITE, case.group], **message}
 
 
 def _cases(certificate: Certificate) -> Iterator[Case]:
     """Yield the checks of an acceptance: a fault fails its check, a remark only adds text."""
     refused, undecided = certificate.verdict == "refused", certificate.verdict == "undecided"
     outcome: Outcome = "failed" if refused else "skipped" if undecided else "passed"
-    yield Case("accepted", 0.0, outcome, headline(certificate), "verdict")
+    yield Case("accepted", 0.0, outcome, headline(certificate), "verdict", certificate.verdict)
     for host in certificate.tested:
         yield _culprits_case(host, of_host(certificate, host), "hosts")
     for host, reason in certificate.skipped.items():
@@ -99,7 +107,8 @@ def _cases(certificate: Certificate) -> Iterator[Case]:
 def _culprits_case(name: str, culprits: Sequence[Culprit], group: str) -> Case:
     failed = any(one.severity == "fault" for one in culprits)
     why = "\n".join(line for one in culprits for line in _culprit_lines(one))
-    return Case(name, 0.0, "failed" if failed else "passed", why, group)
+    kind = next((one.kind for one in culprits if one.severity == "fault"), "remark")
+    return Case(name, 0.0, "failed" if failed else "passed", why, group, kind)
 
 
 def _culprit_lines(culprit: Culprit) -> Iterator[str]:
@@ -114,14 +123,16 @@ def _culprit_lines(culprit: Culprit) -> Iterator[str]:
 def _row_case(row: WholeRow) -> Case:
     wrong = f"{plural(row.wrong, 'wrong element')}; " if row.wrong else ""
     outcome: Outcome = "failed" if row.wrong else "passed"
-    return Case(row_name(row), max(0.0, row.time_s), outcome, f"{wrong}{seconds(row.time_s)}", "collectives")
+    why = f"{wrong}{seconds(row.time_s)}"
+    return Case(row_name(row), max(0.0, row.time_s), outcome, why, "collectives", "wrong")
 
 
-def drain_script(certificate: Certificate) -> str:
+def drain_script(certificate: Certificate, path: str = "") -> str:
     """Return a shell script that drains each host with a fault in Slurm.
 
-    A fault between hosts drains no host and becomes a comment. A faulty host whose name Slurm might not read
-    as one node becomes a comment, too.
+    Each reason has the date of the acceptance, and the ``path`` of its certificate if that is given. A fault
+    between hosts drains no host and becomes a comment. A faulty host whose name Slurm might not read as one
+    node becomes a comment, too.
     """
     lines = ["#!/bin/sh", f"# {_one_line(headline(certificate))}"]
     drained = 0
@@ -131,7 +142,8 @@ def drain_script(certificate: Certificate) -> str:
             continue
         if _NODE.fullmatch(host):
             drained += 1
-            lines.append(f"scontrol update nodename={host} state=drain reason={_reason(host, faults)}")
+            reason = _reason(certificate, host, faults, path)
+            lines.append(f"scontrol update nodename={host} state=drain reason={reason}")
         else:
             lines.append(f"# not drained, as this is not the name of one node: {_one_line(host)}")
     for culprit in certificate.culprits:
@@ -140,14 +152,17 @@ def drain_script(certificate: Certificate) -> str:
     return "\n".join(lines if drained else [*lines, "# no host to drain"]) + "\n"
 
 
-def _reason(host: str, faults: Sequence[Culprit]) -> str:
-    """Return the reason of a drain, quoted for a shell: the worst fault, and how many more there are."""
+def _reason(certificate: Certificate, host: str, faults: Sequence[Culprit], path: str) -> str:
+    """Return the reason of a drain, quoted for a shell: date, worst fault, number of others, certificate."""
     first, *others = faults
     doubt = "" if first.sure == "certain" else f"{first.sure}: "
+    span = moments(certificate)
+    date = f" {span[1]:%Y-%m-%d}" if span else ""
     more = f" (and {plural(len(others), 'more fault')})" if others else ""
+    more += f"; see {visible(path)}" if path and len(path) <= _MOST_PATH else ""
     # Slurm shows the name of the node beside the reason.
     words = visible(sentence(first).removeprefix(host).lstrip(": "))
-    return shlex.quote(_cut(f"ccctl: {doubt}{words}", _MOST_REASON - len(more)) + more)
+    return shlex.quote(_cut(f"ccctl{date}: {doubt}{words}", _MOST_REASON - len(more)) + more)
 
 
 def _one_line(words: str) -> str:
@@ -158,26 +173,34 @@ def _cut(words: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
-def node_conditions(certificate: Certificate) -> bytes:
-    """Return a patch of the condition CcctlAccepted for each host, as a list in JSON.
+def conditions_script(certificate: Certificate) -> str:
+    """Return a shell script that sets the condition CcctlAccepted of each host's node in Kubernetes.
 
-    Each entry names its node, and is a strategic merge patch of the node's status, as ``kubectl patch node``
-    takes it for the subresource "status". The condition is False on a host with a fault of its own. It is
-    Unknown on a host that was not tested, that only shares a fault between hosts, or that has no fault in an
-    undecided acceptance. It is True on all other hosts.
+    ``kubectl apply`` cannot set conditions: the status of a node is a subresource, which each line patches.
+    The condition is False on a host with a fault of its own. It is Unknown on a host that was not tested,
+    that only shares a fault between hosts, or that has no fault in an undecided acceptance. It is True on all
+    other hosts. A host whose name is not that of a node becomes a comment.
     """
     span = moments(certificate)
-    hosts = dict.fromkeys((*certificate.tested, *certificate.skipped))
-    return _json([_patch(host, _condition(certificate, host), span and span[1]) for host in hosts])
+    lines = ["#!/bin/sh", f"# {_one_line(headline(certificate))}"]
+    for host in dict.fromkeys((*certificate.tested, *certificate.skipped)):
+        if not _KUBERNETES_NODE.fullmatch(host):
+            lines.append(f"# not set, as this is not the name of a node: {_one_line(host)}")
+            continue
+        patch = _patch(_condition(certificate, host), span and span[1])
+        quoted = shlex.quote(unsteered_json(json.dumps(patch, ensure_ascii=False)))
+        lines.append(f"kubectl patch node {host} --subresource=status -p {quoted}")
+    return "\n".join(lines) + "\n"
 
 
-def _patch(host: str, told: tuple[str, str, str], ended: datetime | None) -> dict[str, Any]:
+def _patch(told: tuple[str, str, str], ended: datetime | None) -> dict[str, Any]:
+    """Return a strategic merge patch of a node's status."""
     status, reason, message = told
     condition = {"type": _CONDITION, "status": status, "reason": reason, "message": visible(message)}
     if ended is not None:
         moment = f"{ended:%Y-%m-%dT%H:%M:%SZ}"
         condition |= {"lastHeartbeatTime": moment, "lastTransitionTime": moment}
-    return {"metadata": {"name": host}, "status": {"conditions": [condition]}}
+    return {"status": {"conditions": [condition]}}
 
 
 def _condition(certificate: Certificate, host: str) -> tuple[str, str, str]:
@@ -244,7 +267,7 @@ def _add_culprits(exposition: Exposition, culprits: Sequence[Culprit]) -> None:
         labels = {"part": one.part, "kind": one.kind, "severity": one.severity}
         meaning = "1 for each part that is not as it should be."
         exposition.add("ccctl_acceptance_culprit", meaning, 1, **labels, sure=one.sure)
-        if one.cost is not None:
+        if one.cost is not None and math.isfinite(one.cost.times):
             meaning = "The time of the collective as a multiple of the time without the culprit."
             exposition.add("ccctl_acceptance_culprit_cost_ratio", meaning, one.cost.times, **labels)
 
@@ -254,6 +277,7 @@ def _add_rows(exposition: Exposition, rows: Sequence[WholeRow]) -> None:
         labels = {"collective": row.collective, "size_bytes": str(row.size_bytes), "library": row.library}
         for name, meaning, value in (
             ("seconds", "Time of the collective on all ranks.", row.time_s),
+            ("busbw_gbs", "Bus bandwidth as nccl-tests defines it, in GB/s.", row.busbw_gbs or None),
             ("bound_seconds", "Proven least time on the network as it is.", row.bound_s),
             ("bought_bound_seconds", "Proven least time on the network as bought.", row.bought_bound_s),
             ("wrong", "Number of wrong elements.", row.wrong),

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ccctl.render.acceptance import (
-    bound_notes,
     change_lines,
     cost_text,
     headline,
+    integrity_notes,
     moments,
     of_host,
     sentence,
@@ -20,6 +20,7 @@ from ccctl.render.acceptance import (
     spares_text,
     surely,
     whole_columns,
+    whole_notes,
 )
 from ccctl.render.fields import cells
 from ccctl.render.html_page import HtmlTable, anchor, document, menu, section_html, sections, table_html
@@ -188,10 +189,11 @@ def _changes(changes: Changes) -> Iterator[str]:
 def _whole(certificate: Certificate) -> Iterator[str]:
     if not certificate.whole:
         return
-    columns = whole_columns(certificate.whole)
+    columns = whole_columns(certificate.whole, wide=True)
     heads, rows = cells(columns, certificate.whole)
     yield table_html(HtmlTable("collectives", tuple(heads), tuple(map(tuple, rows))))
-    yield from (f"<p class='faint'>{as_content(_capital(words))}</p>" for words in bound_notes(columns))
+    notes = (*whole_notes(certificate.whole, columns), *integrity_notes(certificate.integrity))
+    yield from (f"<p class='faint'>{as_content(_capital(words))}</p>" for words in notes)
 
 
 def _list(entries: Iterable[str]) -> Iterator[str]:
@@ -240,6 +242,7 @@ def _proof(certificate: Certificate, made: str, file: str) -> Iterator[str]:
     for title, heads, pairs in (
         ("Files", ("file", "sha256"), certificate.files),
         ("Versions", ("software", "version"), certificate.versions),
+        ("Serial numbers", ("part", "serial number or UUID"), certificate.serials),
     ):
         if pairs:
             table = table_html(HtmlTable(title, heads, tuple(pairs.items())))

@@ -90,6 +90,7 @@ _SECTIONS = {
     "profile": "Links",
     "topology": "Machines",
     "health": "Machines",
+    "samples": "Links",
     **dict.fromkeys(SCHEDULE_KINDS, "Schedules"),
     "program": "Programs",
     "report": "Benchmarks",

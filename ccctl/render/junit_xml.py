@@ -24,28 +24,34 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True)
 class Case:
-    """One check: its name, its seconds, its outcome, the reason, and the group of checks that it is in."""
+    """One check: its name, its seconds, its outcome, the reason, and the group of checks that it is in.
+
+    ``kind`` is a word for the type of a failure.
+    """
 
     name: str
     time_s: float
     outcome: Outcome
     why: str = ""
     group: str = ""
+    kind: str = "failure"
 
 
-def junit(suite: str, cases: Sequence[Case]) -> bytes:
-    """Return the document, in UTF-8."""
+def junit(suite: str, cases: Sequence[Case], started: str = "") -> bytes:
+    """Return the document, in UTF-8; ``started`` is the time of the suite by ISO 8601, "" if unknown."""
     failed = sum(case.outcome == "failed" for case in cases)
     skipped = sum(case.outcome == "skipped" for case in cases)
     counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
     root = ElementTree.Element("testsuites", counts)
-    inner = ElementTree.SubElement(root, "testsuite", {"name": _legal(suite), **counts})
+    told = {"name": _legal(suite), **counts, "time": f"{sum(case.time_s for case in cases):.9f}"}
+    inner = ElementTree.SubElement(root, "testsuite", told | ({"timestamp": started} if started else {}))
     for case in cases:
         place = f"{suite}.{case.group}" if case.group else suite
         told = {"classname": _legal(place), "name": _legal(case.name), "time": f"{case.time_s:.9f}"}
         element = ElementTree.SubElement(inner, "testcase", told)
         if case.outcome == "failed":
-            ElementTree.SubElement(element, "failure", {"message": _legal(case.why)}).text = _legal(case.why)
+            failure = {"message": _legal(case.why), "type": _legal(case.kind)}
+            ElementTree.SubElement(element, "failure", failure).text = _legal(case.why)
         elif case.outcome == "skipped":
             ElementTree.SubElement(element, "skipped", {"message": _legal(case.why)})
         elif case.why:

@@ -15,7 +15,7 @@ from exec.launcher import HostSlots, fold
 
 if TYPE_CHECKING:
     from probes.link_costs import FindingKind, Profile
-    from probes.profiling import Effort
+    from probes.profiling import Effort, RawSamples
 
 __all__ = ["ProfileRun"]
 
@@ -63,6 +63,12 @@ class ProfileRun:
 
         found = rescued(self._pieces, why, time.monotonic() - self._began_s)
         return None if found is None else self._with_missing(found)
+
+    def samples(self) -> RawSamples:
+        """Return all samples that the ranks have handed on; those of a finished profile are complete."""
+        from probes.profiling import raw_samples
+
+        return raw_samples(self._pieces)
 
     def problem(self) -> str:
         """Return a sentence that names the missing hosts; "" if all were measured."""

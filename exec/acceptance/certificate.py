@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from exec.benchmark import Integrity
 from probes.base import not_finite
 from synth.collective import Kind
 
@@ -17,12 +18,17 @@ Sureness = Literal["certain", "likely", "possible"]
 
 @dataclass(frozen=True)
 class FaultCost:
-    """The cost of one culprit: a collective's time with it, and with this part as it should be."""
+    """The cost of one culprit: a collective's time with it, and with this part as it should be.
+
+    ``algorithm`` is the one whose time ``with_s`` is: a method of ccctl ("forest"), or "" for the best of the
+    simple published ones.
+    """
 
     collective: Kind
     size_bytes: int
     with_s: float
     without_s: float
+    algorithm: str = ""
 
     @property
     def times(self) -> float:
@@ -53,8 +59,9 @@ class Culprit:
 
 @dataclass(frozen=True)
 class WholeRow:
-    """A collective on all ranks by one library ("ccctl", "mpi", "nccl"), with its lower bounds.
+    """A collective on all ranks by one library ("ccctl", "mpi", "gloo", "nccl"), with its lower bounds.
 
+    ``algbw_gbs`` and ``busbw_gbs`` are the bandwidths in GB/s as nccl-tests defines them.
     ``bound_s`` is the lower bound on the measured network, ``bought_bound_s`` that on the network that was
     bought. Either is None if unknown. ``wrong`` is the number of wrong elements, None if the results were not
     checked.
@@ -67,6 +74,8 @@ class WholeRow:
     bound_s: float | None = None
     bought_bound_s: float | None = None
     wrong: int | None = None
+    algbw_gbs: float = 0.0
+    busbw_gbs: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,8 @@ class Certificate:
     others to the reason. ``spec`` and ``plan`` are the terms as they were given, ``spares_asked`` the number
     of hosts that may be left out. Costs are times of ``collective`` with ``size_bytes`` bytes. ``culprits``
     are ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
+    ``integrity`` says whether results are the same twice, and who corrupts data.
+    ``serials`` maps machines and GPUs ("gpu017", "gpu017 GPU 3") to their serial numbers or UUIDs.
     ``versions`` maps names of software to their versions. ``seal`` is the SHA-256 of this certificate without
     the seal itself.
     """
@@ -132,6 +143,8 @@ class Certificate:
     versions: dict[str, str] = field(default_factory=dict)
     started: str = ""
     seal: str = ""
+    integrity: Integrity | None = None
+    serials: dict[str, str] = field(default_factory=dict)
 
     def problems(self) -> Iterator[str]:
         """Yield each number that is not finite or exceeds 63 bits, as ``path: what is wrong``."""

@@ -10,12 +10,17 @@ import numpy as np
 
 from exec.acceptance.certificate import FaultCost, Spares
 from exec.acceptance.network_bought import repaired, without_hosts
-from exec.acceptance.simple_algorithms import AlgorithmModel, host_order, simulated_s
+from exec.acceptance.simple_algorithms import AlgorithmModel, fastest_schedule, host_order, simulated_s
+from exec.program import Layout, count_of
 from probes.base import Indices, UsageError, plural
 from probes.localization import Fault
 from synth.collective import Kind
+from synth.compiler import lower
 from synth.errors import NotApplicableError
 from synth.network import Network
+from synth.prediction import predicted_s
+from synth.program import Program
+from synth.schedules import Selection
 
 __all__ = ["collective_time_s", "costs", "spares"]
 
@@ -24,6 +29,10 @@ __all__ = ["collective_time_s", "costs", "spares"]
 # 512 ranks take 0.03 s.
 _MOST_REPLAYED = 256
 _MOST_REPLAYED_ALL_TO_ALL = 128
+# The most ranks on which simple algorithms are predicted as programs: 64 ranks take about a second.
+_MOST_PREDICTED = 64
+# The bytes of an element, as float32 is benchmarked.
+_ITEM_BYTES = 4
 # All sets of hosts are tried if their number times the number of ranks is at most this. An estimate takes 2
 # ms at 64 ranks, so trying all sets takes about two seconds there.
 _MOST_TRIED = 1 << 16
@@ -67,13 +76,17 @@ def costs(
     size_bytes: int,
     *,
     alone: bool = False,
+    selection: Selection | None = None,
 ) -> tuple[FaultCost, ...]:
     """Return what each fault costs a collective: its time now, and with only this fault repaired.
 
     ``network`` is the measured one, ``sound`` the same links at their normal costs. Where two faults are
     equally bad, repairing one of them gains nothing. With ``alone`` all other faults are repaired first, so
-    that each has the cost that it would have by itself.
+    that each has the cost that it would have by itself. Times are those of the schedule that ``selection``
+    has for the size, as `synth.prediction` predicts its run. After a repair, the best simple algorithm counts
+    if it takes less. Without a selection, all are those of the best simple algorithm.
     """
+    prices = _Prices(kind, size_bytes, selection, network.ranks)
     found = []
     for at, fault in enumerate(faults):
         others = (*faults[:at], *faults[at + 1 :])
@@ -82,12 +95,41 @@ def costs(
             for number, other in enumerate(others):
                 before = repaired(before, sound, other, (fault, *others[number + 1 :]))
         mended = repaired(before, sound, fault, () if alone else others)
-        with_s = collective_time_s(before, kind, size_bytes)
+        with_s = prices.now_s(before)
         # A list schedule may take longer on a faster network (Graham's anomaly), so the time after the repair
         # is capped at the time before it.
-        without_s = min(with_s, collective_time_s(mended, kind, size_bytes))
-        found.append(FaultCost(kind, size_bytes, with_s, without_s))
+        without_s = min(with_s, prices.repaired_s(mended))
+        found.append(FaultCost(kind, size_bytes, with_s, without_s, prices.algorithm))
     return tuple(found)
+
+
+class _Prices:
+    """The time of a collective on several networks, by the schedule that runs or by simple algorithms."""
+
+    def __init__(self, kind: Kind, size_bytes: int, selection: Selection | None, ranks: int) -> None:
+        self._kind, self._size_bytes, self._program = kind, size_bytes, None
+        self.algorithm = ""
+        if selection is not None and (selection.whole.kind, selection.whole.ranks) == (kind, ranks):
+            schedule = selection.choose(size_bytes)
+            self.algorithm, self._program = schedule.method, lower(schedule)
+
+    def now_s(self, network: Network) -> float:
+        """Return the time on a network whose schedule the selection has."""
+        if self._program is None:
+            return collective_time_s(network, self._kind, self._size_bytes)
+        return _predicted_s(self._program, network, self._size_bytes)
+
+    def repaired_s(self, network: Network) -> float:
+        """Return the time on a network for which another schedule may be better."""
+        if self._program is None or network.ranks > _MOST_PREDICTED:
+            return self.now_s(network)
+        simple = fastest_schedule(network, self._kind, self._size_bytes)
+        return min(self.now_s(network), _predicted_s(lower(simple), simple.network, self._size_bytes))
+
+
+def _predicted_s(program: Program, network: Network, size_bytes: int) -> float:
+    count = count_of(program.collective, size_bytes, _ITEM_BYTES)
+    return predicted_s(program, network, Layout(program, count).largest * _ITEM_BYTES)
 
 
 def spares(

@@ -33,7 +33,7 @@ from synth.schedules import COPY, REDUCE, Schedule
 from synth.simulation import replay
 from synth.tree_packing import depths
 
-__all__ = ["AlgorithmModel", "Estimate", "host_order", "simulated_s"]
+__all__ = ["AlgorithmModel", "Estimate", "fastest_schedule", "host_order", "simulated_s"]
 
 # The numbers of simultaneous rings that are tried: one ring for each NIC of a host, and most machines of
 # synth/networks/dgx.json have up to 8 NICs.
@@ -80,12 +80,20 @@ def simulated_s(network: Network, kind: Kind, size_bytes: int) -> float:
 
     Raises NotApplicableError if every algorithm lacks a link.
     """
+    return replay(fastest_schedule(network, kind, size_bytes)).time_s
+
+
+def fastest_schedule(network: Network, kind: Kind, size_bytes: int) -> Schedule:
+    """Return the schedule of the algorithm that is fastest when replayed, on the ranks host after host.
+
+    Raises NotApplicableError if every algorithm lacks a link.
+    """
     order = host_order(network.hosts)
     if order != list(range(network.ranks)):
         network, _ = restricted(network, order)
     estimates = AlgorithmModel(network).estimates(kind, size_bytes, np.arange(network.ranks))
     promising = [one for one in estimates if one.time_s <= _PROMISING * estimates[0].time_s]
-    return min(replay(one.schedule()).time_s for one in promising)
+    return min((one.schedule() for one in promising), key=lambda one: replay(one).time_s)
 
 
 class AlgorithmModel:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Verdict, WholeRow
+from exec.acceptance.concurrent import crowded_flows
 from exec.acceptance.cost import costs, spares
 from exec.acceptance.network_bought import sound_network
-from exec.benchmark import Report, Row, judged
+from exec.benchmark import Measurement, Report, Row, judged
 from exec.benchmark.foreign import Evidence
+from exec.program import Corruption
 from probes.base import CcctlError, plural, some
 from probes.health import (
     ClusterHealth,
@@ -26,6 +28,7 @@ from probes.topology import Topology
 from synth.collective import Kind
 from synth.network import Network
 from synth.networks import from_profile
+from synth.schedules import Selection
 
 __all__ = ["Measured", "Terms", "judge"]
 
@@ -50,13 +53,17 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a verdict rests on: four artifacts, and the evidence of other tools."""
+    """All that a verdict rests on: five artifacts, and the evidence of other tools.
+
+    ``selection`` has the schedules of the collective by which faults are priced.
+    """
 
     topology: Topology | None = None
     health: ClusterHealth | None = None
     profile: Profile | None = None
     report: Report | None = None
     evidence: tuple[Evidence, ...] = ()
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +107,12 @@ def judge(
     links = _links(measured.profile, terms)
     found = [
         *(_dead(host, reason) for host, reason in skipped.items()),
-        *_joined(_of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms)),
+        *_joined(
+            _of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms, measured.selection)
+        ),
+        *crowded_flows(measured.profile, terms.bought, terms.plan, links.faults),
         *_of_report(measured.report),
+        *_of_integrity(measured),
         *map(_of_evidence, measured.evidence),
     ]
     culprits = tuple(sorted(found, key=_rank))
@@ -118,10 +129,12 @@ def judge(
         spares_asked=terms.spares,
         culprits=culprits,
         whole=tuple(_whole(measured.report, links)),
+        integrity=measured.report.integrity if measured.report else None,
         spares=_spares(links, terms),
         stages=tuple(stages),
         unread=_unread(measured.health),
         versions=_versions(measured),
+        serials=_serials(measured),
     )
 
 
@@ -204,12 +217,19 @@ def _of_problems(same: Sequence[HostProblem]) -> Culprit:
     return Culprit(first.kind, part, hosts, first.severity, first.text, evidence, "certain", first.remedy)
 
 
-def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
+def _of_faults(links: _Links, terms: Terms, selection: Selection | None) -> list[tuple[Fault, Culprit]]:
     """Return each fault of the links with its culprit and its cost."""
     if links.profile is None or links.network is None:
         return []
     assert links.sound is not None
-    priced = costs(links.network, links.sound, links.faults, terms.collective, terms.size_bytes)
+    priced = costs(
+        links.network,
+        links.sound,
+        links.faults,
+        terms.collective,
+        terms.size_bytes,
+        selection=selection,
+    )
     return [
         (
             fault,
@@ -288,6 +308,45 @@ def _of_report(report: Report | None) -> Iterator[Culprit]:
         )
 
 
+def _of_integrity(measured: Measured) -> Iterator[Culprit]:
+    """Yield each rank and each link that corrupts data, and each library that gave two results."""
+    found = measured.report.integrity if measured.report else None
+    if found is None:
+        return
+    hosts = dict(enumerate(one.host for one in measured.profile.ranks)) if measured.profile else {}
+    for one in found.corruptions:
+        yield _of_corruption(one, hosts)
+    for name, ranks in found.unlike.items():
+        if name != "ccctl" or not found.corruptions:
+            yield _of_unlike(name, ranks, found.collective)
+
+
+def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
+    here, there = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
+    named = tuple(dict.fromkeys(hosts[rank] for rank in (one.peer, one.rank) if rank in hosts))
+    at = f"step {one.step} of the program ({one.op})" if one.step >= 0 else "its output after the last step"
+    evidence = (
+        f"the checksum of {at} is not that of the reference; {plural(one.steps, 'wrong step')} begin there",
+    )
+    if one.kind == "link":
+        text = f"data from {there} to {here} arrives changed, and no error is reported"
+        remedy = "look at the error counters of both NICs and of the switch; swap the cable, then each NIC"
+        return Culprit(
+            "corrupt_link", f"{there} and {here}", named, "fault", text, evidence, "certain", remedy
+        )
+    text = f"{here} gets right data and makes a wrong result of it, and no error is reported"
+    remedy = "take the host out; test its memory (ECC counters, memtester) and its processor or GPU"
+    return Culprit("corruption", here, named, "fault", text, evidence, "certain", remedy)
+
+
+def _of_unlike(name: str, ranks: Sequence[int], kind: Kind) -> Culprit:
+    text = (
+        f"two runs of {name}'s {kind} on the same inputs gave different bits on {plural(len(ranks), 'rank')}"
+    )
+    remedy = "if results must be repeatable, fix the library's algorithm; if it is fixed, data gets corrupted"
+    return Culprit("unrepeatable", name, (), "fault" if name == "ccctl" else "remark", text, remedy=remedy)
+
+
 def _of_evidence(one: Evidence) -> Culprit:
     where = " ".join(filter(None, (one.host, one.part))) or one.tool
     hosts = (one.host,) if one.host else ()
@@ -327,15 +386,24 @@ def _whole(report: Report | None, links: _Links) -> Iterator[WholeRow]:
         return
     as_is, bought = _bounds(report, links.network), _bounds(report, links.offered)
     for at, row in enumerate(report.rows):
-        for name, time_s, wrong in _times(row):
-            yield WholeRow(row.collective, row.size_bytes, name, time_s, as_is.get(at), bought.get(at), wrong)
+        for name, one in _measured(row):
+            yield WholeRow(
+                row.collective,
+                row.size_bytes,
+                name,
+                one.time_s,
+                as_is.get(at),
+                bought.get(at),
+                one.wrong,
+                one.algbw_gbs,
+                one.busbw_gbs,
+            )
 
 
-def _times(row: Row) -> Iterator[tuple[str, float, int | None]]:
+def _measured(row: Row) -> Iterator[tuple[str, Measurement]]:
     if row.shown is not None:
-        yield "ccctl", row.shown.time_s, row.shown.wrong
-    for name, peer in row.peers.items():
-        yield name, peer.time_s, peer.wrong
+        yield "ccctl", row.shown
+    yield from row.peers.items()
 
 
 def _bounds(report: Report, network: Network | None) -> dict[int, float]:
@@ -380,3 +448,11 @@ def _versions(measured: Measured) -> dict[str, str]:
     if measured.profile:
         found["library"] = measured.profile.library
     return dict(sorted(found.items()))
+
+
+def _serials(measured: Measured) -> dict[str, str]:
+    """Return the serial number of each machine and the UUID of each GPU, as far as they could be read."""
+    found = {one.host: one.serial for one in measured.health.hosts} if measured.health else {}
+    for host in measured.topology.hosts if measured.topology else ():
+        found |= {f"{host.name} GPU {gpu.index}": gpu.uuid for gpu in host.gpus}
+    return {name: number for name, number in found.items() if number}

@@ -1,5 +1,6 @@
 from .breakdown import GROUPS as GROUPS, Breakdown as Breakdown, Forecast as Forecast, Part as Part
 from .environment import machine as machine
+from .integrity import IntegrityRequest as IntegrityRequest
 from .judgement import (
     JudgedRow as JudgedRow,
     abnormal as abnormal,
@@ -12,7 +13,13 @@ from .judgement import (
 )
 from .race import Entrant as Entrant, asked as asked, entrants as entrants, judged_race as judged_race
 from .regression import RowChange as RowChange, compare as compare, label_of as label_of
-from .report import Measurement as Measurement, Report as Report, Row as Row, Spread as Spread
+from .report import (
+    Integrity as Integrity,
+    Measurement as Measurement,
+    Report as Report,
+    Row as Row,
+    Spread as Spread,
+)
 from .run_forecast import forecast as forecast
 from .runner import (
     BenchRequest as BenchRequest,

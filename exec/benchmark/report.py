@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Literal
 
 from exec.benchmark.breakdown import Breakdown
+from exec.program import Corruption
 from probes.base import plural
 from synth.collective import Kind
 
-__all__ = ["Doubt", "Measurement", "Report", "Row", "Spread"]
+__all__ = ["Doubt", "Integrity", "Measurement", "Report", "Row", "Spread"]
 
 Doubt = Literal["", "cores", "spread"]
 
@@ -122,6 +123,25 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Integrity:
+    """Whether a collective gives the same bits twice, and who corrupts data.
+
+    ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps
+    those of which two runs gave different bits to the ranks where they did. ``steps`` is the number of steps
+    that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
+    """
+
+    collective: Kind
+    size_bytes: int
+    seed: int
+    runs: tuple[str, ...] = ()
+    unlike: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    steps: int = 0
+    why_not: str = ""
+    corruptions: tuple[Corruption, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """A table of rows and how it was measured; ``machine`` has values of the environment by name.
 
@@ -144,6 +164,7 @@ class Report:
     interrupted: str = ""
     corrupt: str = ""
     notes: tuple[str, ...] = ()
+    integrity: Integrity | None = None
 
     @property
     def wrong_results(self) -> list[str]:

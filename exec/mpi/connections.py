@@ -59,8 +59,11 @@ class Connections:
         recv: Array,
         *,
         traced: bool = False,
+        summed: bool = False,
     ) -> None:
         self.layout, self.comm, self.moves, self._traced = layout, comm, moves, traced
+        # Checksums need each message in memory of this process.
+        self._mapped_only = summed
         # For each traced wire, the time at which each message had passed.
         self.through_ns: dict[int, Indices] = {}
         self.rank, self.dtype = comm.Get_rank(), recv.dtype
@@ -107,7 +110,7 @@ class Connections:
             return False
         if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
             return True
-        return self._fetches and self._message_bytes[connection] >= FETCHED_BYTES
+        return self._fetches and not self._mapped_only and self._message_bytes[connection] >= FETCHED_BYTES
 
     def memory(self) -> MemoryAddresses:
         send, recv, scratch = (int(array.ctypes.data) for array in self._bytes)

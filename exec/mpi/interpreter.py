@@ -28,7 +28,7 @@ from exec.mpi.intrinsics import (
     yield_core,
 )
 from exec.mpi.reduce import combine, sample_of
-from exec.program import Array, dtype_of
+from exec.program import CHECKSUM_FACTOR, Array, dtype_of
 from probes.base import Indices
 from synth.kernels import compiled_always, machine_code
 from synth.prediction import BOUNCE_BYTES
@@ -54,6 +54,7 @@ BLOCKED, MOVED, DONE, LOST = range(4)
 # The columns of the tables. All memory is given by address.
 # JOINS: a word that is 1 once the optional input is there. JOINED: a word for each piece and tile, 1 if the
 # optional input was added. LOG: the table of the log, 0 if nothing is logged; LOGGED: its number of rows.
+# SUMS: two words for each step, the checksums of what it received and of its result; 0 if none are kept.
 # CLOCK: four words for reading clocks. BOUNCE: a block of memory for operands copied from other processes;
 # VECTORS: the four words of the two iovec that such a copy takes. Then address and rows of the five tables.
 HEADER = (
@@ -68,6 +69,7 @@ HEADER = (
     "JOINED",
     "LOG",
     "LOGGED",
+    "SUMS",
     "CLOCK",
     "BOUNCE",
     "VECTORS",
@@ -120,6 +122,7 @@ _TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
     JOINED,
     LOG,
     LOGGED,
+    SUMS,
     CLOCK,
     BOUNCE,
     VECTORS,
@@ -350,7 +353,7 @@ def _execute(
         received = _slot(header, links, into, tile, steps[step, IN_NUMBER])
     if out >= 0 and steps[step, OUT_SLOT]:
         sent = _slot(header, links, out, tile, steps[step, OUT_NUMBER])
-    ahead = tile * header[TILE]
+    ahead, before = tile * header[TILE], 0
     for piece in range(steps[step, PIECE_FIRST], steps[step, PIECE_END]):
         count = min(header[TILE], pieces[piece, LENGTH] - ahead)
         if count > 0:
@@ -366,6 +369,10 @@ def _execute(
                 header, steps, pieces, op, step, piece, offset, count, arrived, leaving, sample
             ):
                 return False
+            if header[SUMS]:
+                there = arrived if into >= 0 else 0
+                _add_sums(header, pieces, op, step, piece, before + ahead, offset, count, there, leaving)
+        before += pieces[piece, LENGTH]
     if into >= 0:
         store(links[into, READ], _number(header, links, into, tile, steps[step, IN_NUMBER]) + 1)
     if out >= 0:
@@ -488,6 +495,41 @@ def _move(
                 combine(header[REDOP], dst + at, arrived + at, src + at, size, sample)
             if leaving:
                 _copy(leaving + at, dst + at, size * item_bytes)
+
+
+@compiled_always
+def _add_sums(
+    header: Indices,
+    pieces: Indices,
+    op: int,
+    step: int,
+    piece: int,
+    first: int,
+    offset: int,
+    count: int,
+    arrived: int,
+    leaving: int,
+) -> None:
+    """Add a piece of one tile to the checksums of its step; ``first`` is its first element in the step."""
+    item_bytes, row = header[ITEM_BYTES], header[SUMS] + 16 * step
+    result = pieces[piece, DST] + offset
+    if op == S:
+        result = leaving if leaving else pieces[piece, SRC] + offset
+    elif op in (RRS, FORWARD):
+        result = leaving
+    if arrived:
+        store(row, load(row) + _checksum(arrived, count * item_bytes, first * item_bytes))
+    store(row + 8, load(row + 8) + _checksum(result, count * item_bytes, first * item_bytes))
+
+
+@compiled_always
+def _checksum(at: int, size_bytes: int, first: int) -> int:
+    """Return the part of `exec.program.checksum` of the bytes at an address; ``first`` is their position."""
+    content = carray(pointer(at), size_bytes, np.uint8)
+    total = 0
+    for place in range(size_bytes):
+        total += content[place] * ((2 * (first + place) + 1) * CHECKSUM_FACTOR)
+    return total
 
 
 @compiled_always

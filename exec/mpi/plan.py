@@ -60,8 +60,9 @@ class MpiPlan:
     waiting rank waits for.
 
     With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
-    called; `joined` then returns which elements were added. With ``traced``, which must be equal on all
-    ranks, `kept` returns the steps of the last run.
+    called; `joined` then returns which elements were added. ``traced`` and ``summed`` must be equal on all
+    ranks. With ``traced`` `kept` returns the steps of the last run. With ``summed`` every step of a run is
+    followed by two passes over its data, and `checksums` returns what they give.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class MpiPlan:
         *,
         may_be_late: bool = False,
         traced: bool = False,
+        summed: bool = False,
     ) -> None:
         program = layout.program
         ufunc_of(redop)
@@ -88,7 +90,7 @@ class MpiPlan:
         self._sums = layout.sums(rank) if redop == "avg" else []
         self._comm = comm.Dup()
         every = moves(layout)
-        self._ends = ends = Connections(layout, self._comm, every, send, recv, traced=traced)
+        self._ends = ends = Connections(layout, self._comm, every, send, recv, traced=traced, summed=summed)
         self._neighbours = Neighbours(ends.neighbours)
         messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
         self._links, wires = ends.linked(messages)
@@ -103,6 +105,10 @@ class MpiPlan:
         # A block for operands copied from other processes, and the arguments of these copies.
         self._bounce = np.zeros(BOUNCE_BYTES, dtype=np.uint8)
         self._vectors = np.zeros(4, dtype=np.int64)
+        self._sums_of_steps = np.zeros((len(self._tables.steps) * summed, 2), dtype=np.int64)
+        if summed:
+            # The result of each of several fused steps is needed.
+            self._tables.steps[:, interpreter.FUSED] = 1
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None
         values = {
@@ -117,6 +123,7 @@ class MpiPlan:
             "JOINED": self._added.ctypes.data,
             "LOG": 0,
             "LOGGED": 0,
+            "SUMS": self._sums_of_steps.ctypes.data * summed,
             "CLOCK": self._clock.ctypes.data,
             "BOUNCE": self._bounce.ctypes.data,
             "VECTORS": self._vectors.ctypes.data,
@@ -149,6 +156,7 @@ class MpiPlan:
             return
         if self._log is not None:
             self._log.begin(self._header)
+        self._sums_of_steps[:] = 0
         if self._wires is not None:
             self._wires.begin(int(self._header[interpreter.RUN]) + 1)
         state = self._begin()
@@ -163,6 +171,14 @@ class MpiPlan:
         """Return the log of the last run; only for a traced plan."""
         assert self._log is not None
         return self._log.kept(self._header)
+
+    def checksums(self) -> tuple[Indices, Indices]:
+        """Return (steps, checksums) of the last run; only for a summed plan.
+
+        ``steps`` are this rank's steps by their rows in the program. ``checksums`` has two columns: that of
+        what the step received, and that of its result (`exec.program.StepSums`).
+        """
+        return self._tables.step_of, self._sums_of_steps.copy()
 
     def follow_chunks(self) -> None:
         """Compute which chunks each step carries, ahead of the first run that leaves some out."""

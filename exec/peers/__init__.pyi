@@ -6,6 +6,7 @@ from .mpi import (
 )
 from .mpi_t import Variables as Variables, library_path as library_path
 from .registry import (
+    libraries_here as libraries_here,
     library_of as library_of,
     open_peers as open_peers,
     parse_peers as parse_peers,

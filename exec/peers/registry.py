@@ -11,7 +11,7 @@ from exec.peers.base import Peer
 from probes.base import UnavailableError, UsageError, install, meant
 from synth.collective import Collective
 
-__all__ = ["LIBRARIES", "library_of", "open_peers", "parse_peers"]
+__all__ = ["LIBRARIES", "libraries_here", "library_of", "open_peers", "parse_peers"]
 
 LIBRARIES = {
     "mpi": "exec.peers.mpi:MpiPeer",
@@ -25,6 +25,9 @@ _NEEDED = {
     "nccl": ("cupy", install("cuda12", beside=("nvidia-nccl-cu12",))),
 }
 
+# Libraries that ranks on a device can use instead of their own.
+_BESIDE = {"cpu": ("gloo",)}
+
 
 def library_of(device: str, *, sockets: bool) -> str:
     """Return the library that ranks on ``device`` have.
@@ -34,6 +37,15 @@ def library_of(device: str, *, sockets: bool) -> str:
     if sockets:
         return ""
     return "nccl" if device == "cuda" else "mpi"
+
+
+def libraries_here(device: str) -> tuple[str, ...]:
+    """Return the libraries of this host whose collectives run on ``device``, that of the ranks first."""
+    return (library_of(device, sockets=False), *(name for name in _BESIDE.get(device, ()) if _is_here(name)))
+
+
+def _is_here(name: str) -> bool:
+    return find_spec(_NEEDED[name][0]) is not None
 
 
 def parse_peers(text: str | None) -> tuple[str, ...]:

@@ -1,4 +1,12 @@
 from .buffers import Buffers as Buffers
+from .checksums import (
+    CHECKSUM_FACTOR as CHECKSUM_FACTOR,
+    Corruption as Corruption,
+    StepSums as StepSums,
+    checksum as checksum,
+    corruptions as corruptions,
+    expected_sums as expected_sums,
+)
 from .contents import Contents as Contents, contents_of as contents_of
 from .dtypes import (
     BFLOAT16 as BFLOAT16,

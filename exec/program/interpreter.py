@@ -6,17 +6,20 @@ The other executors must give the same results.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from exec.program.dtypes import Array, combine_of, divided
 from exec.program.layout import Layout, count_fitting
-from exec.program.move import MovePart, Span, moves
+from exec.program.move import Move, MovePart, Span, moves
 from probes.base import UsageError
 from synth.program import FIFO_DEPTH, INPUT, OUTPUT, SCRATCH, Program
 
 __all__ = ["interpret"]
+
+Seen: TypeAlias = Callable[[Move, int, Array | None, Array | None], None]
 
 
 def interpret(
@@ -26,20 +29,23 @@ def interpret(
     *,
     in_place: bool = False,
     depth: int = FIFO_DEPTH,
+    see: Seen | None = None,
 ) -> list[Array]:
     """Return the output of every rank; ``inputs``, one flat array for each rank, are not changed.
 
     In place, input and output of a rank share memory as the collective defines it. Raises UsageError if
     the inputs do not fit the collective, and DataError if the program deadlocks with at most ``depth``
-    messages under way in each connection.
+    messages under way in each connection. ``see`` is called for each part of each step, with the number of
+    elements before the part, the part of the message that was received, and the result; None for neither.
     """
     layout = Layout(program, _count(program, inputs))
     ranks = _Ranks(layout, inputs, in_place)
     combine = combine_of(redop, inputs[0].dtype)
     fifos: defaultdict[int, deque[Array]] = defaultdict(deque)
     for move in moves(layout, depth):
+        first = 0
         for part in move.parts:
-            value = _value(ranks, move.rank, part)
+            received, value = None, _value(ranks, move.rank, part)
             if move.op == "re" and value is not None:
                 value = combine(ranks.view(move.rank, part.dst), value)
             if move.from_ >= 0:
@@ -49,6 +55,9 @@ def interpret(
                 ranks.view(move.rank, part.dst)[:] = value
             if move.to >= 0 and value is not None:
                 fifos[move.to].append(value.copy())
+            if see is not None:
+                see(move, first, received, value)
+            first += part.length
     outputs = [ranks.buffers[rank][OUTPUT] for rank in range(program.ranks)]
     for rank, output in enumerate(outputs if redop == "avg" else ()):
         for start, stop, summands in layout.sums(rank):

@@ -17,7 +17,7 @@ from probes.health.kernel_log import kernel_events, read_kernel_log
 from probes.health.link_modes import most_speed_mbit
 from probes.health.model import HostHealth, NicHealth
 from probes.health.nics import read_nics
-from probes.health.settings import device_facts, kernel_facts
+from probes.health.settings import device_facts, kernel_facts, serial_number
 from probes.health.software import library_facts, memory_lock_limit, package_versions
 from probes.paths import functions
 from probes.sysfs import machine
@@ -50,6 +50,9 @@ def read_host(host: str, root: Path = _HERE, *, log: str | None = None) -> HostH
             "/sys/kernel/iommu_groups is not there: a kernel without IOMMU support, or a recording"
         )
     unread |= _unread_of(nics)
+    serial, serial_unread = serial_number(root)
+    if serial_unread:
+        unread["serial"] = serial_unread
     health = HostHealth(
         host=host,
         alike=facts | device_facts(topology, nics),
@@ -58,6 +61,7 @@ def read_host(host: str, root: Path = _HERE, *, log: str | None = None) -> HostH
         iommu=iommu,
         virtual_machine=virtual_machine(root),
         pcie_switches=pcie_switches(peers, devices),
+        serial=serial,
         unread=unread,
     )
     return _with_log(_with_software(health, root), root, log)

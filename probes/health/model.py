@@ -128,6 +128,7 @@ class HostHealth:
     peer-to-peer traffic. ``environment`` maps a variable for communication libraries to (value, reason).
     ``iommu`` is "off", "passthrough" or "translating", ``virtual_machine`` the name of the hypervisor or its
     product. ``pcie_switches`` counts the PCIe switches that the host shows above GPUs and RDMA ports.
+    ``serial`` is the machine's serial number by its SMBIOS, "" if it cannot be read or is a placeholder.
     """
 
     host: str
@@ -143,6 +144,7 @@ class HostHealth:
     environment: dict[str, tuple[str, str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     pcie_switches: int | None = None
+    serial: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from probes.paths import product_name
 from probes.sysfs import KERNEL_OPTIONS, lines, text
 from probes.topology import Host
 
-__all__ = ["NONE", "counted", "device_facts", "kernel_facts"]
+__all__ = ["NONE", "counted", "device_facts", "kernel_facts", "serial_number"]
 
 # The value of a fact that was read and found absent, unlike one that could not be read.
 NONE = "none"
@@ -206,6 +206,21 @@ def _board(root: Path) -> str:
     )
 
 
+def serial_number(root: Path) -> tuple[str, str]:
+    """Return the machine's serial number, and the reason if it cannot be read; both "" for a placeholder."""
+    folder = root / "sys/class/dmi/id"
+    if not folder.is_dir():
+        return "", _SMBIOS
+    found = next(filter(None, (text(folder / f"{name}_serial") for name in ("product", "board"))), "")
+    if not found:
+        return "", "/sys/class/dmi/id/product_serial takes root"
+    return ("", "") if found.lower() in _PLACEHOLDERS else (found, "")
+
+
+# Serial numbers that mainboards state before their vendor sets one.
+_PLACEHOLDERS = frozenset(
+    ("0", "none", "default string", "not specified", "system serial number", "to be filled by o.e.m.")
+)
 _ABSENT = "{} is not there: this kernel does not have it, or the machine was recorded without it"
 _SMBIOS = "/sys/class/dmi/id is not there: the machine has no SMBIOS, as some virtual machines"
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq has no policy: the firmware or the hypervisor sets the clocks"

@@ -65,21 +65,24 @@ class Fits:
     def column(self, name: str) -> Floats:
         return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
 
+    def costs(self) -> dict[str, Floats]:
+        """Return the columns of alpha and beta of `Links`, by name."""
+        trips = [self.samples.round_trips_of(pair) for pair in self.pairs]
+        words = ("", "_median", "_p90", "_low", "_high")
+        return {
+            "alpha_s": floats([values.min() / 2 for values in trips]),
+            "alpha_median_s": floats([np.median(values) / 2 for values in trips]),
+            "alpha_p90_s": floats([np.quantile(values, 0.9) / 2 for values in trips]),
+            **{f"beta{word}_s_per_byte": self.column(word) for word in words},
+        }
+
     @cached_property
     def profile(self) -> Profile:
         """The profile of the measured links alone, without findings."""
-        trips = [self.samples.round_trips_of(pair) for pair in self.pairs]
         links = Links(
             src=ints([src for src, _ in self.pairs]),
             dst=ints([dst for _, dst in self.pairs]),
-            alpha_s=floats([values.min() / 2 for values in trips]),
-            alpha_median_s=floats([np.median(values) / 2 for values in trips]),
-            alpha_p90_s=floats([np.quantile(values, 0.9) / 2 for values in trips]),
-            beta_s_per_byte=self.column(""),
-            beta_median_s_per_byte=self.column("_median"),
-            beta_p90_s_per_byte=self.column("_p90"),
-            beta_low_s_per_byte=self.column("_low"),
-            beta_high_s_per_byte=self.column("_high"),
+            **self.costs(),
             residual=floats([one.residual for one in self.fits]),
             samples=ints([one.samples for one in self.fits]),
             flags=_flags(self),

@@ -7,7 +7,7 @@ from .link_cost import (
     middle_whole as middle_whole,
     pace as pace,
 )
-from .packet_trains import Train as Train, is_buffered as is_buffered, is_slow as is_slow
+from .packet_trains import Train as Train, Trains as Trains, is_buffered as is_buffered, is_slow as is_slow
 from .pairs_file import WantedPairs as WantedPairs, parse_pairs as parse_pairs, resolve as resolve
 from .prober import Dose as Dose, PacketTrain as PacketTrain, Prober as Prober
 from .rounds import (

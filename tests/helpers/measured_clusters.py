@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from exec.benchmark import Measurement, Report, Row
 from probes.base import floats, ints
 from probes.health import ClusterHealth, HostHealth
 from probes.link_costs import Links, Profile, ProfiledRank
+from probes.profiling import RawSamples, raw_samples
+from probes.profiling.assemble import Fits, costs_of
+from probes.sampling import Samples, Trains
 
 ALPHA_S = 20e-6
 PLAN = b'racks = [["n0", "n1", "n2"], ["n3", "n4", "n5"]]\n'
@@ -53,6 +57,19 @@ def measured_profile(
     return Profile(ranks, links, (), "mpi", "Open MPI 5.0", 3.0, hosts - 1)
 
 
+def with_samples(profile: Profile, seed: int = 0) -> tuple[Profile, RawSamples]:
+    """Return a profile with raw samples of its links, and with the costs that fit them."""
+    generator = np.random.default_rng(seed)
+    samples, links = Samples(), profile.links
+    for row, pair in enumerate(zip(links.src.tolist(), links.dst.tolist(), strict=True)):
+        alpha, beta = float(links.alpha_s[row]), float(links.beta_s_per_byte[row])
+        late = 1 + np.abs(generator.normal(0, 0.02, 9))
+        samples.round_trips_s[pair] = (2 * alpha * late).tolist()
+        seconds = {size: (beta * size * late).tolist() for size in (1 << 17, 1 << 18, 1 << 19)}
+        samples.trains[pair] = Trains(seconds, (1.1 * beta * late).tolist())
+    return replace(profile, links=replace(links, **costs_of(Fits(samples, ())))), raw_samples([samples])
+
+
 def measured_report(ranks: int) -> Report:
     """Return a report of one all_reduce on all ranks, with right results."""
     time = Measurement(1e-3, 1e-3, 1.1e-3, 0, 10.0, 18.0, 0)
@@ -65,7 +82,9 @@ def accept_six_hosts(folder: Path) -> AcceptanceFolder:
     folder.mkdir(exist_ok=True)
     found = AcceptanceFolder(folder)
     found.write("health", ClusterHealth(tuple(host_health(f"n{at}") for at in range(6))))
-    found.write("profile", measured_profile(6, slow_senders={2: 0.5}))
+    profile, samples = with_samples(measured_profile(6, slow_senders={2: 0.5}))
+    found.write("samples", samples)
+    found.write("profile", profile)
     found.keep("plan.toml", PLAN)
     found.keep("evidence/0-nccl.log", b"n1:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")
     stages = tuple(Stage(name, 1.0, done=True) for name in ("hosts", "links", "whole"))

@@ -29,8 +29,8 @@ _SEVERAL = {
     **dict.fromkeys(("schedule", "periodic", "symmetric", "selection"), "schedules"),
     **dict.fromkeys(("model", "fusion", "tuning", "groups", "training"), "training"),
 }
-# Facts of hosts are read, not drawn.
-WITHOUT_PICTURE = ("health",)
+# Facts of hosts are read, not drawn. Samples show in the profile that was fitted to them.
+WITHOUT_PICTURE = ("health", "samples")
 # Scale of the PNG, so that it is sharp on high-resolution screens.
 _ZOOM = 2
 _LETTERS = "<svg xmlns='http://www.w3.org/2000/svg' width='20' height='20'>{}</svg>"

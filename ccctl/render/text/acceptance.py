@@ -88,7 +88,8 @@ def _whole(certificate: Certificate, width: int | None) -> Iterator[str]:
     columns = acceptance.whole_columns(certificate.whole)
     for line in console.aligned(*cells(columns, certificate.whole)):
         yield f"  {line}"
-    yield from _list(acceptance.bound_notes(columns), width)
+    yield from _list(acceptance.whole_notes(certificate.whole, columns), width)
+    yield from _list(acceptance.integrity_notes(certificate.integrity), width)
 
 
 def _hosts(certificate: Certificate, width: int | None) -> Iterator[str]:
@@ -150,25 +151,30 @@ def summary(certificate: Certificate, changes: Changes | None = None) -> dict[st
         **figures(certificate, "hosts_tested=tested hosts_skipped=skipped"),
         "culprits": [_culprit_summary(one) for one in certificate.culprits],
         "whole": [_whole_summary(row) for row in certificate.whole],
+        "integrity": certificate.integrity
+        and figures(
+            certificate.integrity, "collective size_bytes seed runs unlike steps why_not corruptions"
+        ),
         "spares": [
             figures(one, "kept left_out percent_of_sound=percent collective size_bytes time_s sound_s")
             for one in certificate.spares
         ],
         "stages": [figures(stage, "name seconds done left_out") for stage in certificate.stages],
-        **figures(certificate, "unread files versions"),
+        **figures(certificate, "unread files versions serials"),
     }
     return told if changes is None else told | {"since": _changes_summary(changes)}
 
 
 def _culprit_summary(culprit: Culprit) -> dict[str, Any]:
-    costs = "collective size_bytes with_s without_s times"
+    costs = "collective size_bytes with_s without_s times algorithm"
     return figures(culprit, "kind part hosts severity sure text remedy evidence") | {
         "cost": None if culprit.cost is None else figures(culprit.cost, costs)
     }
 
 
 def _whole_summary(row: WholeRow) -> dict[str, Any]:
-    values = figures(row, "collective size_bytes library time_s bound_s bought_bound_s wrong")
+    names = "collective size_bytes library time_s algbw_gbs busbw_gbs bound_s bought_bound_s wrong"
+    values = figures(row, names)
     for name, bound_s in (("bound", row.bound_s), ("bought", row.bought_bound_s)):
         values[f"percent_of_{name}"] = 100 * bound_s / row.time_s if bound_s and row.time_s > 0 else None
     return values

@@ -2,11 +2,14 @@
 
 import json
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from measured_clusters import accept_six_hosts
 
 from ccctl.acceptance import recheck
+from ccctl.acceptance.recheck import judged
 from ccctl.artifacts import codec
 
 
@@ -66,14 +69,48 @@ def is_proven(path):
 
 
 def test_a_verdict_that_was_sealed_without_measurements_is_found(accepted):
-    from dataclasses import replace
-
     whole = accepted.file("certificate.json").read_bytes()
     accepted.write_certificate(
         replace(accepted.certificate(), verdict="accepted", culprits=(), reason="fine")
     )
     assert [one.partition(":")[0] for one in problems(accepted)] == ["verdict", "culprits"]
     accepted.file("certificate.json").write_bytes(whole)
+
+
+@pytest.mark.parametrize("what", ["sample", "cost"])
+def test_a_change_is_found_though_its_digest_and_seal_are_made_again(accepted, what):
+    name = "samples" if what == "sample" else "profile"
+    path, certificate = accepted.file(f"{name}.json"), accepted.file("certificate.json")
+    whole, signed = path.read_bytes(), certificate.read_bytes()
+    body = accepted.read(name)
+    if what == "sample":
+        seconds = body.seconds.copy()
+        seconds[np.flatnonzero((body.kind == 0) & (body.src == 3) & (body.dst == 4))] *= 0.5
+        accepted.write(name, replace(body, seconds=seconds))
+    else:
+        beta = body.links.beta_s_per_byte.copy()
+        beta[(body.links.src == 3) & (body.links.dst == 4)] *= 1.001
+        accepted.write(name, replace(body, links=replace(body.links, beta_s_per_byte=beta)))
+    found = accepted.certificate()
+    accepted.write_certificate(judged(accepted, found))
+    said = problems(accepted)
+    path.write_bytes(whole)
+    certificate.write_bytes(signed)
+    assert said
+    assert all(one.startswith("profile.json: link ") for one in said)
+    assert any("link 3 → 4" in one and "raw samples give" in one for one in said)
+    assert problems(accepted) == []
+
+
+def test_a_profile_without_raw_samples_is_not_believed(accepted):
+    path, certificate = accepted.file("samples.json"), accepted.file("certificate.json")
+    whole, signed = path.read_bytes(), certificate.read_bytes()
+    path.unlink()
+    accepted.write_certificate(accepted.certificate())
+    said = problems(accepted)
+    path.write_bytes(whole)
+    certificate.write_bytes(signed)
+    assert said == ["samples.json: missing, the costs in profile.json rest on it"]
 
 
 def test_missing_and_added_files_are_found(accepted):

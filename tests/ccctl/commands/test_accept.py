@@ -12,18 +12,20 @@ import pytest
 from limits import HANG_S
 
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
-WORDS = ("accept", "-n", "2", "--size", "64K")
+WORDS = ("accept", "-n", "2", "--size", "64K", "--size", "256K,64K")
 FILES = {
     "topology.json",
     "health.json",
     "profile.json",
+    "samples.json",
     "report.json",
+    "selection.json",
     "certificate.json",
     "index.html",
     "junit.xml",
     "ctrf.json",
     "drain.sh",
-    "conditions.json",
+    "conditions.sh",
     "accept.prom",
 }
 
@@ -53,7 +55,9 @@ def test_two_ranks_of_this_host_get_a_verdict_and_all_files(accepted):
         ("whole", True),
     ]
     assert {row["collective"] for row in body["whole"]} == {"all_reduce", "all_to_all"}
-    assert all(row["wrong"] == 0 for row in body["whole"])
+    assert {row["size_bytes"] for row in body["whole"]} == {64 << 10, 256 << 10}
+    assert body["size_bytes"] == 256 << 10
+    assert all(row["wrong"] == 0 and row["busbw_gbs"] > 0 for row in body["whole"])
     assert ET.fromstring((folder / "out/junit.xml").read_text()).tag in ("testsuite", "testsuites")
 
 

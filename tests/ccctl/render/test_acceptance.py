@@ -20,6 +20,8 @@ from hypothesis import given
 
 from ccctl.render import acceptance
 from exec.acceptance import FaultCost, Spares, changes
+from exec.benchmark import Integrity
+from exec.program import Corruption
 
 
 def test_the_verdict_is_one_line():
@@ -42,6 +44,11 @@ def test_the_verdict_is_one_line():
         (
             FaultCost("broadcast", 512, 3e-6, 2e-6),
             "a broadcast of 512 bytes takes 3 us now, and 2 us once it is repaired, by the model",
+        ),
+        (
+            FaultCost("all_reduce", GIB, 34e-3, 21e-3, "forest"),
+            "an all_reduce of 1 GiB takes 34 ms now, and 21 ms once it is repaired, by the model of ccctl's "
+            "schedule (forest)",
         ),
         (
             FaultCost("broadcast", 2048, 3e-6, 3e-6),
@@ -75,11 +82,40 @@ def test_spares_say_which_hosts_to_leave_out():
 
 def test_columns_that_nobody_fills_are_left_out():
     heads = [one.head for one in acceptance.whole_columns(WHOLE)]
-    assert heads == ["collective", "size", "library", "time", "of possible", "of bought", "wrong"]
-    bare = replace(WHOLE[0], bound_s=None, bought_bound_s=None, wrong=None)
+    assert heads == ["collective", "size", "library", "time", "algbw", "busbw", "of bound", "of bought"]
+    bare = replace(WHOLE[0], bound_s=None, bought_bound_s=None, wrong=None, algbw_gbs=0.0, busbw_gbs=0.0)
     assert [one.head for one in acceptance.whole_columns([bare])] == heads[:4]
-    cells = {one.head: one.cell(WHOLE[0]) for one in acceptance.whole_columns(WHOLE)}
-    assert (cells["of possible"], cells["of bought"], cells["wrong"]) == ("91.2 %", "55.9 %", "0")
+    wrong = replace(WHOLE[0], wrong=7)
+    cells = {one.head: one.cell(wrong) for one in acceptance.whole_columns([wrong, WHOLE[1]], wide=True)}
+    assert (cells["bound"], cells["of bound"], cells["busbw"]) == ("31 ms", "91.2 %", "62.2")
+    assert (cells["bought"], cells["of bought"], cells["wrong"]) == ("19 ms", "55.9 %", "7")
+
+
+def test_notes_say_what_the_table_does_not_show():
+    def notes(*rows):
+        return list(acceptance.whole_notes(rows, acceptance.whole_columns(rows)))
+
+    checked = replace(WHOLE[0], wrong=0)
+    assert notes(checked)[-1] == "results: every element is right"
+    assert notes(checked, replace(checked, wrong=None))[-1] == "results: some were not checked"
+    assert not any("results" in words for words in notes(checked, replace(checked, wrong=1)))
+
+
+def test_what_was_compared_is_told():
+    integrity = Integrity("all_reduce", 1 << 20, 0, ("ccctl", "mpi"), {}, 24)
+    assert list(acceptance.integrity_notes(integrity)) == [
+        "same bits twice (all_reduce of 1 MiB on random numbers): ccctl, mpi",
+        "checksums of steps: all 24 steps of both runs as in the reference",
+    ]
+    unlike = replace(integrity, unlike={"mpi": (1,)}, steps=0, why_not="more than 256 ranks")
+    assert [words.partition(" (")[0] for words in acceptance.integrity_notes(unlike)] == [
+        "same bits twice",
+        "other bits in the second run",
+        "checksums of steps: not compared: more than 256 ranks",
+    ]
+    corrupt = replace(integrity, corruptions=(Corruption("rank", 1, -1, 5, "rrc", 3),))
+    assert "3 of 24 steps" in list(acceptance.integrity_notes(corrupt))[-1]
+    assert list(acceptance.integrity_notes(None)) == []
 
 
 def test_changes_are_told_by_word():

@@ -48,6 +48,8 @@ def test_faults_fail_and_remarks_stand_in_what_passed():
     assert failed == ["accepted", "gpu007", "gpu011", "rack B to rack C"]
     told = cases["ccctl accept.hosts", "gpu007"].find("failure").text.splitlines()
     assert told[0] == f"fault: {CABLE.text}"
+    assert cases["ccctl accept.hosts", "gpu007"].find("failure").get("type") == "egress"
+    assert suite(refused()).get("timestamp") == "2026-11-26T06:00:00"
     assert "cost: an all_reduce of 1 GiB takes 34 ms now, and 21 ms once it is repaired, by the model" in told
     assert f"remark: {GOVERNOR.text}" in cases["ccctl accept.hosts", "gpu003"].find("system-out").text
     assert cases["ccctl accept.hosts", "gpu013"].find("skipped").get("message").startswith("no answer")
@@ -106,6 +108,7 @@ def check_ctrf(document):
         assert type(test["duration"]) is int and test["duration"] >= 0
         assert test["suite"] and all(isinstance(one, str) for one in test["suite"])
         assert isinstance(test.get("message", ""), str)
+        assert test["status"] != "passed" or "message" not in test
     assert summary["tests"] == len(results["tests"])
     for status in COUNTS:
         assert summary[status] == sum(test["status"] == status for test in results["tests"])
@@ -144,10 +147,13 @@ def commands(script):
 
 
 def test_each_host_with_a_fault_is_drained_once_with_its_reason():
+    since = "reason=ccctl 2026-11-26"
     assert commands(acceptance_exports.drain_script(refused())) == [
-        ["scontrol", "update", "nodename=gpu007", "state=drain", f"reason=ccctl: {CABLE.text[7:]}"],
-        ["scontrol", "update", "nodename=gpu011", "state=drain", f"reason=ccctl: likely: {SLOT.text}"],
+        ["scontrol", "update", "nodename=gpu007", "state=drain", f"{since}: {CABLE.text[7:]}"],
+        ["scontrol", "update", "nodename=gpu011", "state=drain", f"{since}: likely: {SLOT.text}"],
     ]
+    (_, (*_, reason)) = commands(acceptance_exports.drain_script(refused(), "/accepted/certificate.json"))
+    assert reason.endswith("; see /accepted/certificate.json")
     between = [
         line for line in acceptance_exports.drain_script(refused()).splitlines() if "between hosts" in line
     ]
@@ -187,7 +193,9 @@ def test_any_script_is_read_by_a_shell_and_only_drains(certificate):
     for words in found:
         assert words[:2] == ["scontrol", "update"] and len(words) == 5
         assert re.fullmatch(r"nodename=[\w.-]+", words[2], re.ASCII) and words[3] == "state=drain"
-        assert words[4].startswith("reason=ccctl: ") and len(words[4]) <= len("reason=") + 200
+        assert (
+            re.match(r"reason=ccctl( \d{4}-\d\d-\d\d)?: ", words[4]) and len(words[4]) <= len("reason=") + 200
+        )
         assert words[4].isprintable() or "\n" not in words[4]
 
 
@@ -211,8 +219,13 @@ def test_a_shell_gives_scontrol_what_was_meant(tmp_path):
 
 
 def conditions(certificate):
-    patches = json.loads(acceptance_exports.node_conditions(certificate))
-    return {one["metadata"]["name"]: one["status"]["conditions"][0] for one in patches}
+    """The condition that each line sets, by the name of its node, as a shell reads the line."""
+    found = {}
+    for words in commands(acceptance_exports.conditions_script(certificate)):
+        assert words[:3] == ["kubectl", "patch", "node"]
+        assert words[4:6] == ["--subresource=status", "-p"]
+        (found[words[3]],) = json.loads(words[6])["status"]["conditions"]
+    return found
 
 
 def test_each_host_has_a_condition():
@@ -244,13 +257,29 @@ def test_without_a_time_or_a_verdict_no_host_is_accepted():
 
 @given(certificates())
 def test_any_condition_is_one_that_kubernetes_takes(certificate):
-    content = acceptance_exports.node_conditions(certificate)
-    assert b"\x1b" not in content
+    script = acceptance_exports.conditions_script(certificate)
+    assert "\x1b" not in script
+    assert subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True).stderr == b""
     for one in conditions(certificate).values():
         assert one["type"] == "CcctlAccepted" and one["status"] in ("True", "False", "Unknown")
         # The pattern of a reason in metav1.Condition.
         assert re.fullmatch("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", one["reason"])
         assert isinstance(one["message"], str) and "\n" not in one["message"]
+
+
+@pytest.mark.parametrize("host", ["-x", "GPU1", "a b", "$(reboot)", "a..b", ""])
+def test_a_name_that_no_node_has_becomes_a_comment(host):
+    script = acceptance_exports.conditions_script(replace(accepted(), tested=(host,)))
+    assert commands(script) == [] and "not the name of a node" in script
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
+def test_shellcheck_has_nothing_to_say():
+    odd = replace(refused(), culprits=(replace(CABLE, text=ODD), SLOT))
+    for script in (acceptance_exports.drain_script(odd, "/a b"), acceptance_exports.conditions_script(odd)):
+        command = ["shellcheck", "-S", "warning", "-"]
+        checked = subprocess.run(command, input=script.encode(), capture_output=True)
+        assert checked.returncode == 0, checked.stdout.decode()
 
 
 # Prometheus

@@ -9,8 +9,10 @@ from hypothesis import given, settings, strategies as st
 
 from exec.acceptance import collective_time_s, cost, costs, sound_network, spares, without_hosts
 from probes.base import UsageError
-from probes.localization import Fault
+from probes.localization import Fault, locate
+from synth import Request, synthesize
 from synth.networks import from_profile
+from synth.prediction import schedule_run_s
 
 SIZE = 1 << 26
 
@@ -140,3 +142,21 @@ def test_an_all_to_all_of_many_ranks_is_estimated():
         collective_time_s(from_profile(cluster_profile(hosts, 2)), "all_to_all", SIZE) for hosts in (64, 66)
     ]
     assert times[1] / times[0] == pytest.approx((130 / 132) / (126 / 128), rel=0.05)
+
+
+def test_the_cost_is_that_of_the_schedule_that_runs():
+    profile = cluster_profile(4, beta=lambda src, dst: 2.0 if src == "gpu2" else 1.0)
+    network, sound = from_profile(profile, "measured"), sound_network(profile)
+    [fault] = locate(profile)
+    chosen = synthesize(Request(network, "all_reduce", sizes=(1 << 20,), jobs=1)).schedule
+    [cost] = costs(network, sound, [fault], "all_reduce", 1 << 20, selection=chosen)
+    schedule = chosen.choose(1 << 20)
+    assert cost.algorithm == schedule.method
+    # The schedule avoids the slow sender better than a ring can, and the rest is the model of its run.
+    [ring] = costs(network, sound, [fault], "all_reduce", 1 << 20)
+    assert ring.algorithm == ""
+    assert cost.with_s == pytest.approx(schedule_run_s(schedule), rel=0.01)
+    assert cost.without_s < cost.with_s
+    # A selection of another collective does not count.
+    [other] = costs(network, sound, [fault], "all_gather", 1 << 20, selection=chosen)
+    assert other.algorithm == ""

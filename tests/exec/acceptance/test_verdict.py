@@ -9,7 +9,9 @@ import pytest
 from measured_clusters import host_health, measured_profile, measured_report
 
 from exec.acceptance import Measured, Stage, Terms, bought, judge
+from exec.benchmark import Integrity
 from exec.benchmark.foreign import Evidence
+from exec.program import Corruption
 from probes.health import ClusterHealth, GpuHealth, HostHealth
 from probes.link_costs import Profile
 from synth.collective import Kind
@@ -151,3 +153,30 @@ def _gpu(bus_id: str) -> GpuHealth:
 def test_health_alone_is_no_verdict() -> None:
     found = judge(Measured(health=ClusterHealth((HostHealth("n1"),))), _terms(), STAGES)
     assert found.verdict == "undecided"
+
+
+def test_who_corrupts_data_is_named_and_a_library_that_differs_is_a_remark() -> None:
+    measured = _measured(measured_profile(4))
+    assert measured.report is not None
+    integrity = Integrity(
+        KIND,
+        SIZE_BYTES,
+        0,
+        ("ccctl", "mpi"),
+        {"mpi": (1, 2)},
+        24,
+        corruptions=(Corruption("rank", 1, -1, 5, "rrc"), Corruption("link", 3, 2, 9, "r", 2)),
+    )
+    measured = replace(measured, report=replace(measured.report, integrity=integrity))
+    found = judge(measured, _terms(), STAGES)
+    assert found.verdict == "refused"
+    assert {(one.kind, one.part, one.hosts, one.severity) for one in found.culprits} == {
+        ("corruption", "n1 rank 1", ("n1",), "fault"),
+        ("corrupt_link", "n2 rank 2 and n3 rank 3", ("n2", "n3"), "fault"),
+        ("unrepeatable", "mpi", (), "remark"),
+    }
+    assert found.integrity == integrity
+    alone = replace(integrity, corruptions=(), unlike={"ccctl": (0,)})
+    measured = replace(measured, report=replace(measured.report, integrity=alone))
+    assert [one.kind for one in judge(measured, _terms(), STAGES).culprits] == ["unrepeatable"]
+    assert judge(measured, _terms(), STAGES).verdict == "refused"

@@ -1,0 +1,30 @@
+"""Raw samples of links as text: how many of each kind there are, of how many links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ccctl import console
+from probes.base import plural
+
+if TYPE_CHECKING:
+    from probes.profiling import RawSamples
+
+__all__ = ["draw"]
+
+# By the number of the kind.
+_KINDS = ("round trips", "trains of messages", "trains of messages, no other link measured")
+
+
+def draw(samples: RawSamples) -> None:
+    """Print a table of the samples by kind."""
+    runs = plural(len(np.unique(samples.run)), "measurement")
+    console.data(f"{plural(len(samples.seconds), 'sample')} of {runs}")
+    rows = []
+    for number, name in enumerate(_KINDS):
+        mine = samples.kind == number
+        links = np.unique(np.stack([samples.src[mine], samples.dst[mine]]), axis=1).shape[1]
+        rows.append([name, str(int(mine.sum())), str(links)])
+    console.table(["kind", "samples", "links"], rows)
