@@ -43,6 +43,8 @@ _SLOWS_LINKS = {
     "pcie_speed",
 }
 _SLOWS_HOST = {"governor", "throttled"}
+# Part of the evidence of a culprit that may have been a disturbance, which leaves the verdict open.
+_UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
 # ``_MOST_NAMED`` is the most hosts that the evidence of a culprit names.
 _MOST_BOUND_RANKS = 64
@@ -95,7 +97,7 @@ def judge(
     """Return the certificate of a cluster, without the digests of files and the seal.
 
     ``skipped`` maps each host that was not tested to the reason. The verdict is "undecided" if no fault was
-    found, but a stage was not done or the links were not measured.
+    found, but a stage was not done, the links were not measured, or a fault of links is not confirmed.
     """
     skipped = dict(skipped or {})
     links = _links(measured.profile, terms)
@@ -218,10 +220,10 @@ def _of_faults(links: _Links, terms: Terms) -> list[tuple[Fault, Culprit]]:
                 fault.kind,
                 " and ".join(fault.parts) or "the fabric",
                 _hosts_of(fault, links.profile),
-                "fault",
+                "fault" if fault.confirmed else "remark",
                 told(fault, terms.bought is not None),
-                fault.evidence,
-                fault.sure,
+                fault.evidence if fault.confirmed else (*fault.evidence, _UNCONFIRMED),
+                fault.sure if fault.confirmed else "possible",
                 remedy_of(fault),
                 cost,
             ),
@@ -310,6 +312,8 @@ def _verdict(culprits: Sequence[Culprit], measured: Measured, stages: Sequence[S
         bad = {host for one in faults for host in one.hosts}
         where = f" on {len(bad)} of {plural(max(tested, len(bad)), 'host')}" if bad else ""
         return "refused", f"{plural(len(faults), 'fault')}{where}: {faults[0].text}"
+    if any(_UNCONFIRMED in one.evidence for one in culprits):
+        return "undecided", "no fault is certain, but links stand out that could not be measured often enough"
     undone = [stage.label for stage in stages if not stage.done]
     undone += ["links"] if measured.profile is None else []
     undone += ["collectives"] if measured.report is None else []

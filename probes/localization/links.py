@@ -15,6 +15,12 @@ __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 # Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
+# The least jitter (a logarithm) of a link of which every measurement waited for a core: its best latency may
+# be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts double
+# then, because the best one may have waited, too.
+_WAITED = float(np.log(2.0))
+# A link with this many samples was measured in several passes: each pass takes one or two of them.
+_OFTEN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +54,10 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is log(median / best time
     per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
-    latency). ``width`` is the standard error of ``rate`` from the bootstrap interval. ``alpha`` is NaN where
-    an end waited for a core. ``again`` masks links that were measured again, alone.
+    latency), and more where an end waited for a core in every measurement. ``width`` is the standard error of
+    ``rate`` from the bootstrap interval. ``again`` masks links that were measured again, alone, and ``often``
+    those with samples of several passes. ``whole`` masks links whose rate is that of whole transfers, with
+    their latency.
     """
 
     ends: Ends
@@ -63,6 +71,8 @@ class LinkTable:
     late: Floats
     width: Floats
     again: Mask
+    often: Mask
+    whole: Mask
 
     def __len__(self) -> int:
         return len(self.src)
@@ -120,15 +130,16 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
     """
     ends, links = ends_of(profile), profile.links
     alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))
-    alpha[_flagged(links, "preempted")] = np.nan
-    measured, again = ~_flagged(links, "inferred"), _flagged(links, "retested")
+    jitter = np.log(np.maximum(links.alpha_median_s, _LEAST_ALPHA_S)) - alpha
+    waited = _flagged(links, "preempted")
+    jitter[waited] = np.maximum(2 * jitter[waited], _WAITED)
+    measured = ~_flagged(links, "inferred")
     inside = ends.host[links.src] == ends.host[links.dst]
     best = links.beta_s_per_byte
     columns = {
         "rate": -np.log(best),
         "alpha": alpha,
-        "jitter": np.log(np.maximum(links.alpha_median_s, _LEAST_ALPHA_S))
-        - np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S)),
+        "jitter": jitter,
         "wander": np.log(np.maximum(links.beta_median_s_per_byte, best) / best),
         "late": np.log(np.maximum(links.beta_p90_s_per_byte, best) / best),
         # A 95 % interval of normal values is 3.92 standard deviations wide.
@@ -137,6 +148,11 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
         )
         / 3.92,
     }
+    masks = {
+        "again": _flagged(links, "retested"),
+        "often": links.samples >= _OFTEN,
+        "whole": _flagged(links, "unsound"),
+    }
     between, within = (
         LinkTable(
             ends,
@@ -144,7 +160,7 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
             ints(links.dst[rows]),
             ints(rows),
             **{name: floats(values[rows]) for name, values in columns.items()},
-            again=again[rows],
+            **{name: mask[rows] for name, mask in masks.items()},
         )
         for rows in (np.flatnonzero(measured & ~inside), np.flatnonzero(measured & inside))
     )

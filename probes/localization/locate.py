@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -42,6 +43,8 @@ _LONG = float(np.log(3.0))
 # Links that lose packets vary by over this much more than others. Variation is the logarithm of the median or
 # 90th percentile time over the best.
 _LOSS_VARIES = 0.1
+# Causes of one link or of both ways of a pair, which a disturbance of one moment resembles.
+_SINGLE = ("pair", "one_way_pair")
 
 _Ends = dict[tuple[str, ...], Fault]
 
@@ -74,6 +77,7 @@ def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | No
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
+        found = _without_doubtful(found)
     found += inside_hosts(inside, bought)
     return sorted(_with_processors(found, processors), key=_badness)
 
@@ -184,7 +188,7 @@ def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None)
     for parts, fault in late.items():
         if parts not in slow:
             yield fault
-        elif _is_long(fault, between):
+        elif _is_long(fault, between) or _is_whole(slow[parts], between.table):
             yield replace(fault, level=slow[parts].level, evidence=(*fault.evidence, *slow[parts].evidence))
         else:
             evidence = (*slow[parts].evidence, *fault.evidence)
@@ -213,7 +217,9 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
     if is_trunk(cause.family) and not known and len(cause.parts) == 2:
         sure = "possible"
     rows = tuple(rates.table.row[slow].tolist())
-    return Fault(cause.kind, cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), sure)
+    confirmed = cause.kind not in _SINGLE or bool((rates.table.again | rates.table.often)[at].all())
+    level = float(np.exp(-cause.severity))
+    return Fault(cause.kind, cause.parts, level, 0.0, rows, (text,), sure, confirmed)
 
 
 def _latency_fault(cause: Cause, found: Latencies) -> Fault:
@@ -234,7 +240,9 @@ def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
     )
     rows = tuple(table.row[at].tolist())
     level = float(np.exp(-cause.severity))
-    return Fault("flapping", cause.parts, level, 0.0, rows, (text,), _sureness(cause))
+    # A look at another time says nothing of an unsteady link: only several passes do.
+    confirmed = cause.kind not in _SINGLE or bool(table.often[at].all())
+    return Fault("flapping", cause.parts, level, 0.0, rows, (text,), _sureness(cause), confirmed)
 
 
 def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:
@@ -247,6 +255,12 @@ def _is_long(fault: Fault, between: _Between) -> bool:
     rate = float(np.exp(np.median(between.rates.level)))
     round_trip_s = 2 * (usual_s + fault.extra_s)
     return bool(np.log(1 + fault.extra_s / usual_s) > _LONG and rate * round_trip_s > _IN_FLIGHT_BYTES)
+
+
+def _is_whole(fault: Fault, table: LinkTable) -> bool:
+    """Return whether the rates of a fault's links are those of whole transfers, which latency lowers."""
+    at = np.isin(table.row, fault.rows)
+    return bool(at.any()) and float(table.whole[at].mean()) > 0.5
 
 
 def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> list[Fault]:
@@ -278,13 +292,19 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
         for name, one in lossy.items()
         if name not in explained
     ]
-    return _one_loss_each(result)
+    return _one_loss_each(result, lossy)
 
 
-def _one_loss_each(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults with one loss for each part."""
+def _one_loss_each(faults: Sequence[Fault], lossy: Container[str]) -> list[Fault]:
+    """Return the faults with one loss for each part; a host that loses on several links is one part."""
     found: dict[tuple[str, tuple[str, ...]], Fault] = {}
+    senders = Counter(
+        part for fault in faults if fault.kind == "loss" for part in fault.parts if part in lossy
+    )
     for fault in faults:
+        sender = next((part for part in fault.parts if senders[part] > 1), None)
+        if fault.kind == "loss" and sender is not None:
+            fault = replace(fault, parts=(sender,))
         key = (fault.kind, tuple(sorted(fault.parts)))
         found[key] = joined(found[key], fault) if key in found else fault
     return list(found.values())
@@ -300,6 +320,15 @@ def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
 
     links = ("flapping", "loss", "pair", "one_way_pair", "egress", "ingress", "host")
     return [fault for fault in faults if fault.kind not in links or not is_part_of_one(fault)]
+
+
+def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
+    """Return the faults without unconfirmed ones whose links a confirmed fault explains, too.
+
+    Links through a slow trunk share it, so each is as slow as the others beside it let it be.
+    """
+    sure = {row for fault in faults if fault.confirmed for row in fault.rows}
+    return [fault for fault in faults if fault.confirmed or not sure.issuperset(fault.rows)]
 
 
 def _host_of(part: str) -> str:

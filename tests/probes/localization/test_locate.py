@@ -320,7 +320,60 @@ def test_a_wait_for_a_core_is_no_latency():
     net = Faulty()
     far_host(net)
     net.flags = {(3, peer): "preempted" for peer in EVERY} | {(peer, 3): "preempted" for peer in EVERY}
+    net.jitter[net.of(3)] = 4.0
     assert locate(net.profile()) == []
+
+
+def test_a_long_latency_shows_although_ends_waited_for_cores():
+    net = Faulty()
+    net.alpha_s[net.of(3)] += 2e-3
+    net.jitter[net.of(3)] = 1.5
+    net.flags = {(3, peer): "preempted" for peer in EVERY} | {(peer, 3): "preempted" for peer in EVERY}
+    assert named(locate(net.profile())) == [("latency", ("gpu4",))]
+
+
+def test_a_rate_of_whole_transfers_is_lowered_by_latency():
+    net = Faulty()
+    net.alpha_s[net.of(3)] += 2e-3
+    net.rate[net.of(3)] *= 0.9
+    net.flags = {(3, peer): "unsound" for peer in EVERY} | {(peer, 3): "unsound" for peer in EVERY}
+    assert named(locate(net.profile())) == [("latency", ("gpu4",))]
+
+
+@pytest.mark.parametrize(("samples", "flag", "confirmed"), [(2, "", False), (2, "retested", True), (30, "", True)])
+def test_a_slow_link_is_confirmed_if_it_was_measured_again_or_often(samples, flag, confirmed):
+    net = Faulty(samples=samples)
+    net.rate[1, 2] *= 0.5
+    net.flags = {(1, 2): flag}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.confirmed) == ("one_way_pair", confirmed)
+
+
+@pytest.mark.parametrize("samples", [4, 30])
+def test_an_unsteady_link_is_confirmed_only_if_it_was_measured_often(samples):
+    net = Faulty(hosts=8, samples=samples)
+    net.late[1, 2] = 3.0
+    net.flags = {(1, 2): "retested"}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.confirmed) == ("flapping", samples == 30)
+
+
+def test_links_that_share_a_slow_trunk_are_no_faults_of_their_own():
+    net = Faulty(hosts=8, samples=2)
+    across = net.between([0, 1, 2, 3], [4, 5, 6, 7]) | net.between([4, 5, 6, 7], [0, 1, 2, 3])
+    net.rate[across] *= 0.4
+    for pair in ((2, 6), (6, 2), (3, 4)):
+        net.rate[pair] *= 0.25
+    assert {fault.kind for fault in locate(net.profile())} == {"trunk"}
+
+
+def test_a_host_that_loses_on_several_links_is_one_fault():
+    net = Faulty(hosts=4, segments=tuple(SentSegments(f"gpu{at}", 20_000, 2) for at in range(2, 5)))
+    net.segments = (SentSegments("gpu1", 20_000, 400), *net.segments)
+    for peer in (1, 3):
+        net.rate[0, peer] *= 0.5
+        net.late[0, peer] = 2.0
+    assert named(locate(net.profile())) == [("loss", ("gpu1",))]
 
 
 def test_inferred_links_are_no_evidence():
