@@ -6,9 +6,9 @@
 Each case is a random lab of network namespaces: hosts on one switch or in two racks, all with the same random
 rate, and one fault, two or none. `ccctl accept` runs inside, and its certificate is compared with the faults.
 A case is *right* if exactly the injected faults are named, each by its kind and its hosts; of a trunk, only
-the kind is compared. A case is *open* if the verdict is "undecided" and no fault is named wrongly: there was
-too little time on a busy machine. The last lines count by kind. ``--rows`` also appends a line of JSON for each case to a
-file. Needs root.
+the kind is compared. A case is *open* if the verdict is "undecided": there was too little time on a busy
+machine. The last lines count by kind. ``--rows`` also appends a line of JSON for each case to a file. Needs
+root.
 
 Some faults last only as long as the acceptance. A flapping host sends at a tenth of its rate for a random
 share of each second. The processes of a host with a slow processor get a small share of a core from a cgroup.
@@ -150,7 +150,9 @@ def main() -> None:
                 rows.write(json.dumps(row) + "\n")
     for kind, count in counts.items():
         print(f"{kind:12s} {count.told}")
-    every = Count(*(sum(getattr(one, name) for one in counts.values()) for name in ("right", "open", "wrong")))
+    every = Count(
+        *(sum(getattr(one, name) for one in counts.values()) for name in ("right", "open", "wrong"))
+    )
     print(f"{'all':12s} {every.told}")
 
 

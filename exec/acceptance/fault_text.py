@@ -21,7 +21,12 @@ _DOES: dict[FaultKind, str] = {
     "miswired": "{part} is wired to another place than the plan says",
     "inside": "{part}: slower than the other links inside the host, {level} of {normal}",
 }
-_LATE_PAIR = "messages between {part} take {extra} longer than those between others"
+_OF_TWO: dict[FaultKind, str] = {
+    "latency": "messages between {part} take {extra} longer than those between others",
+    "loss": "packets between {part} get lost",
+    "flapping": "links between {part} are slow at some times: {level} of {normal} in the median",
+    "inside": "links between {part} carry {level} of the normal rate inside hosts",
+}
 _REMEDY: dict[FaultKind, str] = {
     "egress": "check its NIC (ethtool: rate, errors; lspci -vv: LnkSta) and rate limits; then swap the cable",
     "ingress": "check its NIC (ethtool: rate, errors) and the switch's port; then swap the cable",
@@ -41,11 +46,11 @@ _REMEDY: dict[FaultKind, str] = {
 
 def told(fault: Fault, bought: bool) -> str:
     """Return one sentence about a fault; with ``bought``, levels are shares of what was bought."""
-    two = fault.kind in ("pair", "one_way_pair", "latency") and len(fault.parts) == 2
-    arrow = " → " if fault.kind == "one_way_pair" else " and "
-    part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
+    two = len(fault.parts) == 2
+    joint = " → " if fault.kind == "one_way_pair" else " and " if fault.kind in ("pair", *_OF_TWO) else ", "
+    part = joint.join(fault.parts) or "the fabric"
     normal = "what was bought" if fault.kind == "fabric" and bought else "the normal rate"
-    does = _LATE_PAIR if two and fault.kind == "latency" else _DOES[fault.kind]
+    does = _OF_TWO.get(fault.kind, _DOES[fault.kind]) if two else _DOES[fault.kind]
     return does.format(
         part=part, level=f"{100 * fault.level:.0f} %", normal=normal, extra=_seconds(fault.extra_s)
     )

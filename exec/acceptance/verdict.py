@@ -149,7 +149,7 @@ def _has_gpus(terms: Terms) -> bool:
 def _tested(measured: Measured) -> tuple[str, ...]:
     if measured.profile is not None:
         return tuple(dict.fromkeys(one.host for one in measured.profile.ranks))
-    return tuple(one.host for one in measured.health.hosts) if measured.health else ()
+    return tuple(one.host for one in measured.health.every()) if measured.health else ()
 
 
 def _dead(host: str, reason: str) -> Culprit:
@@ -181,7 +181,8 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
         return []
     devices = {one.name: one for one in measured.topology.hosts} if measured.topology else {}
     problems: list[HostProblem] = []
-    for host in measured.health.hosts:
+    every = list(measured.health.every())
+    for host in every:
         if with_gpus and not host.gpus and not (host.host in devices and devices[host.host].gpus):
             problems.append(_without_gpus(host))
         problems += [*host_problems(host), *gpu_problems(host)]
@@ -190,9 +191,7 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
     # A port that is down also differs from the same port of other hosts, so differences of parts with a
     # problem of their own are left out.
     parts = {(one.host, word) for one in problems for word in one.part.split()}
-    problems += [
-        one for one in differences(measured.health.hosts) if (one.host, one.part.split()[-1]) not in parts
-    ]
+    problems += [one for one in differences(every) if (one.host, one.part.split()[-1]) not in parts]
     alike: dict[tuple[str, ...], list[HostProblem]] = {}
     for one in problems:
         alike.setdefault((one.kind, one.part, one.severity, one.text, one.remedy), []).append(one)
@@ -368,10 +367,11 @@ def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
 def _unread(health: ClusterHealth | None) -> dict[str, str]:
     """Return {what could not be read: reasons}, with the number of hosts unless it is all."""
     reasons: dict[tuple[str, str], int] = {}
-    for one in health.hosts if health else ():
+    hosts = list(health.every()) if health else []
+    for one in hosts:
         for what, why in one.unread.items():
             reasons[what, why] = reasons.get((what, why), 0) + 1
-    every = len(health.hosts) if health else 0
+    every = len(hosts)
     found: dict[str, str] = {}
     for (what, why), count in reasons.items():
         text = why if count == every else f"{why} ({count} of {every} hosts)"

@@ -101,7 +101,8 @@ class Lab:
     """An emulated cluster: hosts on one switch, or in ``racks`` whose switches are joined by trunks.
 
     Each host has ``nics`` interfaces, which its ranks use in turn. A rack holds hosts ("gpu1"), or single
-    interfaces of hosts ("gpu1/eth1"), as the switches of rails do. Each trunk adds ``trunk_delay_s`` each way.
+    interfaces of hosts ("gpu1/eth1"), as the switches of rails do. Each trunk adds ``trunk_delay_s`` each
+    way.
 
     Raises UsageError for an invalid name of a lab or host.
     """

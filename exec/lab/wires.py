@@ -74,9 +74,7 @@ def _joints(lab: Lab) -> Iterator[Joint]:
     there = {link["ifname"] for link in _links(lab)}
     for name, sender in _senders(lab).items():
         if _NEAR + name in there:
-            yield Joint(
-                _NEAR + name, _FAR + name, late.get(sender, 0.0), late.get((lab.switch, name), 0.0)
-            )
+            yield Joint(_NEAR + name, _FAR + name, late.get(sender, 0.0), late.get((lab.switch, name), 0.0))
 
 
 def _links(lab: Lab) -> list[dict[str, Any]]:

@@ -77,8 +77,7 @@ def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | No
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
-        found = _without_doubtful(found)
-    found += inside_hosts(inside, bought)
+    found = _without_doubtful([*found, *inside_hosts(inside, bought)])
     return sorted(_with_processors(found, processors), key=_badness)
 
 
@@ -126,7 +125,8 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
     count = int(planned.max()) + 1
     rails = Racks(planned, tuple(map(str, range(count))))
     nics = longs([ends.nic[once.src], ends.nic[once.dst]])
-    moves = moved(rails, nics, once.alpha - nearest[codes], np.zeros(len(once), dtype=np.int64))
+    same = np.zeros(len(once), dtype=np.int64)
+    moves = moved(rails, nics, once.alpha - nearest[codes], same, once.jitter)
     faults = [
         Fault(
             "miswired",
@@ -152,7 +152,8 @@ def _racks(
     if plan is None or not plan.racks:
         return by_latency(once, plain, hosts), []
     racks = by_plan(plan, hosts)
-    moves = moved(racks, longs([once.src_host, once.dst_host]), plain, slots(once, slot))
+    ends = longs([once.src_host, once.dst_host])
+    moves = moved(racks, ends, plain, slots(once, slot), once.jitter)
     division = racks.of_host.copy()
     division[list(moves)] = list(moves.values())
     faults = [
@@ -323,12 +324,20 @@ def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults without unconfirmed ones whose links a confirmed fault explains, too.
+    """Return the faults without unconfirmed ones that a confirmed fault explains, too.
 
-    Links through a slow trunk share it, so each is as slow as the others beside it let it be.
+    Links through a slow trunk share it, so each is as slow as the others beside it let it be. Links of a host
+    at fault are uneven.
     """
-    sure = {row for fault in faults if fault.confirmed for row in fault.rows}
-    return [fault for fault in faults if fault.confirmed or not sure.issuperset(fault.rows)]
+    sure = [fault for fault in faults if fault.confirmed]
+    rows = {row for fault in sure for row in fault.rows}
+    hosts = {_host_of(part) for fault in sure for part in fault.parts}
+    return [
+        fault
+        for fault in faults
+        if fault.confirmed
+        or not (rows.issuperset(fault.rows) or hosts.intersection(map(_host_of, fault.parts)))
+    ]
 
 
 def _host_of(part: str) -> str:

@@ -340,7 +340,9 @@ def test_a_rate_of_whole_transfers_is_lowered_by_latency():
     assert named(locate(net.profile())) == [("latency", ("gpu4",))]
 
 
-@pytest.mark.parametrize(("samples", "flag", "confirmed"), [(2, "", False), (2, "retested", True), (30, "", True)])
+@pytest.mark.parametrize(
+    ("samples", "flag", "confirmed"), [(2, "", False), (2, "retested", True), (30, "", True)]
+)
 def test_a_slow_link_is_confirmed_if_it_was_measured_again_or_often(samples, flag, confirmed):
     net = Faulty(samples=samples)
     net.rate[1, 2] *= 0.5
