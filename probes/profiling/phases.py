@@ -34,9 +34,9 @@ __all__ = ["Steps"]
 
 # Most links are disturbed only once and few twice, so more repetitions would find little.
 _MORE_PASSES = 2
+_MORE_TIMES_ALONE = 2
 # Share of the time left of a budget that one more pass may take. The rest is for measuring suspects again.
 _FOR_PASSES = 0.5
-_MORE_TIMES_ALONE = 2
 # Alone, a few round trips are enough, so a quarter of the usual time is.
 _ALPHA_AGAIN = 0.25
 
