@@ -57,7 +57,7 @@ class LinkTable:
     latency), and more where an end waited for a core in every measurement. ``width`` is the standard error of
     ``rate`` from the bootstrap interval. ``again`` masks links that were measured again, alone, and ``often``
     those with samples of several passes. ``whole`` masks links whose rate is that of whole transfers, with
-    their latency.
+    their latency, and ``starved`` those whose ends waited for cores whenever the rate was measured.
     """
 
     ends: Ends
@@ -73,6 +73,7 @@ class LinkTable:
     again: Mask
     often: Mask
     whole: Mask
+    starved: Mask
 
     def __len__(self) -> int:
         return len(self.src)
@@ -152,6 +153,7 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
         "again": _flagged(links, "retested"),
         "often": links.samples >= _OFTEN,
         "whole": _flagged(links, "unsound"),
+        "starved": _flagged(links, "starved"),
     }
     between, within = (
         LinkTable(

@@ -11,14 +11,14 @@ import numpy as np
 
 from probes.base import Indices, longs, rate_text
 from probes.link_costs import Profile
-from probes.localization.fit import Cause, CauseFit
+from probes.localization.fit import Cause
 from probes.localization.latency import Latencies, latencies, one_a_pair
 from probes.localization.links import LinkTable, tables_of
 from probes.localization.model import Bought, FabricPlan, Fault, joined
 from probes.localization.normal import normal, slots
 from probes.localization.parts import WHOLE, is_trunk
 from probes.localization.racks import Racks, by_latency, by_plan, by_ports, moved
-from probes.localization.rates import Rates, rates, unsteadiness
+from probes.localization.rates import Rates, Unsteadiness, rates, unsteadiness
 from probes.localization.symptoms import (
     inside_hosts,
     lossy_hosts,
@@ -43,6 +43,11 @@ _LONG = float(np.log(3.0))
 # Links that lose packets vary by over this much more than others. Variation is the logarithm of the median or
 # 90th percentile time over the best.
 _LOSS_VARIES = 0.1
+# A part is this slow by no load of its host alone: in labs on overloaded machines a starved rank lost up to a
+# seventh of the rate of most of its links.
+_PLAIN = 0.8
+# A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).
+_UNSTEADY = float(np.log(1.5))
 # Causes of one link or of both ways of a pair, which a disturbance of one moment resembles.
 _SINGLE = ("pair", "one_way_pair")
 
@@ -56,7 +61,7 @@ class _Between:
     table: LinkTable
     latencies: Latencies
     rates: Rates
-    steady: CauseFit
+    unsteady: Unsteadiness
     racks: Racks | None
     misplaced: list[Fault]
 
@@ -73,7 +78,7 @@ def locate(profile: Profile, bought: Bought | None = None, plan: FabricPlan | No
     found: list[Fault] = []
     if len(table):
         between = _between(profile, table, bought, plan)
-        found = list(_of_links(between, bought, plan))
+        found = _with_flapping_hosts(list(_of_links(between, bought, plan)), between.unsteady.table)
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
@@ -175,7 +180,7 @@ def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None)
     known = plan is not None or bought is not None
     slow = _by_part(_rate_fault(cause, between.rates, known=known) for cause in between.rates.found.causes)
     late = _by_part(_latency_fault(cause, between.latencies) for cause in between.latencies.found.causes)
-    unsteady = _by_part(_flapping_fault(cause, between.table) for cause in between.steady.causes)
+    unsteady = _by_part(_flapping_fault(cause, between.unsteady.table) for cause in between.unsteady.causes)
     for parts, fault in unsteady.items():
         by_rate = slow.get(parts)
         if by_rate is None:
@@ -218,8 +223,11 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
     if is_trunk(cause.family) and not known and len(cause.parts) == 2:
         sure = "possible"
     rows = tuple(rates.table.row[slow].tolist())
-    confirmed = cause.kind not in _SINGLE or bool((rates.table.again | rates.table.often)[at].all())
-    level = float(np.exp(-cause.severity))
+    level, table = float(np.exp(-cause.severity)), rates.table
+    if cause.kind in _SINGLE:
+        confirmed = bool(((table.again | table.often) & ~table.starved)[at].all())
+    else:
+        confirmed = level < _PLAIN or bool(table.often[slow].mean() > 0.5 or not table.starved[slow].any())
     return Fault(cause.kind, cause.parts, level, 0.0, rows, (text,), sure, confirmed)
 
 
@@ -262,6 +270,28 @@ def _is_whole(fault: Fault, table: LinkTable) -> bool:
     """Return whether the rates of a fault's links are those of whole transfers, which latency lowers."""
     at = np.isin(table.row, fault.rows)
     return bool(at.any()) and float(table.whole[at].mean()) > 0.5
+
+
+def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
+    """Return the faults, with slow links of an unsteady host as one fault.
+
+    Few looks at each link of a host that flaps find some slow, some normal, and some unsteady.
+    """
+    unsteady = np.union1d(table.src_host[table.late > _UNSTEADY], table.dst_host[table.late > _UNSTEADY])
+    names = {table.ends.host_names[host] for host in unsteady}
+    single = [one for one in faults if len(one.parts) == 2 and one.kind in ("flapping", *_SINGLE)]
+    counts = Counter(host for one in single for host in {_host_of(part) for part in one.parts})
+    found = list(faults)
+    for host, count in counts.most_common():
+        mine = [one for one in found if one in single and host in map(_host_of, one.parts)]
+        if host in names and count > 1 and len(mine) > 1:
+            evidence = tuple(text for one in mine for text in one.evidence)
+            rows = tuple(sorted({row for one in mine for row in one.rows}))
+            level = float(np.median([one.level for one in mine]))
+            confirmed = any(one.confirmed for one in mine)
+            fault = Fault("flapping", (host,), level, 0.0, rows, evidence, "likely", confirmed)
+            found = [one for one in found if one not in mine] + [fault]
+    return found
 
 
 def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> list[Fault]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
-from probes.localization.fit import ENDS, CauseFit, Ceiling, Family, explain
+from probes.localization.fit import ENDS, Cause, CauseFit, Ceiling, Family, explain
 from probes.localization.groups import quantiles
 from probes.localization.links import LinkTable
 from probes.localization.model import Bought, FabricPlan
@@ -16,7 +16,7 @@ from probes.localization.normal import SHORT, noise, normal
 from probes.localization.parts import families, is_trunk
 from probes.localization.racks import Racks, by_reach
 
-__all__ = ["Rates", "rates", "unsteadiness"]
+__all__ = ["Rates", "Unsteadiness", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet). The limit of single links is higher, because they vary more than a host with its many links.
@@ -55,6 +55,14 @@ class Rates:
     level: Floats
     deviation: Floats
     found: CauseFit
+
+
+@dataclass(frozen=True, eq=False)
+class Unsteadiness:
+    """The links whose unsteadiness is known, and its causes."""
+
+    table: LinkTable
+    causes: tuple[Cause, ...] = ()
 
 
 def rates(
@@ -103,12 +111,16 @@ def _fit(
     return found
 
 
-def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
+def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
     """Explain which parts are often slower than at their best.
 
     The measure of a link is the geometric mean of two ratios to its best time: the median, and the 90th
-    percentile, which shows a part that is slow less than half of the time.
+    percentile, which shows a part that is slow less than half of the time. Links whose ends waited for cores
+    are left out.
     """
+    table = table.at(np.flatnonzero(~table.starved))
+    if not len(table):
+        return Unsteadiness(table)
     times = 0.5 * (table.wander + table.late)
     deviation = float(np.median(times)) - times
     sigma = noise(deviation, least=0.02)
@@ -120,7 +132,7 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
         for cause in found.causes
         if cause.kind != "one_way_pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
     )
-    return replace(found, causes=tuple(sure))
+    return Unsteadiness(table, tuple(sure))
 
 
 def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:

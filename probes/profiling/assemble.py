@@ -113,6 +113,7 @@ class Fits:
         found["nonlinear"] = [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL]
         found["noisy"] = outliers.noisy(self.column(""), self.column("_median"), self.column("_high"))
         found["preempted"] = [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)]
+        found["starved"] = [row for row, pair in enumerate(self.pairs) if self.samples.starved(pair)]
         return {**found, "retested": self.retested, "contended": list(self.contended)}
 
     def leaves_its_host(self, row: int) -> bool:

@@ -351,6 +351,14 @@ def test_a_slow_link_is_confirmed_if_it_was_measured_again_or_often(samples, fla
     assert (fault.kind, fault.confirmed) == ("one_way_pair", confirmed)
 
 
+def test_a_slow_link_whose_ends_waited_for_cores_is_not_confirmed():
+    net = Faulty()
+    net.rate[1, 2] *= 0.5
+    net.flags = {(1, 2): "retested,starved"}
+    [fault] = locate(net.profile())
+    assert not fault.confirmed
+
+
 @pytest.mark.parametrize("samples", [4, 30])
 def test_an_unsteady_link_is_confirmed_only_if_it_was_measured_often(samples):
     net = Faulty(hosts=8, samples=samples)
@@ -468,3 +476,38 @@ def reordered(profile: Profile, order: list[int]) -> Profile:
         memory=profile.memory,
         segments=profile.segments,
     )
+
+
+def test_some_slow_and_some_unsteady_links_of_a_host_are_one_flapping_host():
+    net = Faulty(hosts=6, samples=2)
+    net.rate[0, 3] *= 0.1
+    net.rate[0, 4] *= 0.1
+    net.late[0, 1] = 8.0
+    net.flags = {(0, 3): "retested", (0, 4): "retested"}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.parts, fault.confirmed) == ("flapping", ("gpu1",), True)
+
+
+def test_ends_that_waited_for_cores_are_not_unsteady():
+    net = Faulty(hosts=6)
+    net.late[net.of(2)] = 3.0
+    assert named(locate(net.profile())) == [("flapping", ("gpu3",))]
+    net.flags = {(a, b): "starved" for a in range(6) for b in range(6) if 2 in (a, b)}
+    assert locate(net.profile()) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "flag", "samples", "confirmed"),
+    [
+        (0.9, "", 2, True),
+        (0.9, "starved", 2, False),
+        (0.9, "starved", 30, True),
+        (0.5, "starved", 2, True),
+    ],
+)
+def test_a_host_is_a_little_slow_only_if_its_ranks_had_cores(level, flag, samples, confirmed):
+    net = Faulty(samples=samples)
+    net.rate[net.of(3)] *= level
+    net.flags = {(a, b): flag for a in range(6) for b in range(6) if 3 in (a, b)}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.parts, fault.confirmed) == ("host", ("gpu4",), confirmed)
