@@ -1,7 +1,7 @@
 """Faults in emulated clusters: does `ccctl accept` name them, and nothing else?
 
     sudo python -P benchmarks/accept_labs.py [--cases 20] [--seed 1] [--hosts 4:8] [--budget 40s]
-        [--kinds egress,loss] [--rows FILE]
+        [--kinds egress,loss] [--rows FILE] [--keep FOLDER]
 
 Each case is a random lab of network namespaces: hosts on one switch or in two racks, all with the same random
 rate, and one fault, two or none. `ccctl accept` runs inside, and its certificate is compared with the faults.
@@ -11,8 +11,9 @@ machine. The last lines count by kind. ``--rows`` also appends a line of JSON fo
 root.
 
 Some faults last only as long as the acceptance. A flapping host sends at a tenth of its rate for a random
-share of each second. The processes of a host with a slow processor get a small share of a core from a cgroup.
-A host of another version has its own /etc/os-release.
+share of each second. A host of another version has its own /etc/os-release. A slow processor is not among the
+faults: hosts of a lab share the cores of the machine, and processors are judged by processor seconds, so that
+load does not count. A host with 10 to 30 % of a core (cfs_quota_us) lost less than a tenth of its rate.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,13 +43,6 @@ RATES_MBIT = (50, 100, 200)
 LASTING = ("egress", "ingress", "loss", "mtu", "latency")
 # A flapping host is slow for a share of each second.
 FLAP_S, FLAP_LEVEL = 1.0, 0.1
-# The kernel counts the time of a cgroup in periods of this length (us). It is short, so that each train of
-# messages meets the limit.
-CPU_PERIOD_US = 10_000
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
-# Processes of a lab's host are looked for this often.
-LOOK_S = 0.05
-
 # A function that makes a fault of the lab of this name last as long as the context.
 During = Callable[[str], AbstractContextManager[None]]
 
@@ -121,6 +116,7 @@ def main() -> None:
     parser.add_argument("--budget", default="40s")
     parser.add_argument("--kinds", default=",".join(FAULTS))
     parser.add_argument("--rows", help="file for a line of JSON a case")
+    parser.add_argument("--keep", type=Path, help="existing folder for what each acceptance wrote")
     wanted = parser.parse_args()
     # A lab is removed also if the script is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -131,7 +127,8 @@ def main() -> None:
     for number in range(wanted.cases):
         case = drawn(chance, kinds[number % len(kinds)], chance.randint(fewest, most))
         began_s = time.monotonic()
-        answer = accepted(case, wanted.budget)
+        kept = wanted.keep / f"{number}-{case.kind}" if wanted.keep else None
+        answer = accepted(case, wanted.budget, kept)
         if answer is None:
             print(f"{number:3d} {case.kind:12s} this kernel cannot emulate it", flush=True)
             continue
@@ -249,38 +246,6 @@ def flap(lab: str, host: str, rate: int, share: float) -> None:
         time.sleep(seconds)
 
 
-def slow_processor(case: Case, chance: random.Random, rate: int, bad: str) -> None:
-    """Give the processes of a host 10 to 30 % of a core."""
-    share = chance.uniform(0.1, 0.3)
-    case.faults.append(Injected("cpu", (bad,)))
-
-    @contextlib.contextmanager
-    def during(lab: str) -> Iterator[None]:
-        group = CPU_GROUPS / lab
-        group.mkdir()
-        (group / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
-        (group / "cpu.cfs_quota_us").write_text(str(max(1000, round(share * CPU_PERIOD_US))))
-        try:
-            with repeatedly(lambda: hold(group, f"ccctl.{lab}.{bad}")):
-                yield
-        finally:
-            with contextlib.suppress(OSError):
-                for pid in (group / "cgroup.procs").read_text().split():
-                    (CPU_GROUPS / "cgroup.procs").write_text(pid)
-            group.rmdir()
-
-    case.during.append(during)
-
-
-def hold(group: Path, namespace: str) -> None:
-    """Put all processes of a namespace into a cgroup."""
-    time.sleep(LOOK_S)
-    found = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout.split()
-    for pid in set(found) - set((group / "cgroup.procs").read_text().split()):
-        with contextlib.suppress(OSError):
-            (group / "cgroup.procs").write_text(pid)
-
-
 def other_version(case: Case, chance: random.Random, rate: int, bad: str) -> None:
     """Let a host have another release of the operating system than the others."""
     case.faults.append(Injected("differs", (bad,)))
@@ -321,7 +286,6 @@ FAULTS: dict[str, Callable[[Case, random.Random, int, str], None]] = {
     "loss": lossy,
     "mtu": small_mtu,
     "flapping": flapping,
-    "cpu": slow_processor,
     "version": other_version,
     "miswired": miswired,
     "two": nothing,
@@ -347,8 +311,11 @@ def repeatedly(step: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def accepted(case: Case, budget: str) -> Answer | None:
-    """Return what `ccctl accept` says in the lab; None if the kernel cannot emulate the lab."""
+def accepted(case: Case, budget: str, kept: Path | None) -> Answer | None:
+    """Return what `ccctl accept` says in the lab; None if the kernel cannot emulate the lab.
+
+    What it wrote is copied to ``kept``.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         (place / "lab.toml").write_text(case.text())
@@ -377,11 +344,8 @@ def accepted(case: Case, budget: str) -> Answer | None:
         if not certificate.exists():
             return Answer(f"no certificate: {run.stderr[-300:]}")
         body = json.loads(certificate.read_text())["body"]
-        keep = os.environ.get("ACCEPT_LABS_KEEP")
-        if keep:
-            import shutil
-
-            shutil.copytree(place / "out", Path(keep) / f"{int(time.time())}-{case.kind}")
+        if kept is not None:
+            shutil.copytree(place / "out", kept)
     # A busy machine is no fault of the lab.
     named = (
         NamedFault(one["kind"], one["part"], tuple(one["hosts"]), one["severity"])

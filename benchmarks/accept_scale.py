@@ -30,7 +30,7 @@ from exec.records import encode
 from probes.base import floats, ints
 from probes.health import ClusterHealth, HealthGroups, HostHealth, cluster_health, group_of, merged_groups
 from probes.health.host import read_host
-from probes.link_costs import Links, Profile, ProfiledRank
+from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.live import merged_up_a_tree
 from probes.sampling import doubling_strides, strides
 from synth.networks import from_profile
@@ -46,7 +46,7 @@ EFFORTS = {"all": (strides, FULL), "quick": (doubling_strides, QUICK)}
 
 @dataclass
 class Mail:
-    """Messages between ranks that run one after the other, the last first, and the bytes that each receives."""
+    """Messages between ranks that run in turn, the last first, and the bytes that each receives."""
 
     boxes: dict[tuple[int, int], Any] = field(default_factory=dict)
     received: Counter[int] = field(default_factory=Counter)
@@ -105,7 +105,13 @@ def profiled(hosts: Sequence[str], chosen: Sequence[int], alpha_s: float, beta: 
         flags=("",) * len(src),
     )
     ranks = tuple(ProfiledRank(rank, host, "process") for rank, host in enumerate(hosts))
-    return Profile(ranks, links, (), "mpi", "simulated", 1.0, len(chosen))
+    # A rank sends to one other at a time, and receives from one.
+    ports = tuple(
+        SharedPort(f"rank {rank} {way}", tuple(np.flatnonzero(ends == rank).tolist()), "declared")
+        for way, ends in (("egress", src), ("ingress", dst))
+        for rank in range(count)
+    )
+    return Profile(ranks, links, ports, "mpi", "simulated", 1.0, len(chosen))
 
 
 def judged(hosts: list[str], effort: str, link: str, health: ClusterHealth, result: Any) -> None:

@@ -188,7 +188,11 @@ class AcceptanceRun:
         )
         if self._before is not None:
             effort = _rest(effort, self._before)
-        console.note(f"links: measuring the links between {plural(ranks, 'rank')}")
+        most = "" if effort.budget_s is None else f", at most {_minutes(effort.budget_s)}"
+        console.note(
+            f"links: measuring the links between {plural(ranks, 'rank')}: "
+            f"about {_minutes(effort.fast_links_s(ranks))} if they are fast{most}"
+        )
         if effort.turns is not None and not len(effort.turns.src):
             assert self._before is not None
             profile = self._before
@@ -339,6 +343,11 @@ def fitting_size(profile: Profile) -> int:
         except CcctlError:
             continue
     return sizes[-1]
+
+
+def _minutes(seconds: float) -> str:
+    """Return a time that need not be exact."""
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(1.0, seconds):.0f} s"
 
 
 def _least(*limits_s: float | None) -> float | None:

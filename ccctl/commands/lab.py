@@ -135,8 +135,8 @@ def shape(
         list[str] | None,
         typer.Argument(
             metavar="[TARGET=VALUE]...",
-            help="TARGET: gpu1, gpu1.egress, gpu1.ingress, 'gpu1 -> gpu2' or trunk. VALUE: a rate; also a delay "
-            "(2ms) for hosts and trunk, or a loss (1%) for hosts. Or gpu1.mtu=BYTES.",
+            help="TARGET: gpu1, gpu1.egress, gpu1.ingress, 'gpu1 -> gpu2' or trunk. VALUE: a rate; for hosts "
+            "and trunk also a delay (2ms), for hosts a loss (1%). Or gpu1.mtu=BYTES.",
         ),
     ] = None,
     file: Annotated[

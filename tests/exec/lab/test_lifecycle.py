@@ -285,7 +285,7 @@ def test_a_delay_makes_packets_late(build):
     # A busy machine makes packets later, never earlier.
     assert round_trip_s(late, "a", "b") >= 25e-3
     kernel.shape(late, with_hosts(late, egress_delay_s=0.0))
-    assert 20e-3 <= round_trip_s(late, "b", "a")
+    assert round_trip_s(late, "b", "a") >= 20e-3
 
 
 def test_a_delay_of_the_trunk_is_that_of_both_uplinks(build):
