@@ -33,6 +33,7 @@ from probes.health.host import read_host
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.live import merged_up_a_tree
 from probes.sampling import doubling_strides, strides
+from synth.collective import Kind
 from synth.networks import from_profile
 
 NOISE, DISTURBED, DISTURBANCE, SAMPLES = 0.02, 0.05, 0.3, 6
@@ -95,15 +96,11 @@ def profiled(hosts: Sequence[str], chosen: Sequence[int], alpha_s: float, beta: 
     late *= beta / np.where(src == SLOW, LEVEL, 1.0)[:, None]
     best, middle, p90 = late.min(axis=1), np.median(late, axis=1), np.quantile(late, 0.9, axis=1)
     alpha = alpha_s * np.exp(np.abs(rng.normal(0, NOISE, len(src))))
-    columns = [alpha, 1.05 * alpha, 1.3 * alpha, best, middle, p90, best * (1 - NOISE), best * (1 + NOISE)]
     links = Links(
-        ints(src),
-        ints(dst),
-        *map(floats, columns),
-        residual=floats(np.zeros(len(src))),
-        samples=ints(np.full(len(src), SAMPLES)),
-        flags=("",) * len(src),
-    )
+        ints(src), ints(dst), floats(alpha), floats(1.05 * alpha), floats(1.3 * alpha), floats(best),
+        floats(middle), floats(p90), floats(best * (1 - NOISE)), floats(best * (1 + NOISE)),
+        floats(np.zeros(len(src))), ints(np.full(len(src), SAMPLES)), ("",) * len(src),
+    )  # fmt: skip
     ranks = tuple(ProfiledRank(rank, host, "process") for rank, host in enumerate(hosts))
     # A rank sends to one other at a time, and receives from one.
     ports = tuple(
@@ -123,7 +120,8 @@ def judged(hosts: list[str], effort: str, link: str, health: ClusterHealth, resu
     took_s = time.process_time() - began_s
     more_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base_kib
     network = from_profile(profile, "the measured network")
-    kinds = ("all_reduce", "all_to_all") if effort == "all" else ("all_reduce",)
+    # Only all links together carry an all_to_all directly.
+    kinds: tuple[Kind, ...] = ("all_reduce", "all_to_all") if effort == "all" else ("all_reduce",)
     whole_s = sum(REPETITIONS * collective_time_s(network, kind, SIZE_BYTES) for kind in kinds)
     named = [(one.kind, one.hosts) for one in found.culprits]
     result.put((named, took_s, more_kib / 1024, whole_s, found.reason))

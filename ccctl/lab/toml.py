@@ -150,10 +150,10 @@ def _racks(document: dict[str, Any], lab: Lab, problems: list[str]) -> tuple[tup
     placed = Counter(name for rack in racks for name in rack)
     for host in lab.hosts if racks else ():
         for device in lab.devices():
-            found = placed[host.name] + placed[f"{host.name}/{device}"]
-            if found != 1:
+            times = placed[host.name] + placed[f"{host.name}/{device}"]
+            if times != 1:
                 name = host.name if lab.nics == 1 else f"{host.name}/{device}"
-                problems.append(f"racks: expected {name} in one rack, found it in {found}")
+                problems.append(f"racks: expected {name} in one rack, found it in {times}")
     return tuple(racks)
 
 

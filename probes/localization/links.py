@@ -149,12 +149,7 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
         )
         / 3.92,
     }
-    masks = {
-        "again": _flagged(links, "retested"),
-        "often": links.samples >= _OFTEN,
-        "whole": _flagged(links, "unsound"),
-        "starved": _flagged(links, "starved"),
-    }
+    again, whole, starved = (_flagged(links, word) for word in ("retested", "unsound", "starved"))
     between, within = (
         LinkTable(
             ends,
@@ -162,7 +157,10 @@ def tables_of(profile: Profile) -> tuple[LinkTable, LinkTable]:
             ints(links.dst[rows]),
             ints(rows),
             **{name: floats(values[rows]) for name, values in columns.items()},
-            **{name: mask[rows] for name, mask in masks.items()},
+            again=again[rows],
+            often=links.samples[rows] >= _OFTEN,
+            whole=whole[rows],
+            starved=starved[rows],
         )
         for rows in (np.flatnonzero(measured & ~inside), np.flatnonzero(measured & inside))
     )

@@ -314,7 +314,9 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
             text = tuple(lossy[name].told for name in of_sender) or (
                 f"all hosts but {target} retransmitted TCP segments: packets to it get lost",
             )
-            result.append(replace(fault, kind="loss", evidence=(*text, *fault.evidence)))
+            # The kernel's counters show it, whatever load does to rates.
+            lost = replace(fault, kind="loss", evidence=(*text, *fault.evidence), confirmed=True)
+            result.append(lost)
         else:
             explained.update(of_sender)
             result.append(fault)
