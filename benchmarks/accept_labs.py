@@ -370,7 +370,9 @@ def result_of(case: Case, answer: Answer) -> str:
 
 
 def is_the_fault(fault: Injected, told: NamedFault) -> bool:
-    """Return whether a culprit is the injected fault."""
+    """Return whether a culprit is the injected fault: certain, unless it is another version."""
+    if told.severity != "fault" and fault.kind != "differs":
+        return False
     if fault.kind == "trunk":
         return told.kind == "trunk"
     if fault.kind == "mtu":
