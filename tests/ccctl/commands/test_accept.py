@@ -152,7 +152,7 @@ def test_after_ten_interruptions_at_random_the_verdict_is_the_same_and_nothing_i
         process = subprocess.Popen(command, cwd=tmp_path, text=True, **pipes)
         if interrupted < INTERRUPTIONS:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0, took_s))
+                process.wait(chance.uniform(0, took_s / 2))
             if process.poll() is None:
                 process.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
                 interrupted += 1
