@@ -279,7 +279,29 @@ def cases(torch: str | None) -> list[Case]:
             ),
             Case("torchrun", f"{modules} srun -N4 -n4 {torchrun} train.py", 0, _tells("of 4 alike")),
         ]
-    return [*made, *_watches()]
+    return [*made, *_watches(), *_acceptances()]
+
+
+def _acceptances() -> list[Case]:
+    """Return an acceptance of nodes of which one sends slowly, and the drain lines that it writes."""
+    accept = "salloc -N4 -n4 ccctl accept --budget 60s -o accepted; status=$?"
+    drained = "sh accepted/drain.sh; sinfo -N -h -o '%N %T %E'; exit $status"
+    slow = _with("gpu3", egress_bytes_per_s=RATE_BYTES_PER_S / 2)
+    again = "scontrol update NodeName=gpu3 State=RESUME"
+    return [
+        Case("accept", f"{accept}; {drained}", 1, _drains("gpu3", "ccctl: sends at "), slow),
+        Case("accept-resumed", f"{again}; sinfo -N -h -o '%N %T %E'", 0, _tells("gpu3 idle")),
+    ]
+
+
+def _drains(node: str, reason: str) -> Callable[[str, Path], bool]:
+    """Return whether Slurm shows ``node``, and no other, as drained for that reason."""
+
+    def holds(said: str, job: Path) -> bool:
+        found = [line for line in said.splitlines() if line.startswith(NODES) and " drain" in line]
+        return [line.split()[0] for line in found] == [node] and reason in found[0]
+
+    return holds
 
 
 def _watches() -> list[Case]:

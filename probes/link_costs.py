@@ -71,7 +71,8 @@ class Links:
     (slow, between parts that are not), late (its latency), lossy, flapping, slow_cpu, asymmetric,
     nonlinear (a knee between sizes), noisy, unsound (no valid fit), retested (measured again, alone),
     contended (faster alone), preempted (an end waited for a core in every latency measurement, so alpha is an
-    upper limit), inferred (not measured: values of a link that the topology declares equal).
+    upper limit), starved (so it did in every bandwidth measurement, so beta may be one), inferred (not
+    measured: values of a link that the topology declares equal).
     """
 
     src: Ints

@@ -65,7 +65,7 @@ def _environments(health: ClusterHealth | None) -> dict[str, tuple[str, bytes]]:
     from probes.health import source_file
 
     hosts_of: dict[str, list[str]] = {}
-    for one in health.hosts if health else ():
+    for one in health.every() if health else ():
         if one.environment:
             hosts_of.setdefault(source_file(one.environment), []).append(one.host)
     found = {}

@@ -26,7 +26,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from exec.acceptance import Certificate, Stage
-    from probes.health import ClusterHealth
+    from probes.health import ClusterHealth, HostHealth
     from probes.link_costs import Profile
     from probes.profiling import Effort
     from probes.topology import Topology
@@ -152,10 +152,10 @@ class AcceptanceRun:
         topology = look_everywhere(self.request.world, DetectRequest(), self.request.seconds_left())
         self.skipped = {one.where: one.text for one in topology.findings if one.what in _LOST}
         self.folder.write("topology", topology)
-        readings = run_ranks(
+        groups = run_ranks(
             _HEALTH, HealthRequest(), self._world(), label="health", timeout_s=self.request.seconds_left()
         )
-        health = cluster_health(readings, self.skipped)
+        health = cluster_health(groups, self.skipped.items())
         self.skipped = dict(health.missing)
         self.folder.write("health", _with_topology(health, topology))
         return ()
@@ -173,7 +173,11 @@ class AcceptanceRun:
         )
         if self._before is not None:
             effort = _rest(effort, self._before)
-        console.note(f"links: measuring the links between {plural(ranks, 'rank')}")
+        most = "" if effort.budget_s is None else f", at most {_minutes(effort.budget_s)}"
+        console.note(
+            f"links: measuring the links between {plural(ranks, 'rank')}: "
+            f"about {_minutes(effort.fast_links_s(ranks))} if they are fast{most}"
+        )
         if effort.turns is not None and not len(effort.turns.src):
             assert self._before is not None
             profile = self._before
@@ -256,14 +260,29 @@ def _rest(effort: Effort, before: Profile) -> Effort:
 
 
 def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
-    """Add the PCI tree, missing peer-to-peer paths and environment of each host to the health."""
+    """Add the PCI tree, missing peer-to-peer paths and environment of each host to the health.
+
+    Hosts that are alike, but lack other paths, become groups of their own.
+    """
     from probes.health import environment, missing_peers, with_pci_tree
 
     named = {host.name: host for host in topology.hosts}
-    hosts = []
+    hosts: list[HostHealth] = []
+    same: dict[str, tuple[str, ...]] = {}
     for one in health.hosts:
-        if (host := named.get(one.host)) is not None:
-            one = replace(one, gpus=with_pci_tree(one.gpus, host), peer_to_peer_missing=missing_peers(host))
-            one = replace(one, environment=environment(host, one, one.interface))
-        hosts.append(one)
-    return replace(health, hosts=tuple(hosts))
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in (one.host, *health.same.get(one.host, ())):
+            groups.setdefault(missing_peers(named[name]) if name in named else (), []).append(name)
+        for missing, (first, *others) in groups.items():
+            found = replace(one, host=first, peer_to_peer_missing=missing)
+            if (host := named.get(first)) is not None:
+                found = replace(found, gpus=with_pci_tree(one.gpus, host))
+                found = replace(found, environment=environment(host, found, found.interface))
+            hosts.append(found)
+            same |= {first: tuple(others)} if others else {}
+    return replace(health, hosts=tuple(hosts), same=same)
+
+
+def _minutes(seconds: float) -> str:
+    """Return a time that need not be exact."""
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(1.0, seconds):.0f} s"

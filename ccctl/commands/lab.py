@@ -55,13 +55,14 @@ def up(
 
     FILE holds: name; hosts, as a number or as names such as "gpu[1-4]:2" with slots; slots, for hosts without
     their own; nics, the number of each host; rate, what each NIC sends and receives, such as "100Mbit/s". For
-    hosts in several racks: racks, a list with the hosts of each, and trunk, what each rack's uplink carries
-    in each direction. A table [rates] sets other rates by target: "gpu1", "gpu1.egress", "gpu1.ingress",
-    "gpu1/eth1", "gpu1 -> gpu2".
+    hosts in several racks: racks, a list with the hosts of each (or with interfaces, "gpu1/eth1"), and trunk,
+    what each rack's uplink carries in each direction. A table [rates] sets other rates by target: "gpu1",
+    "gpu1.egress", "gpu1.ingress", "gpu1/eth1", "gpu1 -> gpu2".
 
     Tables [delays], such as "gpu1.egress" = "2ms", and [losses], such as gpu1 = "1%", make packets of hosts
-    late, or lose a share of them at random. A table [mtu], such as gpu1 = 576, sets the largest packets that
-    hosts send. Delays need a kernel with netem, losses one with clsact and bpf.
+    late, or lose a share of them at random; trunk = "1ms" delays what passes each rack's uplink. A table
+    [mtu], such as gpu1 = 576, sets the largest packets that hosts send. Losses need a kernel with clsact and
+    bpf. On one without netem, a process holds the packets that a delay makes late.
 
     If it fails or is interrupted, nothing of the lab stays. Exit status 75 if the name is in use.
     """
@@ -135,7 +136,7 @@ def shape(
         typer.Argument(
             metavar="[TARGET=VALUE]...",
             help="TARGET: gpu1, gpu1.egress, gpu1.ingress, 'gpu1 -> gpu2' or trunk. VALUE: a rate; for hosts "
-            "also a delay (2ms) or a loss (1%). Or gpu1.mtu=BYTES.",
+            "and trunk also a delay (2ms), for hosts a loss (1%). Or gpu1.mtu=BYTES.",
         ),
     ] = None,
     file: Annotated[

@@ -4,15 +4,15 @@
 direction. ``gpu1/eth1`` stands for one NIC, ``gpu1 -> gpu2`` for a directed pair of hosts, and ``trunk`` for
 the connection between the racks. Hosts may be written as node sets. The rate ``unlimited`` removes a limit.
 
-Hosts and their directions may also have a delay (``gpu1.egress = 2ms``) and a loss (``gpu1 = 1%``), and hosts
-an MTU (``gpu1.mtu = 576``).
+Hosts and their directions may also have a delay (``gpu1.egress = 2ms``) and a loss (``gpu1 = 1%``), hosts an
+MTU (``gpu1.mtu = 576``), and trunks a delay.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from ccctl.errors import UsageError
 from exec.lab import (
@@ -31,6 +31,7 @@ from probes.base import decimal, format_rate, parse_rate, parse_seconds, quoted,
 
 __all__ = ["LabRates", "names_of", "reshaped"]
 
+_Value = TypeVar("_Value")
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
 _NO_LIMIT = "unlimited"
@@ -69,6 +70,7 @@ class LabRates:
         self._hosts = {host.name: host for host in lab.hosts}
         self._pairs = {(pair.src, pair.dst): pair.bytes_per_s for pair in lab.pairs}
         self._trunk = lab.trunk_bytes_per_s
+        self._trunk_delay_s = lab.trunk_delay_s
         self._nics = {(rate.host, rate.nic): rate for rate in lab.nic_rates}
         self._changes = 0
 
@@ -84,10 +86,13 @@ class LabRates:
             self.set(target, value)
 
     def set_delay(self, target: str, delay: str) -> None:
-        """Change the delay of hosts; raises UsageError for a wrong delay or target."""
+        """Change the delay of hosts or of the trunks; raises UsageError for a wrong delay or target."""
         delay_s = parse_seconds(delay, "delay")
         if delay_s > MOST_DELAY_S:
             raise UsageError(f"delay: expected up to {MOST_DELAY_S:g}s, found {quoted(delay)}")
+        if target == "trunk":
+            self._trunk_delay_s = self._of_trunk(delay_s)
+            return
         self._set_fields(target, {"egress": "egress_delay_s", "ingress": "ingress_delay_s"}, delay_s)
 
     def set_loss(self, target: str, loss: str) -> None:
@@ -112,7 +117,7 @@ class LabRates:
         """Change the rate of a target; raises UsageError for a wrong rate, and for what is not in the lab."""
         bytes_per_s = _bytes_per_s(rate)
         if target == "trunk":
-            self._set_trunk(bytes_per_s)
+            self._trunk = self._of_trunk(bytes_per_s)
         elif _ARROW in target:
             self._set_pairs(target, bytes_per_s)
         else:
@@ -138,6 +143,7 @@ class LabRates:
             hosts=tuple(self._hosts.values()),
             pairs=tuple(PairRate(src, dst, bytes_per_s) for (src, dst), bytes_per_s in pairs),
             trunk_bytes_per_s=self._trunk,
+            trunk_delay_s=self._trunk_delay_s,
             nic_rates=tuple(
                 self._nics[key] for key in sorted(self._nics, key=lambda key: (numbers[key[0]], key[1]))
             ),
@@ -182,10 +188,10 @@ class LabRates:
             rate = self._nics.get((name, nic), usual)
             self._nics[name, nic] = _changed(rate, ways, bytes_per_s)
 
-    def _set_trunk(self, bytes_per_s: float | None) -> None:
+    def _of_trunk(self, value: _Value) -> _Value:
         if not self._lab.racks:
             raise UsageError(f"lab {self._lab.name} has no racks for a trunk to join")
-        self._trunk = bytes_per_s
+        return value
 
     def _set_pairs(self, target: str, bytes_per_s: float | None) -> None:
         left, _, right = target.partition(_ARROW)

@@ -8,6 +8,7 @@ import reprlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -44,7 +45,8 @@ def read_lab(path: str) -> Lab:
     hosts = _hosts(document, problems)
     bare = Lab(_name(document, path, problems), hosts)
     nics = _nics(document, problems)
-    rates = LabRates(Lab(bare.name, hosts, racks=_racks(document, bare, problems), nics=nics))
+    bare = replace(bare, nics=nics)
+    rates = LabRates(replace(bare, racks=_racks(document, bare, problems)))
     setters: dict[str, Callable[[str, str], None]] = {
         "rates": rates.set,
         "delays": rates.set_delay,
@@ -141,15 +143,26 @@ def _racks(document: dict[str, Any], lab: Lab, problems: list[str]) -> tuple[tup
         members: list[str] = []
         for where, text in _texts(f"racks[{number}]", rack, problems):
             try:
-                members += names_of(lab, text)
+                members += _members(lab, text)
             except UsageError as error:
                 problems.append(f"{where}: {error.message}")
         racks.append(tuple(members))
     placed = Counter(name for rack in racks for name in rack)
     for host in lab.hosts if racks else ():
-        if placed[host.name] != 1:
-            problems.append(f"racks: expected {host.name} in one rack, found it in {placed[host.name]}")
+        for device in lab.devices():
+            times = placed[host.name] + placed[f"{host.name}/{device}"]
+            if times != 1:
+                name = host.name if lab.nics == 1 else f"{host.name}/{device}"
+                problems.append(f"racks: expected {name} in one rack, found it in {times}")
     return tuple(racks)
+
+
+def _members(lab: Lab, text: str) -> list[str]:
+    """Return the hosts of a rack, or their interfaces: gpu[1-2]/eth1."""
+    hosts, slash, device = text.rpartition("/")
+    if slash and device not in lab.devices():
+        raise UsageError(f"expected one of {', '.join(lab.devices())}, found {quoted(device)}")
+    return [f"{name}/{device}" for name in names_of(lab, hosts)] if slash else names_of(lab, text)
 
 
 def _values(document: dict[str, Any], problems: list[str]) -> Iterator[tuple[str, str, str | None, object]]:

@@ -45,6 +45,8 @@ _SLOWS_LINKS = {
     "pcie_speed",
 }
 _SLOWS_HOST = {"governor", "throttled"}
+# Part of the evidence of a culprit that may have been a disturbance, which leaves the verdict open.
+_UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
 # ``_MOST_NAMED`` is the most hosts that the evidence of a culprit names.
 _MOST_BOUND_RANKS = 64
@@ -101,7 +103,7 @@ def judge(
     """Return the certificate of a cluster, without the digests of files and the seal.
 
     ``skipped`` maps each host that was not tested to the reason. The verdict is "undecided" if no fault was
-    found, but a stage was not done or the links were not measured.
+    found, but a stage was not done, the links were not measured, or a fault of links is not confirmed.
     """
     skipped = dict(skipped or {})
     links = _links(measured.profile, terms)
@@ -159,7 +161,7 @@ def _has_gpus(terms: Terms) -> bool:
 def _tested(measured: Measured) -> tuple[str, ...]:
     if measured.profile is not None:
         return tuple(dict.fromkeys(one.host for one in measured.profile.ranks))
-    return tuple(one.host for one in measured.health.hosts) if measured.health else ()
+    return tuple(one.host for one in measured.health.every()) if measured.health else ()
 
 
 def _dead(host: str, reason: str) -> Culprit:
@@ -191,7 +193,8 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
         return []
     devices = {one.name: one for one in measured.topology.hosts} if measured.topology else {}
     problems: list[HostProblem] = []
-    for host in measured.health.hosts:
+    every = list(measured.health.every())
+    for host in every:
         if with_gpus and not host.gpus and not (host.host in devices and devices[host.host].gpus):
             problems.append(_without_gpus(host))
         problems += [*host_problems(host), *gpu_problems(host)]
@@ -200,9 +203,7 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
     # A port that is down also differs from the same port of other hosts, so differences of parts with a
     # problem of their own are left out.
     parts = {(one.host, word) for one in problems for word in one.part.split()}
-    problems += [
-        one for one in differences(measured.health.hosts) if (one.host, one.part.split()[-1]) not in parts
-    ]
+    problems += [one for one in differences(every) if (one.host, one.part.split()[-1]) not in parts]
     alike: dict[tuple[str, ...], list[HostProblem]] = {}
     for one in problems:
         alike.setdefault((one.kind, one.part, one.severity, one.text, one.remedy), []).append(one)
@@ -237,10 +238,10 @@ def _of_faults(links: _Links, terms: Terms, selection: Selection | None) -> list
                 fault.kind,
                 " and ".join(fault.parts) or "the fabric",
                 _hosts_of(fault, links.profile),
-                "fault",
+                "fault" if fault.confirmed else "remark",
                 describe(fault, bought=terms.bought is not None),
-                fault.evidence,
-                fault.sure,
+                fault.evidence if fault.confirmed else (*fault.evidence, _UNCONFIRMED),
+                fault.sure if fault.confirmed else "possible",
                 remedy_of(fault),
                 cost,
             ),
@@ -368,6 +369,8 @@ def _verdict(culprits: Sequence[Culprit], measured: Measured, stages: Sequence[S
         bad = {host for one in faults for host in one.hosts}
         where = f" on {len(bad)} of {plural(max(tested, len(bad)), 'host')}" if bad else ""
         return "refused", f"{plural(len(faults), 'fault')}{where}: {faults[0].text}"
+    if any(_UNCONFIRMED in one.evidence for one in culprits):
+        return "undecided", "no fault is certain, but links stand out that could not be measured often enough"
     undone = [stage.label for stage in stages if not stage.done]
     undone += ["links"] if measured.profile is None else []
     undone += ["collectives"] if measured.report is None else []
@@ -431,10 +434,11 @@ def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
 def _unread(health: ClusterHealth | None) -> dict[str, str]:
     """Return {what could not be read: reasons}, with the number of hosts unless it is all."""
     reasons: dict[tuple[str, str], int] = {}
-    for one in health.hosts if health else ():
+    hosts = list(health.every()) if health else []
+    for one in hosts:
         for what, why in one.unread.items():
             reasons[what, why] = reasons.get((what, why), 0) + 1
-    every = len(health.hosts) if health else 0
+    every = len(hosts)
     found: dict[str, str] = {}
     for (what, why), count in reasons.items():
         text = why if count == every else f"{why} ({count} of {every} hosts)"

@@ -4,7 +4,8 @@ A host's own interface holds its egress rate and its directed pairs; its port at
 rate. A `Class` only describes a class of the kernel. ``commands`` turns two sets of them, before and after,
 into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
 
-A delay is a queue of its own (tc netem) in front of the token buckets of the same interface.
+A delay is a queue of its own (tc netem) in front of the token buckets of the same interface. On kernels
+without netem, `wires` makes delays.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ def delays(lab: Lab) -> dict[Device, float]:
         for nic, device in enumerate(lab.devices()):
             made[lab.namespace(host.name), device] = host.egress_delay_s
             made[lab.switch, port(number, nic)] = host.ingress_delay_s
+    for rack in range(len(lab.racks)):
+        for end in uplink_ports(rack):
+            made[lab.switch, end] = lab.trunk_delay_s
     return {device: delay_s for device, delay_s in made.items() if delay_s}
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from probes.base import UnavailableError
 
-__all__ = ["batch", "in_namespace", "ip", "ip_json", "namespaces", "require"]
+__all__ = ["batch", "in_namespace", "inside", "ip", "ip_json", "kill_inside", "namespaces", "require"]
 
 _NAMESPACES = Path("/run/netns")
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "sh": "dash"}
 # (part of the message, part of the line that failed, reason); the first that matches counts.
 _LACKS = (
-    ("qdisc kind is unknown", "netem", "the kernel lacks the netem queue (CONFIG_NET_SCH_NETEM): no delays"),
+    ("qdisc kind is unknown", "netem", "the kernel lacks the netem queue (CONFIG_NET_SCH_NETEM)"),
     (
         "qdisc kind is unknown",
         "clsact",
@@ -32,6 +35,8 @@ _LACKS = (
     ("Operation not permitted", "", "root here is not allowed to (CAP_SYS_ADMIN and CAP_NET_ADMIN)"),
     ("Invalid argument", "", "the kernel may lack network namespaces (CONFIG_NET_NS)"),
 )
+# SIGKILL ends a process soon, unless it is in an uninterruptible sleep.
+_PATIENCE_S = 5.0
 # The form in which ip and tc name the line of a batch that failed.
 _FAILED = re.compile(r"Command failed -:([0-9]+)")
 
@@ -71,7 +76,24 @@ def batch(tool: str, lines: Sequence[str], namespace: str | None = None) -> None
 
 def in_namespace(namespace: str, script: str) -> None:
     """Run a line of shell in ``namespace``."""
-    _run(["ip", "netns", "exec", namespace, "sh", "-c", script])
+    inside(namespace, ["sh", "-c", script])
+
+
+def inside(namespace: str, command: Sequence[str]) -> None:
+    """Run a command in ``namespace``; raises UnavailableError with its message if it fails."""
+    _run(["ip", "netns", "exec", namespace, *command])
+
+
+def kill_inside(namespace: str) -> None:
+    """Kill every process of a namespace; a live one would keep the namespace after its name is deleted."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while pids := ip("netns", "pids", namespace).split():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        if time.monotonic() > deadline_s:
+            raise UnavailableError(f"{namespace}: the processes {', '.join(pids)} do not end")
+        time.sleep(0.02)
 
 
 def namespaces() -> list[str]:

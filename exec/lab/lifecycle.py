@@ -6,17 +6,13 @@ Names of namespaces begin with the lab's name, so several labs can exist at once
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
 from exec.errors import NameTakenError
-from exec.lab import losses
+from exec.lab import losses, wires
 from exec.lab.htb import commands, delays, port, shapes, uplink_ports
-from exec.lab.iproute import batch, in_namespace, ip, ip_json, namespaces, require
+from exec.lab.iproute import batch, in_namespace, ip, ip_json, kill_inside, namespaces, require
 from exec.lab.model import SUBNET, Lab, LabHost, refuse_name
 from probes.base import UnavailableError
 from probes.files import ownership
@@ -26,8 +22,6 @@ __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 _FILES = Path("/etc/netns")
 _HOSTS = "hosts"
 _CORE = "core"
-# SIGKILL ends a process soon, unless it is in an uninterruptible sleep.
-_PATIENCE_S = 5.0
 # The kernel passes this many segments as one packet, so data do not arrive in bursts.
 _SEGMENTS = 2
 # Linux reserves the routing tables 0 and 253 to 255; these lie between.
@@ -56,7 +50,6 @@ def up(lab: Lab) -> None:
         _create(lab)
         _write_hosts(lab)
         _wire(lab)
-        _require_delays(lab)
         _apply(Lab(lab.name, tuple(LabHost(host.name) for host in lab.hosts), nics=lab.nics), lab)
     except BaseException:
         down(lab.name)
@@ -75,7 +68,7 @@ def down(name: str) -> bool:
     for folder in folders:
         ownership.refuse_foreign(folder, _is_ours)
     for namespace in found:
-        _kill_inside(namespace)
+        kill_inside(namespace)
         ip("netns", "delete", namespace)
     for folder in folders:
         ownership.remove(folder, _is_ours)
@@ -92,11 +85,10 @@ def standing(name: str) -> list[str]:
 def shape(before: Lab, after: Lab) -> None:
     """Change a running lab from ``before`` to ``after``, which has the same hosts, racks and NICs.
 
-    Rates, delays, losses and MTUs may differ. Raises UnavailableError for a delay if the kernel cannot delay,
-    before anything is changed.
+    Rates, delays, losses and MTUs may differ. The first delay of a wire on a kernel without netem interrupts
+    the wire for a moment.
     """
     require()
-    _require_delays(after)
     _apply(before, after)
 
 
@@ -125,23 +117,25 @@ def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
 
 
 def _apply(before: Lab, after: Lab) -> None:
-    old_shapes, old_delays, old_losses = shapes(before), delays(before), losses.losses(before)
-    late, lossy = delays(after), losses.losses(after)
+    late = delays(before), delays(after)
+    new: set[str] = set()
+    held = wires.held(after)
+    if held:
+        new, late = wires.cut(after), ({}, {})
+    old_shapes, old_losses, lossy = shapes(before), losses.losses(before), losses.losses(after)
     for device, classes in shapes(after).items():
-        delay_s = old_delays.get(device, 0.0), late.get(device, 0.0)
-        lines = commands(device[1], old_shapes.get(device, ()), classes, delay_s)
-        lines += losses.commands(device[1], old_losses.get(device, 0.0), lossy.get(device, 0.0))
+        fresh = device[0] == after.switch and device[1] in new
+        old = () if fresh else old_shapes.get(device, ())
+        lines = commands(device[1], old, classes, (late[0].get(device, 0.0), late[1].get(device, 0.0)))
+        lost = 0.0 if fresh else old_losses.get(device, 0.0)
+        lines += losses.commands(device[1], lost, lossy.get(device, 0.0))
         batch("tc", lines, device[0])
-    for old, new in zip(before.hosts, after.hosts, strict=True):
-        if old.mtu_bytes != new.mtu_bytes:
-            lines = [f"link set dev {device} mtu {new.mtu_bytes}" for device in after.devices()]
-            batch("ip", lines, after.namespace(new.name))
-
-
-def _require_delays(lab: Lab) -> None:
-    """Raise UnavailableError if ``lab`` has delays and the kernel cannot delay; try it on a loopback."""
-    if delays(lab):
-        batch("tc", ["qdisc add dev lo root netem delay 1ms", "qdisc del dev lo root"], lab.switch)
+    if held:
+        wires.forward(after)
+    for old_host, host in zip(before.hosts, after.hosts, strict=True):
+        if old_host.mtu_bytes != host.mtu_bytes:
+            lines = [f"link set dev {device} mtu {host.mtu_bytes}" for device in after.devices()]
+            batch("ip", lines, after.namespace(host.name))
 
 
 def _claim(lab: Lab) -> None:
@@ -192,8 +186,8 @@ def _wire(lab: Lab) -> None:
     batch("ip", inside, lab.switch)
     for number, host in enumerate(lab.hosts):
         here, inside = lab.namespace(host.name), ["link set lo up"]
-        bridge = _rack(lab.rack(host.name)) if lab.racks else _CORE
         for nic, device in enumerate(lab.devices()):
+            bridge = _rack(lab.rack(host.name, nic)) if lab.racks else _CORE
             at_switch, own = port(number, nic), lab.address(host.name, nic)
             batch(
                 "ip", [f"link add {device} netns {here} type veth peer name {at_switch} netns {lab.switch}"]
@@ -217,18 +211,6 @@ def _ports(lab: Lab) -> list[dict[str, Any]]:
     require()
     found: list[dict[str, Any]] = ip_json("-netns", lab.switch, "-statistics", "link", "show")
     return found
-
-
-def _kill_inside(namespace: str) -> None:
-    """Kill every process of a namespace; a live one would keep the namespace after its name is deleted."""
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while pids := ip("netns", "pids", namespace).split():
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        if time.monotonic() > deadline_s:
-            raise UnavailableError(f"{namespace}: the processes {', '.join(pids)} do not end")
-        time.sleep(0.02)
 
 
 def _folders(name: str) -> list[Path]:

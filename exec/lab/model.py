@@ -1,8 +1,8 @@
 """The model of an emulated cluster: its hosts, their rates, and the links between them.
 
 The rate of a path is the lowest of four limits: its sender's, its receiver's, that of the directed pair, and
-that of the trunks between their racks. None means no limit. The delay of a path is the sum of its sender's
-and its receiver's, and a packet must escape the losses of both.
+that of the trunks between their racks. None means no limit. The delay of a path is the sum of its sender's,
+its receiver's, and those of the trunks on its way. A packet must escape the losses of both hosts.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class PairRate:
 class Lab:
     """An emulated cluster: hosts on one switch, or in ``racks`` whose switches are joined by trunks.
 
-    Each host has ``nics`` interfaces, which its ranks use in turn.
+    Each host has ``nics`` interfaces, which its ranks use in turn. A rack holds hosts ("gpu1"), or single
+    interfaces of hosts ("gpu1/eth1"), as the switches of rails do. Each trunk adds ``trunk_delay_s`` each
+    way.
 
     Raises UsageError for an invalid name of a lab or host.
     """
@@ -112,6 +114,7 @@ class Lab:
     trunk_bytes_per_s: float | None = None
     nics: int = 1
     nic_rates: tuple[NicRate, ...] = ()
+    trunk_delay_s: float = 0.0
 
     def __post_init__(self) -> None:
         refuse_name(self.name)
@@ -159,9 +162,10 @@ class Lab:
         host = self.host(name)
         return own or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
 
-    def rack(self, name: str) -> int:
-        """Return the number of a host's rack; 0 if it is in none."""
-        return next((number for number, rack in enumerate(self.racks) if name in rack), 0)
+    def rack(self, name: str, nic: int = 0) -> int:
+        """Return the number of the rack of a host's interface; 0 if it is in none."""
+        either = {name, f"{name}/eth{nic}"}
+        return next((number for number, rack in enumerate(self.racks) if either.intersection(rack)), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
         """Return the rate of one flow between the first NICs of two hosts, on an idle network.

@@ -14,6 +14,12 @@ from .environment import (
 from .gpu_load import pcie_load as pcie_load
 from .gpu_rules import gpu_problems as gpu_problems
 from .gpus import read_gpus as read_gpus, with_pci_tree as with_pci_tree
+from .groups import (
+    HealthGroups as HealthGroups,
+    cluster_health as cluster_health,
+    group_of as group_of,
+    merged_groups as merged_groups,
+)
 from .host import read_host as read_host, read_ports as read_ports
 from .kernel_log import kernel_events as kernel_events
 from .model import (
@@ -28,9 +34,4 @@ from .nics import regrown as regrown
 from .peers import missing_peers as missing_peers, peer_problems as peer_problems
 from .rules import host_problems as host_problems
 from .smi import gpus_of as gpus_of, versions_of as versions_of
-from .task import (
-    HealthRequest as HealthRequest,
-    HostReading as HostReading,
-    cluster_health as cluster_health,
-    health_task as health_task,
-)
+from .task import HealthRequest as HealthRequest, health_task as health_task

@@ -16,7 +16,7 @@ from probes.health.model import HostHealth, HostProblem, Severity
 from probes.health.rules import gpu_names
 from probes.health.settings import NONE, counted
 
-__all__ = ["Digest", "Holders", "KindDigest", "differences", "differences_of", "digest", "merged"]
+__all__ = ["Digest", "Holders", "KindDigest", "differences", "differences_of", "digest", "facts_of", "merged"]
 
 # Most host names that a digest keeps for one value, and most that a text shows. The bound leaves enough for
 # the few hosts that differ, and the many that are alike take little room. The count of hosts is exact in any
@@ -166,7 +166,7 @@ def _of_boards(found: Digest) -> Iterator[HostProblem]:
 
 def _digest_of(host: HostHealth) -> Digest:
     one = Holders(1, (host.host,))
-    facts = {fact: {value: one} for fact, value in _facts(host).items()}
+    facts = {fact: {value: one} for fact, value in facts_of(host).items()}
     gpus = ", ".join(sorted(set(gpu_names(host)))) or NONE
     boards = (
         ", ".join(sorted({nic.board for nic in host.nics if nic.rdma_device and not nic.virtual})) or NONE
@@ -174,7 +174,7 @@ def _digest_of(host: HostHealth) -> Digest:
     return Digest({(gpus, boards): KindDigest(one, facts)})
 
 
-def _facts(host: HostHealth) -> dict[str, str]:
+def facts_of(host: HostHealth) -> dict[str, str]:
     """Return all facts of a host, also of its GPUs, that should be equal within its kind."""
     facts = dict(host.alike)
     if not host.gpus:

@@ -6,7 +6,7 @@ A field that could not be read is None, "" or (), and ``unread`` says what it wo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from probes.base import not_finite
@@ -166,15 +166,28 @@ class HostProblem:
 
 @dataclass(frozen=True)
 class ClusterHealth:
-    """The health of all hosts that answered; ``missing`` maps the others to the reason."""
+    """The health of all hosts that answered; ``missing`` maps the others to the reason.
+
+    ``hosts`` has one host of each group of hosts that are alike in all that counts. ``same`` maps its name to
+    the names of the others.
+    """
 
     hosts: tuple[HostHealth, ...]
     missing: dict[str, str] = field(default_factory=dict)
+    same: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def every(self) -> Iterator[HostHealth]:
+        """Yield each host that answered; hosts that are alike have the values of one of them."""
+        for one in self.hosts:
+            yield one
+            yield from (replace(one, host=name) for name in self.same.get(one.host, ()))
 
     def problems(self) -> Iterator[str]:
         """Yield every inconsistency, as ``path: what is wrong``."""
-        names = [one.host for one in self.hosts]
+        names = [one.host for one in self.every()]
         if len(set(names)) != len(names):
             yield "hosts: expected each host once"
+        known = {one.host for one in self.hosts}
+        yield from (f"same.{name}: expected a host of hosts" for name in self.same if name not in known)
         for at, one in enumerate(self.hosts):
             yield from not_finite(one, f"hosts[{at}]")

@@ -1,10 +1,10 @@
-"""Health of every host of a cluster: one rank of each machine reads it, rank 0 collects all."""
+"""Health of every host of a cluster: one rank of each machine reads it, and a tree of hosts merges it."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +12,13 @@ from probes.base import CcctlError, Safekeeping, UnavailableError, UsageError
 from probes.health.environment import default_interface
 from probes.health.gpu_load import pcie_load
 from probes.health.gpus import read_gpus
+from probes.health.groups import HealthGroups, group_of, merged_groups
 from probes.health.host import read_host, read_ports
-from probes.health.model import ClusterHealth, HostHealth
+from probes.health.model import HostHealth
 from probes.health.nics import regrown
-from probes.live import host_key, read_each_machine
+from probes.live import first_ranks, host_key, merged_up_a_tree
 
-__all__ = ["HealthRequest", "HostReading", "cluster_health", "health_task"]
+__all__ = ["HealthRequest", "health_task"]
 
 # The wait between two readings reports progress in steps of this length, well before a silent rank counts as
 # lost. No wait may be longer than a day.
@@ -36,51 +37,39 @@ class HealthRequest:
     seconds: float = 5.0
 
 
-@dataclass(frozen=True)
-class HostReading:
-    """The health of one machine, or the reason why it could not be read.
+def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> HealthGroups | None:
+    """Read the health of each machine on its first rank; return groups of alike hosts on rank 0, else None.
 
-    ``machine`` distinguishes machines of equal name.
-    """
-
-    host: str
-    machine: str
-    health: HostHealth | None
-    failure: str = ""
-
-
-def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> list[HostReading] | None:
-    """Read the health of each machine on its first rank; return all readings on rank 0, else None.
-
-    Each rank also hands over its reading as soon as it is ready, so that the loss of one host does not lose
-    the readings of others.
+    They are merged up a tree of hosts, so no rank receives the health of all. Another machine of the same
+    name gets a number after its name.
     """
     if not 0 <= request.seconds <= _MOST_SECONDS:
         raise UsageError(f"seconds: expected from 0 to {_MOST_SECONDS:g}, found {request.seconds:g}")
     me = (socket.gethostname(), str(host_key()))
-    return read_each_machine(comm, me, lambda: _read(*me, request, progress), progress, "every host's health")
+    progress.waiting(-1, "finding out which ranks share a host")
+    firsts = first_ranks(comm.allgather(me))
+    rank = comm.Get_rank()
+    if firsts[me] != rank:
+        return None
+    mine = _read(rank, _names(list(firsts))[me], request, progress)
+    progress.waiting(-1, "the health of other hosts")
+    return merged_up_a_tree(comm, list(firsts.values()), mine, merged_groups)
 
 
-def cluster_health(readings: Sequence[HostReading], missing: Mapping[str, str]) -> ClusterHealth:
-    """Return the health of all hosts; ``missing`` maps hosts without a reading to the reason.
-
-    A machine that was read twice counts once. Another machine of the same name gets a number after its name.
-    """
-    machines = {(reading.host, reading.machine): reading for reading in readings}
-    hosts: dict[str, HostHealth] = {}
-    failed: dict[str, str] = {}
-    for reading in machines.values():
-        if reading.health is None:
-            failed[reading.host] = reading.failure
-            continue
-        name, number = reading.host, 2
-        while name in hosts:
-            name, number = f"{reading.host}-{number}", number + 1
-        hosts[name] = replace(reading.health, host=name)
-    return ClusterHealth(tuple(hosts.values()), {**failed, **missing})
+def _names(machines: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return {machine: its name}, with a number where several machines have the same name."""
+    found: dict[tuple[str, str], str] = {}
+    taken: set[str] = set()
+    for machine in machines:
+        name, number = machine[0], 2
+        while name in taken:
+            name, number = f"{machine[0]}-{number}", number + 1
+        taken.add(name)
+        found[machine] = name
+    return found
 
 
-def _read(host: str, machine: str, request: HealthRequest, progress: Safekeeping) -> HostReading:
+def _read(rank: int, host: str, request: HealthRequest, progress: Safekeeping) -> HealthGroups:
     progress.update(0, 1, "reading this host's health")
     try:
         start_s = time.monotonic()
@@ -90,11 +79,11 @@ def _read(host: str, machine: str, request: HealthRequest, progress: Safekeeping
             later = read_ports(host)
             nics = regrown(health.nics, later, time.monotonic() - start_s)
             health = replace(health, nics=nics)
-        return HostReading(host, machine, health)
+        return group_of(rank, health)
     except CcctlError as error:
-        return HostReading(host, machine, None, error.message)
+        return HealthGroups(failed={host: error.message})
     except Exception as error:  # one host's broken library must not lose the facts of all others
-        return HostReading(host, machine, None, f"{type(error).__name__}: {error}")
+        return HealthGroups(failed={host: f"{type(error).__name__}: {error}"})
 
 
 def _wait(end_s: float, start_s: float, progress: Safekeeping) -> None:

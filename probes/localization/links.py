@@ -15,6 +15,12 @@ __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 # Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
+# The least jitter (a logarithm) of a link of which every measurement waited for a core: its best latency may
+# be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts double
+# then, because the best one may have waited, too.
+_WAITED = float(np.log(2.0))
+# A link with this many samples was measured in several passes: each pass takes one or two of them.
+_OFTEN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +54,11 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is log(median / best time
     per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
-    latency). ``width`` is the standard error of ``rate`` from the bootstrap interval. ``alpha`` is NaN where
-    an end waited for a core. ``again`` masks links that were measured again, alone.
+    latency), and more where an end waited for a core in every measurement. ``width`` is the standard error of
+    ``rate`` from the bootstrap interval. ``again`` masks links that were measured again, alone, and ``often``
+    those with samples of several passes. ``whole`` masks links whose rate is that of whole transfers, with
+    their latency. An end waited for a core in every latency measurement of ``waited`` links, and in every
+    rate measurement of ``starved`` ones.
     """
 
     ends: Ends
@@ -63,6 +72,10 @@ class LinkTable:
     late: Floats
     width: Floats
     again: Mask
+    often: Mask
+    whole: Mask
+    waited: Mask
+    starved: Mask
 
     def __len__(self) -> int:
         return len(self.src)
@@ -120,15 +133,16 @@ def tables_of(profile: Profile, *, every: bool = False) -> tuple[LinkTable, Link
     """
     ends, links = ends_of(profile), profile.links
     alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))
-    alpha[_flagged(links, "preempted")] = np.nan
-    measured, again = every | ~_flagged(links, "inferred"), _flagged(links, "retested")
+    jitter = np.log(np.maximum(links.alpha_median_s, _LEAST_ALPHA_S)) - alpha
+    waited = _flagged(links, "preempted")
+    jitter[waited] = np.maximum(2 * jitter[waited], _WAITED)
+    measured = every | ~_flagged(links, "inferred")
     inside = ends.host[links.src] == ends.host[links.dst]
     best = links.beta_s_per_byte
     columns = {
         "rate": -np.log(best),
         "alpha": alpha,
-        "jitter": np.log(np.maximum(links.alpha_median_s, _LEAST_ALPHA_S))
-        - np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S)),
+        "jitter": jitter,
         "wander": np.log(np.maximum(links.beta_median_s_per_byte, best) / best),
         "late": np.log(np.maximum(links.beta_p90_s_per_byte, best) / best),
         # A 95 % interval of normal values is 3.92 standard deviations wide.
@@ -137,6 +151,7 @@ def tables_of(profile: Profile, *, every: bool = False) -> tuple[LinkTable, Link
         )
         / 3.92,
     }
+    again, whole, starved = (_flagged(links, word) for word in ("retested", "unsound", "starved"))
     between, within = (
         LinkTable(
             ends,
@@ -145,6 +160,10 @@ def tables_of(profile: Profile, *, every: bool = False) -> tuple[LinkTable, Link
             ints(rows),
             **{name: floats(values[rows]) for name, values in columns.items()},
             again=again[rows],
+            often=links.samples[rows] >= _OFTEN,
+            whole=whole[rows],
+            waited=waited[rows],
+            starved=starved[rows],
         )
         for rows in (np.flatnonzero(measured & ~inside), np.flatnonzero(measured & inside))
     )

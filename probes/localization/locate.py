@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,14 +11,14 @@ import numpy as np
 
 from probes.base import Indices, longs, rate_text
 from probes.link_costs import Profile
-from probes.localization.fit import Cause, CauseFit
+from probes.localization.fit import Cause
 from probes.localization.latency import Latencies, latencies, one_a_pair
 from probes.localization.links import LinkTable, tables_of
 from probes.localization.model import Bought, FabricPlan, Fault, joined
 from probes.localization.normal import normal, slots
 from probes.localization.parts import WHOLE, is_trunk
 from probes.localization.racks import Racks, by_latency, by_plan, by_ports, moved
-from probes.localization.rates import Rates, rates, unsteadiness
+from probes.localization.rates import Rates, Unsteadiness, rates, unsteadiness
 from probes.localization.symptoms import (
     inside_hosts,
     lossy_hosts,
@@ -42,6 +43,13 @@ _LONG = float(np.log(3.0))
 # Links that lose packets vary by over this much more than others. Variation is the logarithm of the median or
 # 90th percentile time over the best.
 _LOSS_VARIES = 0.1
+# A part is this slow by no load of its host alone: in labs on overloaded machines a starved rank lost up to a
+# seventh of the rate of most of its links.
+_PLAIN = 0.8
+# A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).
+_UNSTEADY = float(np.log(1.5))
+# Causes of one link or of both ways of a pair, which a disturbance of one moment resembles.
+_SINGLE = ("pair", "one_way_pair")
 
 _Ends = dict[tuple[str, ...], Fault]
 
@@ -53,7 +61,7 @@ class _Between:
     table: LinkTable
     latencies: Latencies
     rates: Rates
-    steady: CauseFit
+    unsteady: Unsteadiness
     racks: Racks | None
     misplaced: list[Fault]
 
@@ -77,11 +85,11 @@ def locate(
     found: list[Fault] = []
     if len(table):
         between = _between(profile, table, bought, plan, disturbed=disturbed)
-        found = list(_of_links(between, bought, plan))
+        found = _with_flapping_hosts(list(_of_links(between, bought, plan)), between.unsteady.table)
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
-    found += inside_hosts(inside, bought)
+    found = _without_doubtful([*found, *inside_hosts(inside, bought)])
     return sorted(_with_processors(found, processors), key=_badness)
 
 
@@ -146,7 +154,8 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
     count = int(planned.max()) + 1
     rails = Racks(planned, tuple(map(str, range(count))))
     nics = longs([ends.nic[once.src], ends.nic[once.dst]])
-    moves = moved(rails, nics, once.alpha - nearest[codes], np.zeros(len(once), dtype=np.int64))
+    same = np.zeros(len(once), dtype=np.int64)
+    moves = moved(rails, nics, once.alpha - nearest[codes], same, once.jitter)
     faults = [
         Fault(
             "miswired",
@@ -172,7 +181,8 @@ def _racks(
     if plan is None or not plan.racks:
         return by_latency(once, plain, hosts), []
     racks = by_plan(plan, hosts)
-    moves = moved(racks, longs([once.src_host, once.dst_host]), plain, slots(once, slot))
+    ends = longs([once.src_host, once.dst_host])
+    moves = moved(racks, ends, plain, slots(once, slot), once.jitter)
     division = racks.of_host.copy()
     division[list(moves)] = list(moves.values())
     faults = [
@@ -194,7 +204,7 @@ def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None)
     known = plan is not None or bought is not None
     slow = _by_part(_rate_fault(cause, between.rates, known=known) for cause in between.rates.found.causes)
     late = _by_part(_latency_fault(cause, between.latencies) for cause in between.latencies.found.causes)
-    unsteady = _by_part(_flapping_fault(cause, between.table) for cause in between.steady.causes)
+    unsteady = _by_part(_flapping_fault(cause, between.unsteady.table) for cause in between.unsteady.causes)
     for parts, fault in unsteady.items():
         by_rate = slow.get(parts)
         if by_rate is None:
@@ -208,7 +218,7 @@ def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None)
     for parts, fault in late.items():
         if parts not in slow:
             yield fault
-        elif _is_long(fault, between):
+        elif _is_long(fault, between) or _is_whole(slow[parts], between.table):
             yield replace(fault, level=slow[parts].level, evidence=(*fault.evidence, *slow[parts].evidence))
         else:
             evidence = (*slow[parts].evidence, *fault.evidence)
@@ -237,7 +247,12 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
     if is_trunk(cause.family) and not known and len(cause.parts) == 2:
         sure = "possible"
     rows = tuple(rates.table.row[slow].tolist())
-    return Fault(cause.kind, cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,), sure)
+    level, table = float(np.exp(-cause.severity)), rates.table
+    if cause.kind in _SINGLE:
+        confirmed = bool(((table.again | table.often) & ~table.starved)[at].all())
+    else:
+        confirmed = level < _PLAIN or bool(table.often[slow].mean() > 0.5 or not table.starved[slow].any())
+    return Fault(cause.kind, cause.parts, level, 0.0, rows, (text,), sure, confirmed)
 
 
 def _latency_fault(cause: Cause, found: Latencies) -> Fault:
@@ -258,7 +273,9 @@ def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
     )
     rows = tuple(table.row[at].tolist())
     level = float(np.exp(-cause.severity))
-    return Fault("flapping", cause.parts, level, 0.0, rows, (text,), _sureness(cause))
+    # A look at another time says nothing of an unsteady link: only several passes do.
+    confirmed = cause.kind not in _SINGLE or bool(table.often[at].all())
+    return Fault("flapping", cause.parts, level, 0.0, rows, (text,), _sureness(cause), confirmed)
 
 
 def _sureness(cause: Cause) -> Literal["certain", "likely", "possible"]:
@@ -271,6 +288,34 @@ def _is_long(fault: Fault, between: _Between) -> bool:
     rate = float(np.exp(np.median(between.rates.level)))
     round_trip_s = 2 * (usual_s + fault.extra_s)
     return bool(np.log(1 + fault.extra_s / usual_s) > _LONG and rate * round_trip_s > _IN_FLIGHT_BYTES)
+
+
+def _is_whole(fault: Fault, table: LinkTable) -> bool:
+    """Return whether the rates of a fault's links are those of whole transfers, which latency lowers."""
+    at = np.isin(table.row, fault.rows)
+    return bool(at.any()) and float(table.whole[at].mean()) > 0.5
+
+
+def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
+    """Return the faults, with slow links of an unsteady host as one fault.
+
+    Few looks at each link of a host that flaps find some slow, some normal, and some unsteady.
+    """
+    unsteady = np.union1d(table.src_host[table.late > _UNSTEADY], table.dst_host[table.late > _UNSTEADY])
+    names = {table.ends.host_names[host] for host in unsteady}
+    single = [one for one in faults if len(one.parts) == 2 and one.kind in ("flapping", *_SINGLE)]
+    counts = Counter(host for one in single for host in {_host_of(part) for part in one.parts})
+    found = list(faults)
+    for host, count in counts.most_common():
+        mine = [one for one in found if one in single and host in map(_host_of, one.parts)]
+        if host in names and count > 1 and len(mine) > 1:
+            evidence = tuple(text for one in mine for text in one.evidence)
+            rows = tuple(sorted({row for one in mine for row in one.rows}))
+            level = float(np.median([one.level for one in mine]))
+            confirmed = any(one.confirmed for one in mine)
+            fault = Fault("flapping", (host,), level, 0.0, rows, evidence, "likely", confirmed)
+            found = [one for one in found if one not in mine] + [fault]
+    return found
 
 
 def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> list[Fault]:
@@ -293,7 +338,9 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
             text = tuple(lossy[name].told for name in of_sender) or (
                 f"all hosts but {target} retransmitted TCP segments: packets to it get lost",
             )
-            result.append(replace(fault, kind="loss", evidence=(*text, *fault.evidence)))
+            # The kernel's counters show it, whatever load does to rates.
+            lost = replace(fault, kind="loss", evidence=(*text, *fault.evidence), confirmed=True)
+            result.append(lost)
         else:
             explained.update(of_sender)
             result.append(fault)
@@ -302,13 +349,19 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
         for name, one in lossy.items()
         if name not in explained
     ]
-    return _one_loss_each(result)
+    return _one_loss_each(result, lossy)
 
 
-def _one_loss_each(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults with one loss for each part."""
+def _one_loss_each(faults: Sequence[Fault], lossy: Container[str]) -> list[Fault]:
+    """Return the faults with one loss for each part; a host that loses on several links is one part."""
     found: dict[tuple[str, tuple[str, ...]], Fault] = {}
+    senders = Counter(
+        part for fault in faults if fault.kind == "loss" for part in fault.parts if part in lossy
+    )
     for fault in faults:
+        sender = next((part for part in fault.parts if senders[part] > 1), None)
+        if fault.kind == "loss" and sender is not None:
+            fault = replace(fault, parts=(sender,))
         key = (fault.kind, tuple(sorted(fault.parts)))
         found[key] = joined(found[key], fault) if key in found else fault
     return list(found.values())
@@ -324,6 +377,23 @@ def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
 
     links = ("flapping", "loss", "pair", "one_way_pair", "egress", "ingress", "host")
     return [fault for fault in faults if fault.kind not in links or not is_part_of_one(fault)]
+
+
+def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
+    """Return the faults without unconfirmed ones that a confirmed fault explains, too.
+
+    Links through a slow trunk share it, so each is as slow as the others beside it let it be. Links of a host
+    at fault are uneven.
+    """
+    sure = [fault for fault in faults if fault.confirmed]
+    rows = {row for fault in sure for row in fault.rows}
+    hosts = {_host_of(part) for fault in sure for part in fault.parts}
+    return [
+        fault
+        for fault in faults
+        if fault.confirmed
+        or not (rows.issuperset(fault.rows) or hosts.intersection(map(_host_of, fault.parts)))
+    ]
 
 
 def _host_of(part: str) -> str:

@@ -65,7 +65,8 @@ class Fault:
 
     ``level`` is the rate relative to the normal one (0.5: half), ``extra_s`` the latency above the normal
     one. ``rows`` are the rows of the profile's links that it explains. ``sure`` says how certain the fault
-    is. ``evidence`` says which measurements show it, in sentences with numbers and normal values.
+    is. ``evidence`` says which measurements show it, in sentences with numbers and normal values. A fault of
+    single links is not ``confirmed`` if a disturbance of one moment would look the same.
     """
 
     kind: FaultKind
@@ -75,6 +76,7 @@ class Fault:
     rows: tuple[int, ...] = ()
     evidence: tuple[str, ...] = ()
     sure: Literal["certain", "likely", "possible"] = "certain"
+    confirmed: bool = True
 
 
 def joined(one: Fault, other: Fault) -> Fault:
@@ -92,4 +94,5 @@ def joined(one: Fault, other: Fault) -> Fault:
         extra_s=max(one.extra_s, other.extra_s),
         rows=tuple(sorted({*one.rows, *other.rows})),
         evidence=tuple(dict.fromkeys((*one.evidence, *other.evidence))),
+        confirmed=one.confirmed or other.confirmed,
     )

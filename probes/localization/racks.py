@@ -160,18 +160,19 @@ def by_reach(table: LinkTable, normal: Mask, hosts: Sequence[str]) -> Racks | No
     return found if found.is_division else None
 
 
-def moved(racks: Racks, groups: Indices, values: Floats, classes: Indices) -> dict[int, int]:
+def moved(racks: Racks, groups: Indices, values: Floats, classes: Indices, jitter: Floats) -> dict[int, int]:
     """Return the hosts (or NICs) whose links fit another rack (or rail), and that rack (rail).
 
     ``groups`` holds two arrays, the unit (host or NIC) at the source and at the destination of each link.
     ``values`` are logarithms that are low within a rack and high between racks; both levels differ by the
-    ``classes``. One unit at a time is moved, the clearest first.
+    ``classes``. A value with ``jitter`` is that much less certain. One unit at a time is moved, the clearest
+    first.
     """
     division = racks.of_host.copy()
     found: dict[int, int] = {}
     count = len(division)
     for _ in range(count):
-        best = _clearest_move(division, len(racks), groups, values, classes, set(found))
+        best = _clearest_move(division, len(racks), groups, values, classes, jitter, set(found))
         if best is None:
             break
         unit, rack = best
@@ -181,7 +182,13 @@ def moved(racks: Racks, groups: Indices, values: Floats, classes: Indices) -> di
 
 
 def _clearest_move(
-    division: Indices, racks: int, groups: Indices, values: Floats, classes: Indices, done: set[int]
+    division: Indices,
+    racks: int,
+    groups: Indices,
+    values: Floats,
+    classes: Indices,
+    jitter: Floats,
+    done: set[int],
 ) -> tuple[int, int] | None:
     src, dst = groups
     here, there = division[src], division[dst]
@@ -196,8 +203,11 @@ def _clearest_move(
     if np.median(far - near) < max(_LEAST_GAP, 2.0 * sigma):
         return None
 
+    # The best of many round trips varies by less than the median one does.
+    widths = np.maximum(sigma, 0.5 * jitter)
+
     def misfit(expected_far: Mask, at: Indices) -> Floats:
-        size = np.abs(values[at] - np.where(expected_far, far[at], near[at])) / sigma
+        size = np.abs(values[at] - np.where(expected_far, far[at], near[at])) / widths[at]
         return floats(np.minimum(size, _MOST_MISFIT) ** 2 / 2)
 
     ends = [(src[known], there[known]), (dst[known], here[known])]

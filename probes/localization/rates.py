@@ -16,7 +16,7 @@ from probes.localization.normal import SHORT, noise, normal
 from probes.localization.parts import families, is_trunk
 from probes.localization.racks import Racks, by_reach
 
-__all__ = ["Rates", "fewest_causes", "rates", "unsteadiness"]
+__all__ = ["Rates", "Unsteadiness", "fewest_causes", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet). The limit of single links is higher, because they vary more than a host with its many links.
@@ -55,6 +55,14 @@ class Rates:
     level: Floats
     deviation: Floats
     found: CauseFit
+
+
+@dataclass(frozen=True, eq=False)
+class Unsteadiness:
+    """The links whose unsteadiness is known, and its causes."""
+
+    table: LinkTable
+    causes: tuple[Cause, ...] = ()
 
 
 def rates(
@@ -105,34 +113,37 @@ def fewest_causes(
     return found
 
 
-def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> CauseFit:
+def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
     """Explain which parts are often slower than at their best.
 
     The measure of a link is the geometric mean of two ratios to its best time: the median, and the 90th
-    percentile, which shows a part that is slow less than half of the time.
+    percentile, which shows a part that is slow less than half of the time. Links whose ends waited for cores
+    are left out.
     """
+    busy = np.union1d(table.src_host[table.waited], table.dst_host[table.waited])
+    table = table.at(np.flatnonzero(~table.starved))
+    if not len(table):
+        return Unsteadiness(table)
     times = 0.5 * (table.wander + table.late)
     deviation = float(np.median(times)) - times
     sigma = noise(deviation, least=0.02)
     model = Ceiling(deviation, np.full(len(times), sigma))
     found = _fewest(model, families(table, divisions, _LEAST_UNSTEADY, end_pairs=False))
-    sure = (cause for cause in found.causes if _is_unsteady(cause, table))
-    return replace(found, causes=tuple(sure))
+    sure = (cause for cause in found.causes if _is_unsteady(cause, table, busy))
+    return Unsteadiness(table, tuple(sure))
 
 
-def _is_unsteady(cause: Cause, table: LinkTable) -> bool:
+def _is_unsteady(cause: Cause, table: LinkTable, busy: Indices) -> bool:
     """Return whether neither a disturbed pass nor a busy host explains that the links are unsteady.
 
-    Where an end waits for a core, messages of single links are late.
+    Where an end waits for a core, messages of single links are late. ``busy`` are the hosts with such an end.
     """
-    waited = np.flatnonzero(np.isnan(table.alpha))
-    busy = np.union1d(table.src_host[waited], table.dst_host[waited])
-    ends = np.concatenate((table.src_host[cause.links], table.dst_host[cause.links]))
     if "pair" in cause.kind:
         # A disturbed pass makes a few messages of a link late, but not half of them.
         half = cause.kind == "pair" or np.median(table.wander[cause.links]) > _LEAST_UNSTEADY["end"]
+        ends = np.concatenate((table.src_host[cause.links], table.dst_host[cause.links]))
         return bool(half) and not np.isin(ends, busy).any()
-    return not np.isin(cause.links, waited).all()
+    return not table.waited[cause.links].all()
 
 
 def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:

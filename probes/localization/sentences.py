@@ -52,8 +52,8 @@ _REMEDY: dict[FaultKind, str] = {
 def describe(fault: Fault, *, bought: bool = False) -> str:
     """Return one sentence about a fault; with ``bought``, levels are shares of what was bought."""
     two = len(fault.parts) == 2
-    arrow = " → " if fault.kind == "one_way_pair" else " and "
-    part = arrow.join(fault.parts) if two else ", ".join(fault.parts) or "the fabric"
+    joint = " → " if fault.kind == "one_way_pair" else " and " if fault.kind in ("pair", *_OF_TWO) else ", "
+    part = joint.join(fault.parts) or "the fabric"
     normal = "what was bought" if fault.kind == "fabric" and bought else "the normal rate"
     does = _OF_TWO.get(fault.kind, _DOES[fault.kind]) if two else _DOES[fault.kind]
     return does.format(

@@ -146,7 +146,9 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
         carried, normal = (rate_text(float(np.exp(np.median(one[at])))) for one in (table.rate, usual))
         text = f"{len(at)} of {len(at)} {cause.subject} carry {carried}, normal is {normal}"
         rows = tuple(table.row[at].tolist())
-        yield Fault("inside", cause.parts, float(np.exp(-cause.severity)), 0.0, rows, (text,))
+        level = float(np.exp(-cause.severity))
+        confirmed = len(at) > 2 or bool((table.again | table.often)[at].all())
+        yield Fault("inside", cause.parts, level, 0.0, rows, (text,), confirmed=confirmed)
 
 
 def _usual_inside(table: LinkTable) -> Floats | None:

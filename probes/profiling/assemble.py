@@ -133,6 +133,7 @@ class Fits:
             "nonlinear": [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL],
             "noisy": np.flatnonzero(slowest > _NOISY * self.column("")).tolist(),
             "preempted": [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)],
+            "starved": [row for row, pair in enumerate(self.pairs) if self.samples.starved(pair)],
             "retested": self.retested,
             "contended": list(self.contended),
         }

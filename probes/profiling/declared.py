@@ -11,7 +11,7 @@ from probes.base import UsageError, normal_bus_id
 from probes.paths import nearest_nic
 from probes.topology import Host, Nic, Topology
 
-__all__ = ["NICS", "bind_nic", "declared_nic", "host_of"]
+__all__ = ["NICS", "bind_nic", "bound_nic", "declared_nic", "host_of"]
 
 # Environment variables: the NICs of every host, separated by commas, and the NIC to which this rank is bound.
 NICS, _NIC = "CCCTL_NICS", "CCCTL_NIC"
@@ -26,6 +26,11 @@ def bind_nic() -> None:
     local = next((os.environ[name] for name in _LOCAL_RANKS if name in os.environ), None)
     if len(nics) > 1 and local is not None:
         os.environ.update(dict.fromkeys((_NIC, *_VARIABLES), nics[int(local) % len(nics)]))
+
+
+def bound_nic() -> str:
+    """Return the name of the NIC to which this rank is bound, "" if it is not."""
+    return os.environ.get(_NIC, "")
 
 
 def host_of(topology: Topology, name: str) -> Host:
@@ -51,7 +56,7 @@ def declared_nic(topology: Topology, name: str, bus_id: str = "") -> Nic | None:
     None if unknown: an unbound process uses whichever NIC the library picks.
     """
     host = host_of(topology, name)
-    if bound := os.environ.get(_NIC, ""):
+    if bound := bound_nic():
         return next((nic for nic in host.nics if bound in (nic.name, nic.rdma_device)), None)
     if not bus_id:
         return None

@@ -38,7 +38,11 @@ def faults_of(profile: Profile, bought: Bought | None = None, plan: FabricPlan |
 def confirmed(profile: Profile, faults: Sequence[Fault]) -> list[Fault]:
     """Return the faults to report: single links only if they were measured again, alone."""
     again = set(np.flatnonzero(profile.links.flagged("retested")).tolist())
-    return [fault for fault in faults if not is_single(fault) or not again.isdisjoint(fault.rows)]
+    return [
+        fault
+        for fault in faults
+        if fault.confirmed and (not is_single(fault) or not again.isdisjoint(fault.rows))
+    ]
 
 
 def is_single(fault: Fault) -> bool:

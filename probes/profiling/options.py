@@ -50,8 +50,22 @@ class Effort:
         """Seconds after which no pass beyond the second begins: slow links take long and vary little."""
         return 1.0 if self.quick else 3.0
 
+    @property
+    def dose(self) -> Dose:
+        """The time at each link."""
+        return replace(_QUICK_DOSE if self.quick else _DOSE, sizes=self.sizes)
+
+    def fast_links_s(self, ranks: int) -> float:
+        """Return the seconds that all links of so many ranks on hosts of their own take, if links are fast.
+
+        Every stride takes two rounds, as a rank sends or receives, and two passes. A latency is measured once
+        for both ways.
+        """
+        chosen = doubling_strides(ranks) if self.quick else strides(ranks)
+        met = len({min(stride, ranks - stride) for stride in chosen})
+        return 4 * (met * self.dose.pingpong_s + len(chosen) * self.dose.trains_s)
+
     def plan(self, places: Sequence[Place]) -> RoundPlan:
-        dose = replace(_QUICK_DOSE if self.quick else _DOSE, sizes=self.sizes)
         ranks = len(places)
         if self.pairs is not None:
             rounds = resolve(self.pairs, places)
@@ -62,4 +76,4 @@ class Effort:
             # be reported.
             rounds = self.turns.rounds(places) if self.turns is not None else []
             rounds = rounds or rings(ranks, doubling_strides(ranks) if self.quick else strides(ranks))
-        return RoundPlan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, dose)
+        return RoundPlan(tuple(map(tuple, rounds)), 2 if self.quick else PASSES, self.dose)

@@ -35,6 +35,8 @@ __all__ = ["Steps"]
 # Most links are disturbed only once and few twice, so more repetitions would find little.
 _MORE_PASSES = 2
 _MORE_TIMES_ALONE = 2
+# Share of the time left of a budget that one more pass may take. The rest is for measuring suspects again.
+_FOR_PASSES = 0.5
 # Alone, a few round trips are enough, so a quarter of the usual time is.
 _ALPHA_AGAIN = 0.25
 
@@ -73,7 +75,8 @@ class Steps:
             if not self._pass(plan, number, found):
                 break
             made, last_s = number, time.perf_counter() - began_s
-            plan = plan.without(self._settled(found))
+            if self._effort.budget_s is None:
+                plan = plan.without(self._settled(found))
             if not plan.rounds:
                 break
         self._left_out = list(plan.left_out)
@@ -226,7 +229,7 @@ class Steps:
         """Return whether to skip pass ``number``: no time left, or two passes took long enough."""
         now_s = time.perf_counter()
         if self._effort.budget_s is not None:
-            return self._prober.deadline_s - now_s < 1.2 * last_s
+            return _FOR_PASSES * (self._prober.deadline_s - now_s) < last_s
         return number > 2 and now_s - self._started_s > self._effort.enough_s
 
     def _pass(self, plan: RoundPlan, number: int, found: Samples) -> bool:
@@ -253,7 +256,7 @@ class Steps:
         return True
 
     def _settled(self, found: Samples) -> frozenset[Pair]:
-        """Return the slow links between hosts, which need no other pass.
+        """Return the slow links between hosts, which need no other pass unless a budget pays for it.
 
         Each takes long to measure, and outliers are measured again anyway, alone.
         """

@@ -21,7 +21,7 @@ from probes.link_costs import Profile, SentSegments
 from probes.live import CudaEnd, Need, cuda_end, library_name, require_room
 from probes.paths import nic_kind
 from probes.profiling.assemble import assemble
-from probes.profiling.declared import declared_nic
+from probes.profiling.declared import bound_nic, declared_nic
 from probes.profiling.options import Effort
 from probes.profiling.phases import Steps
 from probes.sampling import Place, Prober, Samples, packet_trains, sent_and_retransmitted
@@ -112,7 +112,7 @@ def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
     hosts: list[str] = comm.allgather(socket.gethostname())
     rank = comm.Get_rank()
     gpu = cuda_end(effort.device, hosts[:rank].count(hosts[rank]))
-    here = Place(hosts[rank], len(os.sched_getaffinity(0)), gpu.name if gpu else "process")
+    here = Place(hosts[rank], len(os.sched_getaffinity(0)), gpu.name if gpu else "process", bound_nic())
     if effort.topology is not None:
         declared = declared_nic(effort.topology, here.host, gpu.bus_id if gpu else "")
         here = replace(here, nic=declared.name, nic_kind=nic_kind(declared)) if declared else here

@@ -88,8 +88,7 @@ class Prober:
                 else:
                     latency.answer(self.comm, first)
             me, peer = (first, second) if self.rank == first else (second, first)
-            took_s = max(time.perf_counter() - began_s, 1e-9)
-            found.waited[me, peer] = [(waited_s() - before_s) / took_s]
+            found.waited[me, peer] = [_share_waited(began_s, before_s)]
         self._keep(found)
         return found
 
@@ -100,14 +99,17 @@ class Prober:
         found = Samples()
         kept = found.again if alone else found.trains
         for src, dst in wave:
+            began_s, before_s = time.perf_counter(), waited_s()
             if self.rank == src:
                 self._progress.waiting(dst, step)
                 if self.gpu and dst in self._near:
                     cuda_copies.lend(self.comm, dst, self.gpu)
                 else:
                     packet_trains.send(self.comm, dst)
+                found.sender_waited[src, dst] = [_share_waited(began_s, before_s)]
             elif self.rank == dst:
                 kept[src, dst] = self._receive(src, step, alone=alone)
+                found.receiver_waited[src, dst] = [_share_waited(began_s, before_s)]
         self._keep(found)
         return found
 
@@ -180,3 +182,11 @@ class Prober:
         while not request.Test():
             time.sleep(nap_s)
             nap_s = min(2 * nap_s, _LONGEST_NAP_S)
+
+
+def _share_waited(began_s: float, before_s: float) -> float:
+    """Return the share of the time since ``began_s`` in which this rank waited for a core.
+
+    ``before_s`` is what it had waited until then.
+    """
+    return (waited_s() - before_s) / max(time.perf_counter() - began_s, 1e-9)

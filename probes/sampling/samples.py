@@ -40,16 +40,24 @@ class Samples:
     """Raw measurements: round trips by (first, second), trains by (src, dst).
 
     ``again`` holds the trains of links measured again without other traffic. ``waited`` has for (rank, peer)
-    the share of each round-trip measurement in which the rank was ready but had no core.
+    the share of each round-trip measurement in which the rank was ready but had no core. The same shares of
+    the measurements of trains are in ``sender_waited`` and ``receiver_waited``, by link.
     """
 
     round_trips_s: dict[Pair, list[float]] = field(default_factory=dict)
     trains: dict[Pair, Trains] = field(default_factory=dict)
     again: dict[Pair, Trains] = field(default_factory=dict)
     waited: dict[Pair, list[float]] = field(default_factory=dict)
+    sender_waited: dict[Pair, list[float]] = field(default_factory=dict)
+    receiver_waited: dict[Pair, list[float]] = field(default_factory=dict)
 
     def add(self, other: Samples) -> None:
-        for lists, more in ((self.round_trips_s, other.round_trips_s), (self.waited, other.waited)):
+        for lists, more in (
+            (self.round_trips_s, other.round_trips_s),
+            (self.waited, other.waited),
+            (self.sender_waited, other.sender_waited),
+            (self.receiver_waited, other.receiver_waited),
+        ):
             for pair, values in more.items():
                 lists.setdefault(pair, []).extend(values)
         for mine, theirs in ((self.trains, other.trains), (self.again, other.again)):
@@ -65,6 +73,11 @@ class Samples:
         looks = list(zip(self.waited.get(pair, []), self.waited.get((pair[1], pair[0]), []), strict=False))
         waited = bool(looks) and min(map(max, looks)) > _PREEMPTED
         return waited and float(self.round_trips_of(pair).min()) > _SHORTEST_SLICE_S
+
+    def starved(self, pair: Pair) -> bool:
+        """Return whether an end waited for a core during every measurement of the link's trains."""
+        looks = zip(self.sender_waited.get(pair, []), self.receiver_waited.get(pair, []), strict=False)
+        return min(map(max, looks), default=0.0) > _PREEMPTED
 
     def measured(self) -> list[Pair]:
         """Return the links with both alpha and beta measured, in order."""

@@ -18,7 +18,8 @@ RATE, ALPHA_S, NOISE = 1e9, 20e-6, 0.01
 class Faulty:
     """Hosts with as many ranks each; ``rate`` and ``alpha_s`` of each link; tests make some of them worse.
 
-    ``late`` is the 90th percentile of the time per byte over the best, and that of the median.
+    ``late`` is the 90th percentile of the time per byte over the best, and that of the median. ``jitter`` is
+    the median latency over the best, and ``samples`` the number of samples of each link.
     """
 
     hosts: int = 6
@@ -27,6 +28,8 @@ class Faulty:
     rate: Floats = field(init=False)
     alpha_s: Floats = field(init=False)
     late: Floats = field(init=False)
+    jitter: Floats = field(init=False)
+    samples: int = 30
     memory: tuple[HostMemory, ...] = ()
     segments: tuple[SentSegments, ...] = ()
     ports: tuple[SharedPort, ...] = ()
@@ -39,6 +42,7 @@ class Faulty:
         self.rate[self.host[:, None] == self.host[None, :]] = 4 * RATE
         self.alpha_s = np.full((size, size), ALPHA_S)
         self.late = np.full((size, size), 1.05)
+        self.jitter = np.full((size, size), 1.1)
 
     @property
     def host(self) -> np.ndarray:
@@ -84,15 +88,15 @@ class Faulty:
             ints(src),
             ints(dst),
             floats(alpha),
-            floats(alpha * 1.1),
-            floats(alpha * 1.3),
+            floats(alpha * self.jitter[src, dst]),
+            floats(alpha * self.jitter[src, dst] * 1.2),
             floats(beta),
             floats(beta * late),
             floats(beta * late * 1.02),
             floats(beta * 0.985),
             floats(beta * 1.015),
             floats(np.zeros(len(src))),
-            ints(np.full(len(src), 30)),
+            ints(np.full(len(src), self.samples)),
             tuple(self.flags.get(pair, "") for pair in pairs),
         )
         names = self.names()

@@ -27,24 +27,25 @@ _HOSTS = (
 def draw(health: ClusterHealth) -> None:
     """Print a table of the hosts, then their kernel events, differences, and what could not be read."""
     gone = f", {len(health.missing)} did not" if health.missing else ""
-    console.data(f"{plural(len(health.hosts), 'host')} answered{gone}")
-    print_table(_HOSTS, health.hosts)
-    for one in health.hosts:
+    hosts = tuple(health.every())
+    console.data(f"{plural(len(hosts), 'host')} answered{gone}")
+    print_table(_HOSTS, hosts)
+    for one in hosts:
         for event in one.events:
             code = f" {event.code}" if event.code else ""
             times = f", {event.count} times" if event.count > 1 else ""
             console.data(f"{one.host}: {event.kind}{code} of {event.device}{times}: {event.text}")
-    for line in (*_differences(health), *_unread(health.hosts)):
+    for line in (*_differences(hosts), *_unread(hosts)):
         console.data(line)
     for host, reason in health.missing.items():
         console.data(f"no answer: {host}: {reason}")
 
 
-def _differences(health: ClusterHealth) -> Iterator[str]:
+def _differences(every: tuple[HostHealth, ...]) -> Iterator[str]:
     """Yield each fact that differs between hosts, with the hosts of each value, rarest first."""
-    for name in dict.fromkeys(name for one in health.hosts for name in one.alike):
+    for name in dict.fromkeys(name for one in every for name in one.alike):
         hosts: dict[str, list[str]] = {}
-        for one in health.hosts:
+        for one in every:
             hosts.setdefault(one.alike.get(name, "unknown"), []).append(one.host)
         if len(hosts) > 1:
             rarest_first = sorted(hosts.items(), key=lambda pair: len(pair[1]))

@@ -241,8 +241,8 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
     if "cores" in doubts:
         crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
         yield (
-            f"# cores                : {crowded}: no ratio, as ranks waited for cores; run again on idle hosts, "
-            "with at most one rank a core"
+            f"# cores                : {crowded}: no ratio, as ranks waited for cores; run again on idle "
+            "hosts, with at most one rank a core"
         )
     if "spread" in doubts:
         yield (

@@ -1,7 +1,9 @@
 """`ccctl accept` as an operator runs it: a verdict on this machine, interruptions, refusals."""
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -111,6 +113,63 @@ def test_an_interrupted_acceptance_goes_on_and_measures_nothing_twice(tmp_path, 
     assert (tmp_path / "out/health.json").read_bytes() == health
     body = json.loads(certificate.read_text())["body"]
     assert all(stage["done"] for stage in body["stages"])
+
+
+# Neither load nor chance changes this verdict: the machine that was bought has GPUs.
+BOUGHT = ("accept", "-n", "3", "--size", "64K", "--spec", "dgx-h100/8x400", "-q", "-o")
+INTERRUPTIONS, SEED = 10, 36
+
+
+def verdict_in(folder):
+    """The verdict of an acceptance that has ended, and the faults of hosts; those of links vary with load."""
+    body = json.loads((folder / "certificate.json").read_text())["body"]
+    assert all(stage["done"] for stage in body["stages"])
+    return body["verdict"], [one["part"] for one in body["culprits"] if one["kind"] == "gpus_missing"]
+
+
+def links_in(folder):
+    """The measured links so far: {(source, destination): seconds per byte}."""
+    if not (folder / "profile.json").exists():
+        return {}
+    links = json.loads((folder / "profile.json").read_text())["body"]["links"]
+    ends = zip(links["src"], links["dst"], strict=True)
+    return dict(zip(ends, links["beta_s_per_byte"], strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.mpi
+def test_after_ten_interruptions_at_random_the_verdict_is_the_same_and_nothing_is_lost(tmp_path):
+    chance = random.Random(SEED)
+    began_s = time.monotonic()
+    whole = subprocess.run([*CCCTL, *BOUGHT, "whole"], cwd=tmp_path, capture_output=True, timeout=HANG_S)
+    took_s = time.monotonic() - began_s
+    assert whole.returncode == 1, whole.stderr
+    expected = verdict_in(tmp_path / "whole")
+    interrupted, ended = 0, []
+    while interrupted < INTERRUPTIONS or not ended:
+        out = tmp_path / f"out{len(ended)}"
+        known = (out / "certificate.json").exists()
+        before = links_in(out) if known else {}
+        command = [*CCCTL, *BOUGHT, out.name, *(["--resume"] if known else [])]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "start_new_session": True}
+        process = subprocess.Popen(command, cwd=tmp_path, text=True, **pipes)
+        if interrupted < INTERRUPTIONS:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0, took_s / 2))
+            if process.poll() is None:
+                process.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
+                interrupted += 1
+        _, said = process.communicate(timeout=HANG_S)
+        if process.returncode == 1 and (out / "certificate.json").exists():
+            ended.append(verdict_in(out))
+        elif process.returncode == 1:
+            # Python itself ends so if it is interrupted before it runs the command.
+            assert "KeyboardInterrupt" in said, said
+        else:
+            assert process.returncode in (130, 143, -signal.SIGINT, -signal.SIGTERM), said
+        links = links_in(out)
+        assert {pair: links.get(pair) for pair in before} == before
+    assert all(one == expected for one in ended)
 
 
 @pytest.mark.mpi

@@ -301,7 +301,9 @@ def test_shape_knows_a_value_by_its_form(described):
         ("[delays]\na = '2Mbit/s'", 'delays."a": delay: expected a time with its unit'),
         ("[delays]\na = 2", 'delays."a": expected a value such as "2ms", found 2'),
         ("[delays]\na = '11s'", 'delays."a": delay: expected up to 10s'),
-        ("[delays]\ntrunk = '1ms'", 'delays."trunk": expected hosts such as gpu1 or gpu1.egress'),
+        ("[delays]\ntrunk = '1ms'", 'delays."trunk": lab small has no racks for a trunk to join'),
+        ("racks = [['a/eth0'], ['b/eth1']]", "racks[1][0]: expected one of eth0"),
+        ("nics = 2\nracks = [['a', 'b/eth0']]", "racks: expected b/eth1 in one rack, found it in 0"),
         ("[delays]\n'a -> b' = '1ms'", "expected hosts such as gpu1 or gpu1.egress"),
         ("[losses]\n'a/eth0' = '1%'", "expected hosts such as gpu1 or gpu1.egress"),
         ("[losses]\na = '1'", 'losses."a": loss: expected 0% to 100%'),
@@ -317,3 +319,12 @@ def test_wrong_delays_losses_and_mtus(described, text, said):
     with pytest.raises(DataError) as refused:
         described(f"hosts = 'a,b'\n{text}\n")
     assert any(said in problem for problem in refused.value.problems)
+
+
+def test_racks_of_interfaces_are_rails_and_trunks_have_delays(described):
+    lab = described(
+        "hosts = 'a,b'\nnics = 2\nracks = [['a/eth0', 'b/eth0'], ['a,b/eth1']]\n[delays]\ntrunk = '1ms'"
+    )
+    assert [lab.rack(host, nic) for host in "ab" for nic in (0, 1)] == [0, 1, 0, 1]
+    assert lab.trunk_delay_s == 1e-3
+    assert reshaped(lab, ["trunk=2ms"]).trunk_delay_s == 2e-3

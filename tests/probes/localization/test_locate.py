@@ -320,7 +320,70 @@ def test_a_wait_for_a_core_is_no_latency():
     net = Faulty()
     far_host(net)
     net.flags = {(3, peer): "preempted" for peer in EVERY} | {(peer, 3): "preempted" for peer in EVERY}
+    net.jitter[net.of(3)] = 4.0
     assert locate(net.profile()) == []
+
+
+def test_a_long_latency_shows_although_ends_waited_for_cores():
+    net = Faulty()
+    net.alpha_s[net.of(3)] += 2e-3
+    net.jitter[net.of(3)] = 1.5
+    net.flags = {(3, peer): "preempted" for peer in EVERY} | {(peer, 3): "preempted" for peer in EVERY}
+    assert named(locate(net.profile())) == [("latency", ("gpu4",))]
+
+
+def test_a_rate_of_whole_transfers_is_lowered_by_latency():
+    net = Faulty()
+    net.alpha_s[net.of(3)] += 2e-3
+    net.rate[net.of(3)] *= 0.9
+    net.flags = {(3, peer): "unsound" for peer in EVERY} | {(peer, 3): "unsound" for peer in EVERY}
+    assert named(locate(net.profile())) == [("latency", ("gpu4",))]
+
+
+@pytest.mark.parametrize(
+    ("samples", "flag", "confirmed"), [(2, "", False), (2, "retested", True), (30, "", True)]
+)
+def test_a_slow_link_is_confirmed_if_it_was_measured_again_or_often(samples, flag, confirmed):
+    net = Faulty(samples=samples)
+    net.rate[1, 2] *= 0.5
+    net.flags = {(1, 2): flag}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.confirmed) == ("one_way_pair", confirmed)
+
+
+def test_a_slow_link_whose_ends_waited_for_cores_is_not_confirmed():
+    net = Faulty()
+    net.rate[1, 2] *= 0.5
+    net.flags = {(1, 2): "retested,starved"}
+    [fault] = locate(net.profile())
+    assert not fault.confirmed
+
+
+@pytest.mark.parametrize("samples", [4, 30])
+def test_an_unsteady_link_is_confirmed_only_if_it_was_measured_often(samples):
+    net = Faulty(hosts=8, samples=samples)
+    net.late[1, 2] = 3.0
+    net.flags = {(1, 2): "retested"}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.confirmed) == ("flapping", samples == 30)
+
+
+def test_links_that_share_a_slow_trunk_are_no_faults_of_their_own():
+    net = Faulty(hosts=8, samples=2)
+    across = net.between([0, 1, 2, 3], [4, 5, 6, 7]) | net.between([4, 5, 6, 7], [0, 1, 2, 3])
+    net.rate[across] *= 0.4
+    for pair in ((2, 6), (6, 2), (3, 4)):
+        net.rate[pair] *= 0.25
+    assert {fault.kind for fault in locate(net.profile())} == {"trunk"}
+
+
+def test_a_host_that_loses_on_several_links_is_one_fault():
+    net = Faulty(hosts=4, segments=tuple(SentSegments(f"gpu{at}", 20_000, 2) for at in range(2, 5)))
+    net.segments = (SentSegments("gpu1", 20_000, 400), *net.segments)
+    for peer in (1, 3):
+        net.rate[0, peer] *= 0.5
+        net.late[0, peer] = 2.0
+    assert named(locate(net.profile())) == [("loss", ("gpu1",))]
 
 
 def test_inferred_links_are_no_evidence():
@@ -413,3 +476,38 @@ def reordered(profile: Profile, order: list[int]) -> Profile:
         memory=profile.memory,
         segments=profile.segments,
     )
+
+
+def test_some_slow_and_some_unsteady_links_of_a_host_are_one_flapping_host():
+    net = Faulty(hosts=6, samples=2)
+    net.rate[0, 3] *= 0.1
+    net.rate[0, 4] *= 0.1
+    net.late[0, 1] = 8.0
+    net.flags = {(0, 3): "retested", (0, 4): "retested"}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.parts, fault.confirmed) == ("flapping", ("gpu1",), True)
+
+
+def test_ends_that_waited_for_cores_are_not_unsteady():
+    net = Faulty(hosts=6)
+    net.late[net.of(2)] = 3.0
+    assert named(locate(net.profile())) == [("flapping", ("gpu3",))]
+    net.flags = {(a, b): "starved" for a in range(6) for b in range(6) if 2 in (a, b)}
+    assert locate(net.profile()) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "flag", "samples", "confirmed"),
+    [
+        (0.9, "", 2, True),
+        (0.9, "starved", 2, False),
+        (0.9, "starved", 30, True),
+        (0.5, "starved", 2, True),
+    ],
+)
+def test_a_host_is_a_little_slow_only_if_its_ranks_had_cores(level, flag, samples, confirmed):
+    net = Faulty(samples=samples)
+    net.rate[net.of(3)] *= level
+    net.flags = {(a, b): flag for a in range(6) for b in range(6) if 3 in (a, b)}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.parts, fault.confirmed) == ("host", ("gpu4",), confirmed)

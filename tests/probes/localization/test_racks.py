@@ -72,4 +72,20 @@ def test_a_host_moves_to_the_rack_of_its_latencies_and_a_far_one_stays(extra_s):
     once = one_a_pair(tables_of(net.profile())[0])
     ends = np.array([once.src_host, once.dst_host])
     classes = np.zeros(len(once), dtype=np.int64)
-    assert moved(by_plan(plan, names), ends, once.alpha, classes) == {8: 2}
+    assert moved(by_plan(plan, names), ends, once.alpha, classes, once.jitter) == {8: 2}
+
+
+def test_a_host_moves_although_latencies_within_racks_waited_for_cores():
+    net = Faulty(hosts=8)
+    net.racks([0, 1, 2, 3], [4, 5, 6, 7], extra_s=3e-3)
+    chance = np.random.default_rng(5)
+    near = net.alpha_s < 1e-3
+    waits = chance.uniform(1.0, 10.0, near.shape)
+    net.alpha_s[near] *= np.minimum(waits, waits.T)[near]
+    net.jitter[near] = 20.0
+    names = net.names()
+    plan = FabricPlan({"A": (*names[:4], names[6]), "B": (names[4], names[5], names[7])})
+    once = one_a_pair(tables_of(net.profile())[0])
+    ends = np.array([once.src_host, once.dst_host])
+    classes = np.zeros(len(once), dtype=np.int64)
+    assert moved(by_plan(plan, names), ends, once.alpha, classes, once.jitter) == {6: 1}
