@@ -20,7 +20,7 @@ once.
 On a subset of the network's ranks, N counts its ``members``, and the table's numbers are positions among
 them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk. An
 uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom collective
-whose ``Blocks`` say how large the data of each rank or pair is.
+whose ``UnevenBlocks`` say how large the data of each rank or pair is.
 ``several`` is two or more collectives at once; their chunks are numbered consecutively.
 """
 
@@ -44,10 +44,10 @@ __all__ = [
     "MOST_RANKS",
     "REDUCING",
     "UNEVEN_KINDS",
-    "Blocks",
     "Collective",
     "Custom",
     "Kind",
+    "UnevenBlocks",
     "collective",
     "custom",
     "kind_of",
@@ -113,7 +113,7 @@ _TARGETS: dict[str, _Owner] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class UnevenBlocks:
     """The data of an uneven collective of ``kind``.
 
     Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. A rank has one block. In an all_to_all of N
@@ -150,7 +150,7 @@ class Blocks:
         }
         return longs(sides[self.kind])
 
-    def same_data(self, other: Blocks) -> bool:
+    def same_data(self, other: UnevenBlocks) -> bool:
         """Return whether both move the same bytes between the same ranks."""
         return (self.kind, self.root) == (other.kind, other.root) and np.array_equal(
             self.size_bytes, other.size_bytes
@@ -205,7 +205,7 @@ class Custom:
     reduced: Bytes
     group_start: Ints
     group_rank: Ints
-    blocks: Blocks | None = None
+    blocks: UnevenBlocks | None = None
 
     def cut(self, parts: int) -> Custom:
         """Return the same sets with every chunk cut into ``parts`` adjacent chunks."""
@@ -308,7 +308,7 @@ class Collective:
         return " + ".join(part.label for part in self.parts) if self.kind == "several" else self.kind
 
     @property
-    def blocks(self) -> Blocks | None:
+    def blocks(self) -> UnevenBlocks | None:
         """The blocks of an uneven collective, else None."""
         return self.custom.blocks if self.custom is not None else None
 
@@ -608,7 +608,7 @@ def uneven(
         )
     if (sizes < 0).any() or not sizes.any():
         raise UsageError(": expected sizes of at least 0, and one above 0", argument="counts")
-    blocks = Blocks(kind, root, ints(-(-sizes // chunk_bytes)), sizes)
+    blocks = UnevenBlocks(kind, root, ints(-(-sizes // chunk_bytes)), sizes)
     chunks = int(blocks.chunks.sum())
     if chunks > MOST_CHUNKS:
         raise UsageError(f": expected at most {MOST_CHUNKS} chunks, found {chunks}", argument="counts")

@@ -7,12 +7,14 @@ from functools import partial
 from typing import Any
 
 from exec.program import Array, Buffers
-from synth.collective import Blocks
+from synth.collective import UnevenBlocks
 
 __all__ = ["uneven_call"]
 
 
-def uneven_call(comm: Any, blocks: Blocks, buffers: Buffers, op: Any) -> tuple[Callable[[], object], Array]:
+def uneven_call(
+    comm: Any, blocks: UnevenBlocks, buffers: Buffers, op: Any
+) -> tuple[Callable[[], object], Array]:
     """Return (call, its result array) of the library's uneven collective; ``op`` is MPI's operator."""
     elements, rank, ranks = buffers.layout.block_elements(), comm.Get_rank(), comm.Get_size()
     send, recv, root = buffers.send, buffers.recv, blocks.root

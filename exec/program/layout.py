@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from probes.base import Indices, UsageError, offsets
-from synth.collective import Blocks, Collective
+from synth.collective import Collective, UnevenBlocks
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
 
 __all__ = ["Layout", "count_fitting", "count_of", "size_bytes_of"]
@@ -187,7 +187,7 @@ def _blocks(collective: Collective) -> Fraction:
 
 
 @lru_cache(maxsize=64)
-def _block_elements(blocks: Blocks, count: int) -> Indices:
+def _block_elements(blocks: UnevenBlocks, count: int) -> Indices:
     """Return the elements of each block, rounded to the nearest; the largest block has ``count``."""
     largest = blocks.largest_bytes
     # Python's integers: the product of bytes and elements can exceed 64 bits.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probes.base import longs
-from synth.collective import Blocks, Kind, uneven
+from synth.collective import Kind, UnevenBlocks, uneven
 from synth.portfolio.request import CollectiveRequest
 
 __all__ = ["uneven_request"]
@@ -39,7 +39,7 @@ def uneven_request(
     return CollectiveRequest("custom", sets=whole), whole.total_bytes(chunk_bytes)
 
 
-def _chunk_bytes(blocks: Blocks, ranks: int) -> int:
+def _chunk_bytes(blocks: UnevenBlocks, ranks: int) -> int:
     busiest = int(blocks.buffer_bytes(ranks).max())
     sizes: list[int] = [size for size in blocks.size_bytes.tolist() if size]
     common = math.gcd(*sizes)
@@ -55,7 +55,7 @@ def _chunk_bytes(blocks: Blocks, ranks: int) -> int:
     return max(near) if near else min(fitting, key=lambda size: rounding[size])
 
 
-def _rounding(blocks: Blocks, ranks: int, chunk_bytes: int) -> float:
+def _rounding(blocks: UnevenBlocks, ranks: int, chunk_bytes: int) -> float:
     """Return by which share the busiest buffer grows when each block is rounded up to whole chunks."""
     whole = replace(blocks, size_bytes=longs(-(-blocks.size_bytes // chunk_bytes) * chunk_bytes))
     return int(whole.buffer_bytes(ranks).max()) / int(blocks.buffer_bytes(ranks).max()) - 1

@@ -15,7 +15,7 @@ from probes.base import floats, ints
 from probes.health import ClusterHealth, HostHealth
 from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling import RawSamples, raw_samples
-from probes.profiling.assemble import Fits, costs_of
+from probes.profiling.assemble import Fits
 from probes.sampling import Samples, Trains
 
 ALPHA_S = 20e-6
@@ -67,7 +67,7 @@ def with_samples(profile: Profile, seed: int = 0) -> tuple[Profile, RawSamples]:
         samples.round_trips_s[pair] = (2 * alpha * late).tolist()
         seconds = {size: (beta * size * late).tolist() for size in (1 << 17, 1 << 18, 1 << 19)}
         samples.trains[pair] = Trains(seconds, (1.1 * beta * late).tolist())
-    return replace(profile, links=replace(links, **costs_of(Fits(samples, ())))), raw_samples([samples])
+    return replace(profile, links=replace(links, **Fits(samples, ()).costs())), raw_samples([samples])
 
 
 def measured_report(ranks: int) -> Report:

@@ -12,7 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from synth import Synthesis
-    from synth.collective import Blocks, Collective
+    from synth.collective import Collective, UnevenBlocks
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule
 
@@ -106,7 +106,7 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield remark
 
 
-def _rounding_lines(blocks: Blocks, shape: Collective, chunk_bytes: int) -> Iterator[str]:
+def _rounding_lines(blocks: UnevenBlocks, shape: Collective, chunk_bytes: int) -> Iterator[str]:
     """Say by how much whole chunks exceed the blocks of the busiest rank, if they do."""
     grown = shape.total_bytes(chunk_bytes) / int(blocks.buffer_bytes(shape.ranks).max()) - 1
     if grown > _EXACT:
