@@ -6,10 +6,10 @@
 Each cell has one row: the percent of the bound without the runtime's limits (free) and within them (loaded),
 the number of operations of the plan or of instructions of the XML, the processor seconds of the search (which
 all runtimes share), and of compilation, proof and writing, and the limit that forbids the fastest schedule.
-With ``--run``, each XML is read back, the reference interpreter runs it, and wrong elements are counted;
-plans are not run. The last lines give, for each runtime, how many cells load, and their mean and least share
-of the unrestricted speed. With ``--rows`` each row is also appended to a file, and cells that this file
-already has are not computed again.
+With ``--run``, each file is read back and run as MSCCL's interpreter or MSCCL++'s executor would; wrong
+elements and findings are counted. The last lines give, for each runtime, how many cells load, and their mean
+and least share of the unrestricted speed. With ``--rows`` each row is also appended to a file, and cells that
+this file already has are not computed again.
 """
 
 from __future__ import annotations
@@ -22,21 +22,18 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from ccctl.arguments import load_network
-from exec.program import Layout
-from exec.program.expected_output import expected, given
-from exec.program.interpreter import interpret
+from exec.runtimes import try_in_runtime
 from probes.base import CcctlError, format_size, parse_size
 from synth import Request
 from synth.collective import Kind, kind_of
 from synth.msccl import read_xml, write_xml
-from synth.mscclpp import write_plan
+from synth.mscclpp import ExecutionPlan, read_plan, write_plan
 from synth.network import Network
 from synth.portfolio import RUNTIMES, Loaded
 from synth.portfolio.loadable import loadable_among
 from synth.portfolio.plain import fastest_plain
+from synth.program import Program
 from synth.schedules import Schedule
 
 # DGX-1, DGX A100, H100 and B200, GB200 NVL72, MI300X and MI355X, DGX Spark, and rails of 64 GPUs.
@@ -146,7 +143,7 @@ def cells_of(
             write_xml(loaded.program)
         load_s = time.process_time() - began_s
         size = loaded.plan.operations if loaded.plan else loaded.program.steps
-        wrong = wrong_elements(loaded) if run and loaded.plan is None else -1
+        wrong = wrong_elements(loaded) if run else -1
         percent, method = outcome.percent_of_optimal, found.listed.method
         cells.append(
             Cell(
@@ -193,12 +190,14 @@ def summarize(cells: list[Cell]) -> None:
 
 
 def wrong_elements(loaded: Loaded) -> int:
-    """Run the XML as read back in the interpreter; return the number of wrong elements."""
-    program = read_xml(write_xml(loaded.program), "the file")
-    layout, dtype = Layout(program, program.collective.chunks), np.dtype(np.float32)
-    ranks = range(program.ranks)
-    outputs = interpret(program, [given(layout, rank, dtype, "sum") for rank in ranks])
-    return sum(int((outputs[rank] != expected(layout, rank, dtype, "sum")).sum()) for rank in ranks)
+    """Read the file back and run it as in its runtime; return the number of wrong elements and findings."""
+    made: Program | ExecutionPlan
+    if loaded.plan is not None:
+        made = read_plan(json.loads(write_plan(loaded.plan)), "the plan")
+    else:
+        made = read_xml(write_xml(loaded.program), "the file")
+    report = try_in_runtime(made, orders=1)
+    return report.wrong + len(report.findings)
 
 
 if __name__ == "__main__":
