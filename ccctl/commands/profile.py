@@ -30,7 +30,7 @@ from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_rate, parse_size, plural
+from probes.base import parse_rate, parse_size
 
 if TYPE_CHECKING:
     from ccctl.launching import World
@@ -232,7 +232,6 @@ def _measured(
     _refuse_few(world)
     effort = replace(_effort(options), topology=declared, topology_name=options.topology or "")
     _refuse_strangers(effort, world)
-    _note_shared_cores(world)
     measurement = ProfileRun(effort, world, options.timeout)
 
     def rescue(why: str) -> str:
@@ -319,15 +318,6 @@ def _refuse_few(world: World) -> None:
     """Raise UsageError where there is no link between the ranks of ``world``."""
     if not started_by_mpi() and (count := placed(world)[0]) < 2:
         raise UsageError(f"-n {count}: a profile measures links between ranks: expected at least 2")
-
-
-def _note_shared_cores(world: World) -> None:
-    """Say if ranks of this host will wait for each other's cores; other hosts are not known yet."""
-    if started_by_mpi() or placed(world)[1]:
-        return
-    ranks, cores = placed(world)[0], len(os.sched_getaffinity(0))
-    if ranks > cores:
-        console.note(f"note: {ranks} ranks share {plural(cores, 'core')}: times include waits for a core")
 
 
 def _refuse_strangers(effort: Effort, world: World) -> None:

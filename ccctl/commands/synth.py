@@ -231,12 +231,6 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
         chunk_bytes = None
     step = options.time_step
-    if options.runtime is not None and options.sizes is not None:
-        raise UsageError(
-            "--for makes one schedule for one size: leave out --sizes, and give --size",
-            hint="For a file for each range of sizes write a selection with -o table.json, then "
-            "ccctl compile table.json --to msccl -o xmls.",
-        )
     request = Request(
         network=network,
         kind=collectives[0].kind,

@@ -27,6 +27,7 @@ _SHARE = 0.15
 _MOST_DOUBTS = 4
 
 Key = tuple[str, ...]
+Way = Literal["sends", "receives", "both"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Slow:
     """
 
     hosts: tuple[str, ...]
-    way: Literal["sends", "receives", "both"]
+    way: Way
     factor: float
 
 
@@ -122,22 +123,26 @@ def _by_part(changes: Sequence[Change], hosts: Sequence[str]) -> dict[Key, tuple
     """Group the changes and the rows of their links by part; a host slow both ways is one part."""
     found: dict[Key, tuple[Slow, tuple[int, ...]]] = {}
     for change in changes:
-        slow = _slow(change, hosts)
-        key, rows = slow.hosts, change.rows
-        if key in found:
-            before, others = found[key]
-            slow = replace(slow, way="both", factor=max(slow.factor, before.factor))
-            rows = (*others, *rows)
-        found[key] = (slow, rows)
+        for slow, rows in _slow(change, hosts):
+            key = slow.hosts
+            if key in found:
+                before, others = found[key]
+                slow = replace(slow, way="both", factor=max(slow.factor, before.factor))
+                rows = (*others, *rows)
+            found[key] = (slow, rows)
     return found
 
 
-def _slow(change: Change, hosts: Sequence[str]) -> Slow:
-    senders, receivers = ({hosts[pair[end]] for pair in change.links} for end in (0, 1))
-    if len(change.links) == 1:
-        return Slow((*senders, *receivers), "sends", change.times)
-    if len(senders) == 1:
-        return Slow((*senders,), "sends", change.times)
-    if len(receivers) == 1:
-        return Slow((*receivers,), "receives", change.times)
-    return Slow((), "both", change.times)
+def _slow(change: Change, hosts: Sequence[str]) -> list[tuple[Slow, tuple[int, ...]]]:
+    """Return the slow parts of a change with their rows: a host, the links of a pair, or everything."""
+    ends = [(hosts[src], hosts[dst]) for src, dst in change.links]
+    common = set(ends[0]).intersection(*ends)
+    if len(common) == 2:
+        links = zip(ends, change.rows, strict=True)
+        return [(Slow(pair, "sends", change.times), (row,)) for pair, row in links]
+    if not common:
+        return [(Slow((), "both", change.times), change.rows)]
+    [host] = common
+    sends, receives = (any(host == pair[end] for pair in ends) for end in (0, 1))
+    way: Way = "both" if sends and receives else "sends" if sends else "receives"
+    return [(Slow((host,), way, change.times), change.rows)]

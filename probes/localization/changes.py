@@ -27,7 +27,7 @@ _LEAST_SIGMA = 0.005
 _LEAST_BEYOND, _LIKE, _LIKE_ALL = 0.5, 0.7, 0.5
 # With fewer links, a change of all is that of a few links.
 _FEWEST_OF_ALL = 4
-_DOES = {"egress": " sends", "ingress": " receives", "host": " sends and receives", "inside": " inside"}
+_DOES = {"egress": " sends", "ingress": " receives", "host": " sends and receives"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,4 +99,5 @@ def _name(cause: Cause, alike: int, links: int, count: int) -> str:
         part = (" → " if cause.kind == "one_way_pair" else " ↔ ").join(parts)
     else:
         part = parts[0] if " " in parts[0] else f"host {parts[0]}"
-    return f"{part}{_DOES.get(cause.kind, '')} ({alike} of {links} links)"
+    place = "inside " if cause.kind == "inside" else ""
+    return f"{place}{part}{_DOES.get(cause.kind, '')} ({alike} of {links} links)"

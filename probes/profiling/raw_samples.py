@@ -15,7 +15,7 @@ from probes.sampling import Pair, Samples, Trains
 
 __all__ = ["RawSamples", "raw_samples", "samples_joined", "unproven"]
 
-# The values of ``RawSamples.kind``.
+# The values of ``RawSamples.quantity``.
 _ROUND_TRIP, _TOGETHER, _ALONE = range(3)
 # The order in which ranks hand on their samples may change sums in the last digits.
 _EQUAL = 1e-9
@@ -26,27 +26,27 @@ _MOST_NAMED = 3
 class RawSamples:
     """All samples of one or several measurements, a row each.
 
-    ``kind`` is 0 for the seconds of a round trip between ``src`` and ``dst``, 1 for the seconds of a message
-    of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 if no other link was measured at the same
-    time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are those of a byte. ``run`` numbers the
-    measurements: links of different ones were fitted apart.
+    ``quantity`` is 0 for the seconds of a round trip between ``src`` and ``dst``, 1 for the seconds of a
+    message of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 if no other link was measured at the
+    same time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are those of a byte. ``run`` numbers
+    the measurements: links of different ones were fitted apart.
     """
 
     run: Ints
-    kind: Ints
+    quantity: Ints
     src: Ints
     dst: Ints
     size_bytes: Ints
     seconds: Floats
 
     def problems(self) -> Iterator[str]:
-        """Yield every problem: columns of unequal lengths, unknown kinds, times that no message takes."""
+        """Yield every problem: columns of unequal lengths, unknown quantities, impossible times."""
         lengths = {len(getattr(self, name)) for name in self.__dataclass_fields__}
         if len(lengths) > 1:
             yield f"expected columns of equal length, found {', '.join(map(str, sorted(lengths)))} rows"
             return
         for name, wrong in (
-            ("kind", (self.kind < 0) | (self.kind > _ALONE)),
+            ("quantity", (self.quantity < 0) | (self.quantity > _ALONE)),
             ("run", self.run < 0),
             ("src", self.src < 0),
             ("dst", (self.dst < 0) | (self.dst == self.src)),
@@ -111,7 +111,7 @@ def unproven(links: Links, raw: RawSamples) -> list[str]:
 def _samples(raw: RawSamples, run: int) -> Samples:
     found = Samples()
     mine = raw.run == run
-    columns = (raw.kind, raw.src, raw.dst, raw.size_bytes, raw.seconds)
+    columns = (raw.quantity, raw.src, raw.dst, raw.size_bytes, raw.seconds)
     for kind, src, dst, size, seconds in zip(*(column[mine].tolist() for column in columns), strict=True):
         if kind == _ROUND_TRIP:
             found.round_trips_s.setdefault((src, dst), []).append(seconds)

@@ -67,7 +67,7 @@ def synthesize(
             starts=starts,
             time_limit_s=time_limit_s / 2,
         )
-        return both_halves(network, collective, chunk_bytes, "tacos_published", seed, half)
+        return in_start_order(both_halves(network, collective, chunk_bytes, "tacos_published", seed, half))
     turned = collective.reversal is not None
     copying = collective.reversal or collective
     onward = network.transposed() if turned else network
@@ -78,7 +78,7 @@ def synthesize(
             break
         found = _searched(onward, copying, chunk_bytes, seed + start * _STRIDE)
         best = min(best, found, key=lambda made: replay(made).time_s)
-    return in_start_order(reversed_in_time(best, network, collective)) if turned else best
+    return in_start_order(reversed_in_time(best, network, collective) if turned else best)
 
 
 def _searched(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:

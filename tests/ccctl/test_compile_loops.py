@@ -79,6 +79,8 @@ def served_by(package, name):
 def test_cases_reach_every_module_with_a_loop(tmp_path):
     imports = import_graph()
     reached = {name for name in imports.modules if name.startswith("ccctl.commands.")}
+    # The published methods are imported by name, so no import statement leads to them.
+    reached |= {name for name in imports.modules if name.startswith("synth.published.")}
     for script in compile_loops._PYTHON.values():
         for node in ast.walk(ast.parse(script)):
             if isinstance(node, ast.ImportFrom):

@@ -24,7 +24,7 @@ def draw(samples: RawSamples) -> None:
     console.data(f"{plural(len(samples.seconds), 'sample')} of {runs}")
     rows = []
     for number, name in enumerate(_KINDS):
-        mine = samples.kind == number
+        mine = samples.quantity == number
         links = np.unique(np.stack([samples.src[mine], samples.dst[mine]]), axis=1).shape[1]
         rows.append([name, str(int(mine.sum())), str(links)])
     console.table(["kind", "samples", "links"], rows)

@@ -85,7 +85,7 @@ def test_a_change_is_found_though_its_digest_and_seal_are_made_again(accepted, w
     body = accepted.read(name)
     if what == "sample":
         seconds = body.seconds.copy()
-        seconds[np.flatnonzero((body.kind == 0) & (body.src == 3) & (body.dst == 4))] *= 0.5
+        seconds[np.flatnonzero((body.quantity == 0) & (body.src == 3) & (body.dst == 4))] *= 0.5
         accepted.write(name, replace(body, seconds=seconds))
     else:
         beta = body.links.beta_s_per_byte.copy()

@@ -207,7 +207,7 @@ def test_a_latency_that_costs_little_is_measured_again_before_it_is_noted(watch)
 def test_a_slow_link_that_the_schedule_does_not_use_costs_it_nothing(watch, capsys):
     unused = next(pair for pair in PAIRS if pair not in watch.used)
     found, _ = watch.run({unused: 0.5})
-    say_found(watch.asked, found)
+    say_found(watch.request, found)
     said = capsys.readouterr().out
     assert "all_reduce takes no longer than before" in said and "(no longer than before)" in said
 
@@ -216,7 +216,7 @@ def test_a_drift_while_ranks_waited_for_cores_is_told_with_that(watch, capsys):
     for preempted, told in ((), False), ({watch.pair}, True):
         found, _ = watch.run(watch.slow, preempted=preempted)
         assert found.standing
-        say_found(watch.asked, found)
+        say_found(watch.request, found)
         assert ("ranks waited for cores in this run" in capsys.readouterr().err) == told
 
 

@@ -33,7 +33,7 @@ def test_a_changed_cost_of_any_column_is_found(data):
 
 def test_a_link_without_samples_is_not_believed():
     profile, samples = with_samples(measured_profile(3))
-    left = (samples.src != 1) | (samples.dst != 2) | (samples.kind == 0)
+    left = (samples.src != 1) | (samples.dst != 2) | (samples.quantity == 0)
     fewer = replace(samples, **{name: column[left] for name, column in vars(samples).items()})
     assert unproven(profile.links, fewer) == ["link 1 → 2: no raw samples"]
 
@@ -53,7 +53,7 @@ def test_pieces_of_ranks_add_up_and_others_are_left_out():
     two = Samples(again={(0, 1): Trains({8: [2e-6, 3e-6]})})
     found = raw_samples([one, "a note", two])
     assert sorted(
-        zip(found.kind.tolist(), found.size_bytes.tolist(), found.seconds.tolist(), strict=True)
+        zip(found.quantity.tolist(), found.size_bytes.tolist(), found.seconds.tolist(), strict=True)
     ) == [
         (0, 0, 2e-6),
         (1, 0, 3e-9),
@@ -66,7 +66,7 @@ def test_pieces_of_ranks_add_up_and_others_are_left_out():
 
 def test_what_no_measurement_gives_is_a_problem():
     _, samples = with_samples(measured_profile(3))
-    for name, value in (("kind", 3), ("run", -1), ("src", -1), ("size_bytes", -8), ("seconds", np.nan)):
+    for name, value in (("quantity", 3), ("run", -1), ("src", -1), ("size_bytes", -8), ("seconds", np.nan)):
         column = getattr(samples, name).copy()
         column[5] = value
         assert [one.partition("[")[0] for one in replace(samples, **{name: column}).problems()] == [name]
