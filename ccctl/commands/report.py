@@ -53,7 +53,9 @@ def report(options: ReportOptions) -> None:
     gathered = gather(paths)
     found = findings(gathered)
     if output is not None:
-        named = [path if Path(path).name else Path(path).absolute().name for path in paths]
+        # A whole path would fill a narrow screen; several paths may end in the same name.
+        whole = len(paths) > 1
+        named = [path if whole and Path(path).name else Path(path).absolute().name for path in paths]
         content = _page(", ".join(named), gathered, found).encode()
         write_output(output, content)
         if output != "-":
