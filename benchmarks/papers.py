@@ -34,7 +34,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DATA, PAGE = ROOT / "docs/explanation/papers.json", ROOT / "docs/explanation/papers.md"
 VERDICTS = ("faithful", "exceeded", "deviates", "missing")
-# What a figure comes from, the strongest first.
+# The sources of figures, the strongest first.
 EVIDENCE = ("GPU", "lab", "CPUs", "kernel on host threads", "judge", "simulated", "formula", "none")
 NEEDS = ("", "gpu", "lab", "torch")
 SHORT_S = 60.0
@@ -99,7 +99,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class Result:
-    """What a row printed now; ``figure`` is None if the pattern was not found in ``output``."""
+    """The output of a row's command; ``figure`` is None if the row's pattern is not in ``output``."""
 
     row: Row
     figure: str | None

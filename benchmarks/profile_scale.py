@@ -1,4 +1,4 @@
-"""What profiling costs with N hosts.
+"""The minutes that profiling N hosts takes.
 
 Prints the tables of docs/explanation/results/profiling-at-scale.md.
 

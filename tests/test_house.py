@@ -5,6 +5,7 @@ import functools
 import re
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,35 @@ def run_at_import(tree):
         )
         if not late:
             yield from run_at_import(node)
+
+
+# A sentence that begins with one of these hides its subject.
+RIDDLES = re.compile(r"(What|How|Whose|Which|Of|That|By|Where|Who|Than)\b")
+
+
+def openings(path):
+    """(line, text) of each docstring and of each comment's first line."""
+    for node in nodes_of(path):
+        if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
+    before = 0
+    with path.open("rb") as stream:
+        for token in tokenize.tokenize(stream.readline):
+            if token.type == tokenize.COMMENT:
+                line = token.start[0]
+                if line != before + 1:
+                    yield line, token.string.lstrip("# ")
+                before = line
+
+
+def test_docstrings_and_comments_begin_with_their_subject():
+    found = [
+        f"{name(path)}:{line}: {text.splitlines()[0]}"
+        for path in MODULES
+        for line, text in openings(path)
+        if RIDDLES.match(text)
+    ]
+    assert found == []
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

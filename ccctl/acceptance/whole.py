@@ -86,7 +86,7 @@ class WholeStage:
             try:
                 self._bench(kind, sizes_bytes, libraries)
             except UnavailableError as error:
-                # What ran before the refusal runs again.
+                # All libraries that are left run again: a refusal ends the whole benchmark.
                 del self._reports[before:]
                 if libraries:
                     self._left_out.append(f"{kind} by {libraries.pop()}: {error.message.strip()}")

@@ -1,4 +1,4 @@
-"""What the words of the command line mean: units, networks, collectives, files of algorithms, contenders."""
+"""The meaning of the words on the command line: networks, collectives, algorithm files, contenders."""
 
 import lazy_loader as lazy
 

@@ -147,7 +147,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
         _search(
             "--for",
             metavar="RUNTIME",
-            autocompletion=words.one_of(*words.RUNTIMES),
+            autocompletion=words.one_of(*words.PLANNED_FOR),
             help="Find the fastest schedule that msccl, rccl or mscclpp can load, and write what it loads: "
             "MSCCL's XML, or a plan of MSCCL++; with --sizes a folder with a file for each range. "
             "nccl: a folder of what stock NCCL loads.",

@@ -35,7 +35,7 @@ __all__ = [
     "sent_in",
 ]
 
-# How an artifact begins: JSON, perhaps after a byte order mark, or gzip.
+# The first bytes of an artifact: JSON, perhaps after a byte order mark, or gzip.
 _GZIP = b"\x1f\x8b"
 _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", _GZIP)
 _MOST_NAMED = 4

@@ -33,6 +33,7 @@ __all__ = [
     "ORDER_FORMATS",
     "PATTERNS",
     "PEERS",
+    "PLANNED_FOR",
     "REDOPS",
     "RUNTIMES",
     "SHAPES",
@@ -174,7 +175,9 @@ LIBRARY_ALGORITHMS = (
 )
 PROTOCOLS = ("Simple", "LL128", "LL")
 MECHANISMS = ("early-termination", "time-clustering")
-RUNTIMES = ("msccl", "rccl", "mscclpp", "nccl")
+# Runtimes that load schedules; stock NCCL loads none, but files that steer its own algorithms.
+RUNTIMES = ("msccl", "rccl", "mscclpp")
+PLANNED_FOR = (*RUNTIMES, "nccl")
 COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes", "nccl-graph")

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 # A tenth of WaitPolicy.silent_s, so a few late heartbeats are no loss of a rank.
 _BEAT_S = 0.1
-# How often the ends of a severed pair try to reach each other.
+# Interval at which the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
 # Interval between a rank's requests for admission, and how long it may be without any rank to send them to.
 _ASK_S, _ALONE_S = 0.5, 10.0

@@ -32,7 +32,7 @@ _EXPLAINED = 1.5
 _ALIKE = 1.1
 # Least factor that a swap must promise to gain: measurements have noise, and a swap needs new contexts.
 _LEAST_GAIN = 1.03
-# How long a wrong prediction counts, and how many count at most.
+# Seconds for which a wrong prediction counts, and the most that count.
 _REMEMBERED_S, _MOST = 600.0, 6
 
 

@@ -1,4 +1,4 @@
-"""What an unmodified NCCL loads, best for a network: order of hosts, graph files, tuner file, environment."""
+"""Files for an unmodified NCCL that suit a network: order of hosts, graphs, tuner file, environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from synth.rank_order import RankOrder, algorithm_of, plan_order
 
 __all__ = ["StockFile", "StockPlan", "plan_stock"]
 
-# As `ccctl order` and `ccctl tune`: a smaller gain is not worth a file.
+# A smaller gain is not worth a file; orders and tuner files of their own have the same limit.
 _LEAST_GAIN = 1.02
 # BusRates of a threadblock in NCCL's model (perChMaxRingLL128Bws), by which a named machine tells its GPUs.
 _ARCHITECTURES = ((40.0, "blackwell"), (36.7, "hopper"), (20.0, "ampere"))

@@ -1,4 +1,4 @@
-"""What every executor shares: memory layout, moves, data types and operators, expected results."""
+"""The pieces that all executors share: memory layout, moves, types, operators, expected results."""
 
 import lazy_loader as lazy
 

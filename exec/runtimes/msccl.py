@@ -191,7 +191,7 @@ class _Memory:
         return (self.input, self.output, self.scratch)[buffer]
 
 
-# What a threadblock sleeps for: another's flag, or a message or room in a connection.
+# The event that wakes a threadblock: another's flag, or a message or room in a connection.
 _Key = int | tuple[tuple[int, int, int], str]
 
 
@@ -469,7 +469,7 @@ class _Machine:
         op, row = action.transmission.op, action.transmission.row
         whole, clocks, cells = self.memory[rank].whole, self.clocks, self.cells[rank]
         for tb, goal in action.waits:
-            # What its threadblock did after it told this value is not sure to be visible yet.
+            # Only writes before the other threadblock raised its flag to this value are surely visible.
             if (known := self.blocks[tb].knew_at(goal)) is not None:
                 clocks.acquire(thread, known)
         value: Numbers | None = None

@@ -1,4 +1,4 @@
-"""What each rank must hold after a collective, from the collective's definition; and a run's report."""
+"""The right output of each rank by the definition of a collective, and the report of a run."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
         found,
     )
     told = table.numbers("hasdep", found, default=1)[order]
-    # Of waits for steps that do not exist the problem is noted already.
+    # Waits for steps that do not exist are noted already, so they are left out here.
     waits = (columns["wait_tb"] >= 0) & (columns["wait_step"] < np.diff(start)[columns["wait_tb"]])
     awaited = np.unique(start[columns["wait_tb"][waits]] + columns["wait_step"][waits])
     for at in awaited[(awaited >= 0) & (told[awaited] == 0)][:5]:

@@ -70,7 +70,7 @@ _Watch = Callable[[ExecutedElement], None]
 
 @dataclass(slots=True)
 class _Counts:
-    """How often a counter was counted up and down so far.
+    """The ups and downs of a counter so far.
 
     ``waiting`` are the ups that no down has needed yet; ``before`` and ``seen`` join the bits of the
     ``joined`` ones before them. ``chance`` is set if an up does not follow the one before. ``last_up`` is

@@ -1,4 +1,4 @@
-"""How many examples a property test draws: a share of what is written beside it, and more in long runs.
+"""The number of examples of a property test: a share of the number beside it, and more in long runs.
 
 Every run draws other ones, so that runs add up; CI alone draws the same ones each time.
 """

@@ -1,4 +1,4 @@
-"""Raw samples of links as text: how many of each kind there are, of how many links."""
+"""Raw samples of links as text: for each quantity the number of samples and of links."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-# By the number of the kind.
-_KINDS = ("round trips", "trains of messages", "trains of messages, no other link measured")
+# Names of the values of ``RawSamples.quantity``.
+_QUANTITIES = ("round trips", "trains of messages", "trains of messages, no other link measured")
 
 
 def draw(samples: RawSamples) -> None:
-    """Print a table of the samples by kind."""
+    """Print a table of the samples by quantity."""
     runs = plural(len(np.unique(samples.run)), "measurement")
     console.data(f"{plural(len(samples.seconds), 'sample')} of {runs}")
     rows = []
-    for number, name in enumerate(_KINDS):
+    for number, name in enumerate(_QUANTITIES):
         mine = samples.quantity == number
         links = np.unique(np.stack([samples.src[mine], samples.dst[mine]]), axis=1).shape[1]
         rows.append([name, str(int(mine.sum())), str(links)])

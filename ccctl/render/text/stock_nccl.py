@@ -1,4 +1,4 @@
-"""What stock NCCL can load for a network, each file with its expected gain."""
+"""The files for an unmodified NCCL as text, each with its expected gain."""
 
 from __future__ import annotations
 

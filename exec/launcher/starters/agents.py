@@ -28,7 +28,7 @@ __all__ = ["Agents"]
 _AGENT = "exec.launcher.starters.host_agent"
 # Longest wait for an agent's report of a death, which takes milliseconds if its host can be reached.
 _TOLD_S = 0.5
-# How long a rank counts as running after its agent has seen it run.
+# Seconds for which a rank counts as running after its agent has seen it run.
 _SEEN_S = 2.0
 # A remote agent whose ranks have all ended waits this long for orders, as its connection may be cut.
 _PATIENCE_S = 5.0

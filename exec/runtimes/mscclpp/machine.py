@@ -1,4 +1,4 @@
-"""The memory, counters and proxies of all ranks that execute a plan, and what launches begin and end with.
+"""The memory, counters and proxies of all ranks that execute a plan, launch by launch.
 
 The machine shares only the plan with the judge in ``synth.mscclpp``, so that each can be checked against the
 other.

@@ -1,4 +1,4 @@
-"""What orders the accesses of a plan's threads, followed while the plan runs.
+"""The order of a plan's accesses, as its signals and barriers make it while the plan runs.
 
 The threads of a block meet at a ``nop``; a phase lies between two of these. Within a phase one thread may
 wait or signal, and only it knows of that before the block meets. Signals, semaphores and packets hand on what
@@ -40,7 +40,7 @@ class BlockPlace:
 
 @dataclass(slots=True)
 class _Counted:
-    """What is known by those who have counted a counter up: after n ups, the first n entries together."""
+    """The knowledge that n ups of a counter hand on together: the first n entries of ``known``."""
 
     known: list[Ints] = field(default_factory=list)
     downs: int = 0

@@ -62,7 +62,7 @@ LEAST_BYTES = 64 << 10
 PREFERENCES = ("measured", "ccctl", "gloo")
 # Longest time that a leaving rank waits for ranks that still need it.
 _SHUTDOWN_S = 60.0
-# How long a group that nobody has used waits at its end for ranks that still connect.
+# Longest time that an unused group waits at its end for ranks that still connect.
 _CONNECTING_S = 10.0
 # The key under which the store counts the ranks that gloo has connected.
 _CONNECTED = "connected"

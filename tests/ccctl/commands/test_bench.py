@@ -40,7 +40,7 @@ def written(schedule, samples, tmp_path_factory):
 
 @pytest.fixture
 def folder(written, tmp_path):
-    """Where ccctl runs, with these files."""
+    """The folder in which ccctl runs, with these files."""
     return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 

@@ -45,7 +45,7 @@ def test_an_oversubscribed_core_is_a_remark_and_against_a_plan_a_fault():
     assert all("50 % of the normal" in text for _, text in said)
     wide = replace(PLAN, trunk_bytes_per_s=4 / BETA)
     assert [severity for severity, _ in found(measured(0.5), plan=wide)] == ["fault", "fault"]
-    # As thin as planned.
+    # This trunk is as thin as planned.
     goodput = Bought("").goodput
     thin = replace(PLAN, trunk_bytes_per_s=2 / BETA / goodput)
     assert found(measured(0.5), plan=thin) == []

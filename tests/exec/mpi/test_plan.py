@@ -54,7 +54,7 @@ with open(path, "rb") as stream:
     cases = pickle.load(stream)
 wrong = []
 for world in worlds:
-    # How many ranks a host has, as far as the plans see.
+    # The plans see hosts of this many ranks.
     per_host, *sizes = map(int, world.split(","))
     connections.host_key = lambda: (*host_key(), rank // per_host)
     connections.TILE_BYTES, connections._WIRE_TILE_BYTES = sizes
@@ -192,8 +192,8 @@ def case(program, count, dtype, redop, in_place, seed=None):
     return (program, count, inputs, redop, in_place, interpret(program, inputs, redop, in_place=in_place))
 
 
-# By the number of ranks: ranks of a host, bytes of a tile on one host and over wires. They make whole
-# messages, many tiles, and slots that are used again.
+# Map each number of ranks to worlds: (ranks of a host, bytes of a tile on one host, and over wires). They
+# make whole messages, many tiles, and slots that are used again.
 WORLDS = {
     1: [(1, 128 << 10, 4 << 20)],
     2: [(2, 4096, 4096), (1, 4096, 16384)],

@@ -32,7 +32,7 @@ def test_races_are_the_unordered_conflicts(events):
             before[thread].add(number)
             (cells.read if what == "read" else cells.write)([cell], thread, number)
     found = {(cell, one, two) for cell, one, _, two, _ in cells.racing}
-    # Of accesses that race with several, only the last write and the reads after it are told.
+    # An access that races with several is told with the last write and the reads after it only.
     assert found <= expected
     assert bool(found) == bool(expected)
 
