@@ -15,7 +15,8 @@ step "1. What is this machine?" \
     ccctl detect -o "$out/topology.json"
 step "2. What does each link between $ranks ranks cost?" \
     ccctl profile -n "$ranks" -o "$out/profile.json"
-ccctl show "$out/profile.json"
+step "   The same for each pair of ranks, and the memory that carries their messages:" \
+    ccctl show "$out/profile.json"
 step "3. Which all-reduce fits these links best, and how far is it from the limit?" \
     ccctl synth --network "$out/profile.json" --collective all_reduce --size 16M -o "$out/schedule.json"
 step "4. Is it right? An independent checker says." \

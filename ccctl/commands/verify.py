@@ -138,21 +138,9 @@ def verify(options: VerifyOptions) -> None:
         rest = tuple(caution for caution in verdict.cautions if caution not in verdict.other_bits)
         verdict = replace(verdict, findings=verdict.findings + verdict.other_bits, cautions=rest)
     if options.json:
-        told: dict[str, object] = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
-        if ran is not None:
-            told["run"] = {name: getattr(ran, name) for name in ("launches", "actions", "elements", "wrong")}
-        findings, cautions = list(verdict.findings), list(verdict.cautions)
-        console.summary(
-            {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **told}
-        )
+        _summarize(read, verdict, ran)
     else:
-        with console.spoken(bool(verdict.findings)):
-            for finding in verdict.findings or (verdict.proven,):
-                console.data(finding)
-            if ran is not None:
-                console.data(_run_line(read, ran))
-        for caution in verdict.cautions:
-            console.warn(caution)
+        _tell(read, verdict, ran)
     if verdict.findings:
         from probes.base import plural
 
@@ -162,6 +150,28 @@ def verify(options: VerifyOptions) -> None:
         raise FoundProblem(f"{read.source}: {count}: {wrong} wrong")
     if read.kind in codec.SCHEDULE_KINDS and is_listable(read.body):
         console.next_step(f"ccctl compile {read.source} -o program.json")
+
+
+def _summarize(read: Artifact, verdict: _Verdict, ran: RuntimeReport | None) -> None:
+    """Print the object of ``--json``."""
+    told: dict[str, object] = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
+    if ran is not None:
+        told["run"] = {name: getattr(ran, name) for name in ("launches", "actions", "elements", "wrong")}
+    findings, cautions = list(verdict.findings), list(verdict.cautions)
+    console.summary(
+        {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **told}
+    )
+
+
+def _tell(read: Artifact, verdict: _Verdict, ran: RuntimeReport | None) -> None:
+    """Print the findings, or that all is proven; with findings, ``-q`` does not silence them."""
+    with console.spoken(bool(verdict.findings)):
+        for finding in verdict.findings or (verdict.proven,):
+            console.data(finding)
+        if ran is not None:
+            console.data(_run_line(read, ran))
+    for caution in verdict.cautions:
+        console.warn(caution)
 
 
 @dataclass(frozen=True)

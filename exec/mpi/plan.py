@@ -111,24 +111,7 @@ class MpiPlan:
             self._tables.steps[:, interpreter.FUSED] = 1
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None
-        values = {
-            "RUN": -1,
-            "TILES": 0,
-            "TILE": ends.tiling.tile,
-            "ITEM_BYTES": recv.dtype.itemsize,
-            "REDOP": REDOP_CODES[redop],
-            "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
-            "WIRED": int(self._wires is not None),
-            "JOINS": self._there.ctypes.data,
-            "JOINED": self._added.ctypes.data,
-            "LOG": 0,
-            "LOGGED": 0,
-            "SUMS": self._sums_of_steps.ctypes.data * summed,
-            "CLOCK": self._clock.ctypes.data,
-            "BOUNCE": self._bounce.ctypes.data,
-            "VECTORS": self._vectors.ctypes.data,
-        }
-        self._header = np.array([values.get(name, 0) for name in interpreter.HEADER], dtype=np.int64)
+        self._header = self._new_header(ends, recv.dtype.itemsize, redop, summed=summed)
         tables = self._tables
         self._arguments: tuple[Any, ...] = (
             self._header,
@@ -143,6 +126,27 @@ class MpiPlan:
         self._log = RunLog(tables, self._links, ends, self._clock) if traced else None
         if self._log is not None:
             self._log.open(self._header)
+
+    def _new_header(self, ends: Connections, item_bytes: int, redop: str, *, summed: bool) -> Indices:
+        """Return the words that the compiled interpreter reads and writes during runs."""
+        values = {
+            "RUN": -1,
+            "TILES": 0,
+            "TILE": ends.tiling.tile,
+            "ITEM_BYTES": item_bytes,
+            "REDOP": REDOP_CODES[redop],
+            "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
+            "WIRED": int(self._wires is not None),
+            "JOINS": self._there.ctypes.data,
+            "JOINED": self._added.ctypes.data,
+            "LOG": 0,
+            "LOGGED": 0,
+            "SUMS": self._sums_of_steps.ctypes.data * summed,
+            "CLOCK": self._clock.ctypes.data,
+            "BOUNCE": self._bounce.ctypes.data,
+            "VECTORS": self._vectors.ctypes.data,
+        }
+        return np.array([values.get(name, 0) for name in interpreter.HEADER], dtype=np.int64)
 
     def run(self, without: Mask | None = None) -> None:
         """Run the collective once on the current content of the buffers.

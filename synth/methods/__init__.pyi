@@ -14,5 +14,5 @@ from . import (
     tree as tree,
     two_step as two_step,
 )
-from .ilp import both_halves as both_halves
+from .ilp import both_halves as both_halves, require_one_way as require_one_way
 from .tree import parents as parents, rooted as rooted

@@ -29,7 +29,7 @@ from synth.scheduling import in_start_order, reversed_in_time
 from synth.simulation import replay
 from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
-__all__ = ["both_halves", "solve", "suits", "synthesize"]
+__all__ = ["both_halves", "require_one_way", "solve", "suits", "synthesize"]
 
 # The most deliveries (a chunk to a rank) of a small program: those of an all_gather on nine ranks. Up to this
 # number CBC mostly ends within seconds, and beyond it rarely.
@@ -100,14 +100,12 @@ def solve(
     termination or time clustering alone. Without ``warm`` the search begins with shortest paths only. Raises
     NotApplicableError if a rank cannot be reached, UnavailableError without the solver.
     """
-    if collective.parts or (collective.kind == "custom" and collective.reduces):
-        raise NotApplicableError(
-            f"ilp does not serve {collective.label}: it copies, or sums to one rank a chunk"
-        )
+    require_one_way("ilp", collective)
     if collective.kind == "all_reduce":
         half = partial(
             solve,
             network,
+            chunk_bytes=chunk_bytes,
             seed=seed,
             time_limit_s=time_limit_s / 2,
             solver=solver,
@@ -116,15 +114,7 @@ def solve(
             mechanism=mechanism,
             warm=warm,
         )
-        ran: list[bool] = []
-
-        def solved(shape: Collective) -> Schedule:
-            made = half(shape, chunk_bytes)[0]
-            ran.append(made.outcome is not None and made.outcome.gap is not None)
-            return made
-
-        schedule = both_halves(network, collective, chunk_bytes, "ilp", seed, solved)
-        return _with_outcome(schedule, None, ran=any(ran)), None
+        return _of_halves(network, collective, chunk_bytes, seed, lambda shape: half(shape)[0]), None
     turned = collective.reversal is not None
     copying = collective.reversal or collective
     onward = network.transposed() if turned else network
@@ -145,6 +135,25 @@ def solve(
     if turned:
         best = reversed_in_time(best, network, collective)
     return _with_outcome(best, bound, ran=search.programs > 0), bound
+
+
+def _of_halves(
+    network: Network,
+    collective: Collective,
+    chunk_bytes: int,
+    seed: int,
+    half: Callable[[Collective], Schedule],
+) -> Schedule:
+    """Return an all_reduce of two halves; it has a gap if programs ran for either."""
+    ran: list[bool] = []
+
+    def solved(shape: Collective) -> Schedule:
+        made = half(shape)
+        ran.append(made.outcome is not None and made.outcome.gap is not None)
+        return made
+
+    schedule = both_halves(network, collective, chunk_bytes, "ilp", seed, solved)
+    return _with_outcome(schedule, None, ran=any(ran))
 
 
 def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Iterator[Schedule]:
@@ -182,6 +191,17 @@ def _reversible(network: Network) -> bool:
         return True
     start, links = network.port_links
     return all(np.ptp(network.alpha_s[links[a:b]]) == 0 for a, b in itertools.pairwise(start) if b > a)
+
+
+def require_one_way(method: str, collective: Collective) -> None:
+    """Raise NotApplicableError if a search for copies serves the collective neither way in time.
+
+    Such a search serves collectives that copy, and in reverse those that sum each chunk to one rank.
+    """
+    if collective.parts or (collective.kind == "custom" and collective.reduces):
+        raise NotApplicableError(
+            f"{method} does not serve {collective.label}: it copies, or sums to one rank a chunk"
+        )
 
 
 def both_halves(

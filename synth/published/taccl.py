@@ -22,7 +22,7 @@ import numpy as np
 from probes.base import Floats, Mask
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.methods import both_halves
+from synth.methods import both_halves, require_one_way
 from synth.milp import IntegerProgram
 from synth.network import Network
 from synth.networks import distances_s
@@ -54,8 +54,7 @@ def synthesize(
 
     Raises NotApplicableError if TACCL does not serve the collective, or the program finds no routes in time.
     """
-    if collective.parts or (collective.kind == "custom" and collective.reduces):
-        raise NotApplicableError(f"taccl does not serve {collective.label}")
+    require_one_way("taccl", collective)
     if collective.kind == "all_reduce":
         return both_halves(
             network,

@@ -25,7 +25,7 @@ from probes.base import Floats, Indices, Ints, Mask, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels import Words, compiled, dice_of, throw
-from synth.methods import both_halves
+from synth.methods import both_halves, require_one_way
 from synth.network import Network
 from synth.schedules import COPY, Schedule
 from synth.scheduling import in_start_order, reversed_in_time
@@ -56,8 +56,7 @@ def synthesize(
         raise NotApplicableError(
             f"tacos_published: {network.name} has ports that links share: its switches must be unwound first"
         )
-    if collective.parts or (collective.kind == "custom" and collective.reduces):
-        raise NotApplicableError(f"tacos_published does not serve {collective.label}")
+    require_one_way("tacos_published", collective)
     if collective.kind == "all_reduce":
         half = partial(
             synthesize,

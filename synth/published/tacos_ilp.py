@@ -22,7 +22,7 @@ from probes.base import Mask, ints
 from synth.bounds import bounds
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.methods import both_halves
+from synth.methods import both_halves, require_one_way
 from synth.network import Network
 from synth.schedules import Outcome, Schedule
 from synth.scheduling import in_start_order, reversed_in_time
@@ -63,8 +63,7 @@ def synthesize(
     Raises NotApplicableError if the collective sums to several ranks at once, a rank cannot be reached, or a
     program is too large.
     """
-    if collective.parts or (collective.kind == "custom" and collective.reduces):
-        raise NotApplicableError(f"tacos_ilp_published does not serve {collective.label}")
+    require_one_way("tacos_ilp_published", collective)
     begun = partial(
         synthesize, network, chunk_bytes=chunk_bytes, seed=seed, solver=solver, time_step_s=time_step_s
     )
