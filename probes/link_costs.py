@@ -7,6 +7,7 @@ the link's capability and feeds the model; the median is its current performance
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -236,6 +237,13 @@ class Profile:
     finding_kinds: tuple[FindingKind, ...] = ()
     segments: tuple[SentSegments, ...] = ()
     concurrent: tuple[ConcurrentFlows, ...] = ()
+
+    @property
+    def crowded_hosts(self) -> dict[str, int]:
+        """The cores of each host whose ranks are processes that outnumber them."""
+        ranks = Counter(entry.host for entry in self.ranks)
+        known = self.memory if self.transport == "mpi" else ()
+        return {one.host: one.cores for one in known if 0 < one.cores < ranks[one.host]}
 
     def problems(self) -> list[str]:
         """Return every inconsistency between the columns, as ``path: what is wrong``."""

@@ -89,8 +89,18 @@ def locate(
         found = _without_variations(_with_lossy(found, between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
-    found = _without_doubtful([*found, *inside_hosts(inside, bought)])
+    within = inside.at(np.flatnonzero(~np.isin(inside.src_host, _crowded(profile, inside))))
+    found = _without_doubtful([*found, *inside_hosts(within, bought)])
     return sorted(_with_processors(found, processors), key=_badness)
+
+
+def _crowded(profile: Profile, table: LinkTable) -> list[int]:
+    """Return the hosts whose processes outnumber their cores, by number.
+
+    There a link is as fast as the moment at which its ends get cores, so its rate shows no fault of a part.
+    """
+    crowded = profile.crowded_hosts
+    return [number for number, name in enumerate(table.ends.host_names) if name in crowded]
 
 
 def _between(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -115,15 +114,16 @@ def _matrix(profile: Profile, values: Floats, title: str) -> None:
 def _slowest(profile: Profile) -> Iterator[str]:
     """Yield a line on the slowest link inside hosts, and on that between hosts, beside the median link.
 
-    The profile flags links that are slower than the others by more than noise explains. Where ranks share
-    cores, a line says that latencies include waits for a core.
+    The profile flags links that are slower than the others by more than noise explains. Where processes share
+    cores, their links are not judged, and a line says that latencies include waits for a core.
     """
     import numpy as np
 
     from probes.profiling import Names
 
     links = profile.links
-    names = Names([entry.host for entry in profile.ranks])
+    host_of, crowded = [entry.host for entry in profile.ranks], profile.crowded_hosts
+    names = Names(host_of)
     for name, chosen in _by_place(profile):
         rates = 1e-9 / links.beta_s_per_byte[chosen]
         if len(rates) < _FEWEST_COMPARED:
@@ -131,16 +131,16 @@ def _slowest(profile: Profile) -> Iterator[str]:
         row = int(chosen[int(rates.argmin())])
         word = ", ".join(one for one in links.flags[row].split(",") if one in _SLOW_FLAGS)
         normal = f"slower than noise explains ({word})" if word else "within what is normal for these links"
+        if not word and host_of[links.src[row]] == host_of[links.dst[row]] in crowded:
+            normal = "not judged, because ranks share cores"
         share = percent(float(rates.min() / np.median(rates)))
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
-    here = Counter(entry.host for entry in profile.ranks)
-    for memory in profile.memory:
-        if 0 < memory.cores < here[memory.host]:
-            yield (
-                f"{here[memory.host]} ranks share {plural(memory.cores, 'core')} of {memory.host}: an alpha "
-                "includes waits for a core where an end had to wait"
-            )
+    for host, cores in crowded.items():
+        yield (
+            f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}: an alpha includes waits for "
+            "a core where an end had to wait"
+        )
 
 
 def _by_place(profile: Profile) -> Iterator[tuple[str, Indices]]:

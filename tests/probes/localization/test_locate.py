@@ -289,6 +289,14 @@ def test_one_host_is_compared_with_itself():
     assert named(locate(net.profile())) == [("inside", ("gpu1 rank 3",))]
 
 
+def test_links_inside_a_host_whose_ranks_share_cores_show_no_fault():
+    costs = (1e-10,) * 2
+    for cores, faults in ((8, [("inside", ("gpu1 rank 3",))]), (2, []), (0, [("inside", ("gpu1 rank 3",))])):
+        net = Faulty(hosts=1, ranks=8, memory=(HostMemory("gpu1", (1, 2), costs, costs, cores=cores),))
+        net.rate[3, :] *= 0.4
+        assert named(locate(net.profile())) == faults
+
+
 def test_of_two_hosts_only_a_difference_of_the_two_ways_shows():
     net = Faulty(hosts=2)
     assert locate(net.profile()) == []
