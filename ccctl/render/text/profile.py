@@ -137,10 +137,8 @@ def _slowest(profile: Profile) -> Iterator[str]:
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
     for host, cores in crowded.items():
-        yield (
-            f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}: an alpha includes waits for "
-            "a core where an end had to wait"
-        )
+        shared = f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}"
+        yield f"{shared}: an alpha includes waits for a core where an end had to wait"
 
 
 def _by_place(profile: Profile) -> Iterator[tuple[str, Indices]]:
