@@ -196,7 +196,7 @@ def _points(chance: np.random.Generator, labels: np.ndarray) -> Floats:
 
 
 def _gradient(weights: list[Floats], inputs: Floats, labels: np.ndarray) -> list[Floats]:
-    """Of the mean cross entropy of a network of one hidden layer."""
+    """Return the gradient of the mean cross entropy of a network with one hidden layer."""
     hidden = np.maximum(inputs @ weights[0], 0)
     scores = hidden @ weights[1]
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -220,7 +220,7 @@ def _late(seed: int) -> Mask:
 
 
 def _gradients(weights: list[Floats], chance: np.random.Generator) -> list[Floats]:
-    """Of each worker in one step, flat."""
+    """Return each worker's gradient of one step, flat."""
     given = [_samples(chance, BATCH, skewed=worker == WORKERS - 1) for worker in range(WORKERS)]
     return [
         np.concatenate([part.astype(np.float32).reshape(-1) for part in _gradient(weights, *one)])

@@ -75,7 +75,7 @@ def standing(lab: Lab) -> Iterator[Path]:
         for name, content in files(lab).items():
             (Path(folder) / name).write_text(content)
             (Path(folder) / name).chmod(0o755)
-        # What an earlier run that was killed has left.
+        # Remove what a killed run left behind.
         lifecycle.down(lab.name)
         lifecycle.up(lab)
         try:
@@ -568,7 +568,7 @@ def kills(options: argparse.Namespace) -> None:
     with standing(lab) if lab else tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for trial in range(options.trials):
-            # Where the host is lost on which the job was started, the job ends.
+            # The job ends if it loses the host that it was started on.
             least = options.kind == "host" and not options.login
             victim = chance.randrange(least, 4) if options.victim is None else options.victim
             strike = Strike(lab, folder, options.kind, victim, chance.random() * 2)

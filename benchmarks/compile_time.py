@@ -1,4 +1,4 @@
-"""How long the compiler and the judge take, as whole processes: CPU seconds and peak memory of each case.
+"""CPU seconds and peak memory of the compiler and the judge, each case in a process of its own.
 
     python benchmarks/compile_time.py [FILTER]
 

@@ -36,7 +36,7 @@ from exec.lab.run import started
 from probes.base.progress import Safekeeping
 
 HOSTS, FACTORS = 4, (1.3, 10.0)
-# How long a name is waited for, and what follows it for schedules to change, and quiet after a fault.
+# Longest wait for a name, then for new schedules, and the quiet time after each fault.
 NAMED_S, ADAPTED_S, QUIET_S = 15.0, 5.0, 12.0
 SLOWER = 1.15
 
@@ -77,7 +77,7 @@ def job(comm: Any, arguments: dict[str, Any], progress: Safekeeping) -> None:
             assert (found[:-1] == sum(range(1, comm.Get_size() + 1))).all(), seq
             stop, seq = bool(found[-1]), seq + 1
             done_s = time.monotonic()
-            # Who reads that an iteration is over has read what happened in it.
+            # A reader of the end of an iteration has read all of its events.
             events = session.events[told:]
             for event in events:
                 told_file.write(json.dumps([event.what, began_s + event.at_s, event.detail]) + "\n")
@@ -87,7 +87,7 @@ def job(comm: Any, arguments: dict[str, Any], progress: Safekeeping) -> None:
 
 
 class Told:
-    """What the job has said so far, read as it is written."""
+    """The events that the job has printed so far, read while it writes them."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0

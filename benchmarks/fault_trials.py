@@ -49,7 +49,7 @@ _SETTLE_S = 10.0
 
 @dataclass(frozen=True)
 class Trial:
-    """What was done to whom, and what came of it; ``rank`` is -1 where it was not a rank."""
+    """A fault, its victim and its outcome; ``rank`` is -1 if the victim was no rank."""
 
     how: signal.Signals
     victim: str

@@ -52,7 +52,7 @@ from exec.launcher import session  # noqa: E402
 from probes.base.errors import CcctlError, UnavailableError  # noqa: E402
 
 RANKS = 3
-# How long the ranks of a run work once all are there.
+# Seconds that the ranks of a run work once all have started.
 WORK_S = {"strangers": 0.5, "signals": 2.0}
 LATE_S = 1.0
 MODES = ("folder", "tcp")

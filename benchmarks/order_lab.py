@@ -112,7 +112,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Row:
-    """What one case and algorithm came to."""
+    """The result of one case and algorithm."""
 
     ratio: float
     gain: float

@@ -44,7 +44,7 @@ FULL, QUICK = Dose(0.03, 0.04), Dose(0.01, 0.02)
 
 @dataclass(frozen=True)
 class Effort:
-    """Which strides, how often, how long: one row of the table for each number of hosts."""
+    """Return one row of the table: strides, rounds and seconds for this number of hosts."""
 
     name: str
     strides: Sequence[int]
@@ -141,7 +141,7 @@ class Box:
         return dict(zip(pairs, np.exp(logs).tolist(), strict=True))
 
     def errors(self, found: dict[Pair, float]) -> Floats:
-        """By how much each link between hosts is taken for faster or slower than it is."""
+        """Return the relative error of each link between hosts."""
         rows = tuple(np.array(list(found), dtype=np.int64).T)
         costs = np.array(list(found.values()))
         errors: Floats = np.abs(np.exp(np.log(costs) - self.truth[rows]) - 1)

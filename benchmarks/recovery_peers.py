@@ -1,4 +1,4 @@
-"""How long four ranks stand still when one of them is killed: a session of ours beside torchft, on this host.
+"""Pause of four ranks when one of them is killed: a ccctl session beside torchft, on this host.
 
 Each trial kills one rank (SIGKILL) at a random moment of a job of all_reduces, 20 ms apart. What is measured
 is the longest time between two results that a survivor has after that, with both in turn. torchft decides

@@ -16,7 +16,7 @@ from synth.simulation.schedule import replay
 
 
 class Routed:
-    """What moves along shortest paths, of a dimension after the other, on one network."""
+    """Sends along shortest paths, one dimension after another, on one network."""
 
     def __init__(self, network: Network, chunk_bytes: int) -> None:
         self.network, self.chunk_bytes = network, chunk_bytes

@@ -1,4 +1,4 @@
-"""How synthesis grows: seconds, memory and percent of the proven bound on large networks and fine cuts.
+"""Growth of synthesis: seconds, memory and percent of the proven bound on large networks and fine cuts.
 
     python benchmarks/scale.py [--limit-s 300] [--memory-gib 16] [--growth 512] [FILTER ...]
 
@@ -176,7 +176,7 @@ GROWING: tuple[tuple[Kind, str, str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of a row: ``why`` it has no result, or what that took and how good it is."""
+    """The result of a row: ``why`` there is none, or its cost and its quality."""
 
     why: str = ""
     ranks: int = 0

@@ -65,7 +65,7 @@ SlurmdParameters=config_overrides
 NodeName={nodes} CPUs=2 Sockets=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=1000 State=UNKNOWN
 PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-# What each host sees in place of the machine's; "$@" is the command.
+# Files that each host sees in place of the machine's; "$@" is the command.
 INSIDE = """\
 echo "$0" >/proc/sys/kernel/hostname
 mount -t tmpfs none /dev/shm
@@ -106,7 +106,7 @@ class Case:
     line: str
     status: int = 0
     holds: Callable[[str, Path], bool] = lambda said, job: True
-    # What the network is like meanwhile, and whether each core of the machine is busy with something else.
+    # The network during the case, and whether other work occupies each core.
     change: Callable[[Lab], Lab] = lambda lab: lab
     loaded: bool = False
 
@@ -135,7 +135,7 @@ class Cluster:
         """Return the environment of an operator, and of the jobs that inherit it."""
         path = f"{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         ours = {"PATH": path, "HOME": str(Path.home()), "SLURM_CONF": str(self.folder / "slurm.conf")}
-        # Of mpirun, which refuses root otherwise.
+        # mpirun refuses root without these.
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return {**ours, **root, "LANG": "C.UTF-8"}
 
@@ -431,7 +431,7 @@ def main() -> None:
     parser.add_argument("--only", help="names of cases, with commas between them")
     parser.add_argument("--torch", help="a Python with torch")
     options = parser.parse_args()
-    # What was brought up goes then, too.
+    # SIGTERM also takes down what was brought up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     known = cases(options.torch)
     only = options.only.split(",") if options.only else [case.name for case in known]

@@ -71,7 +71,7 @@ HANG_S = 400.0
 HANG_AFTER_SIGNAL_S = 90.0
 # A rank whose command was killed notices at its next heartbeat; mpirun then gathers the others.
 SETTLE_S = 20.0
-# What a killed writer left is removed by the next writer of that file, once it is this old.
+# The next writer of a file removes the part file of a killed writer at this age.
 PART_S = 75.0
 GENTLE = 10
 WARM = 0.25
@@ -90,7 +90,7 @@ class Strike:
 
 @dataclass
 class Findings:
-    """What went wrong, in the order in which it did, and how much was done."""
+    """Failures in order, and the amount of work done."""
 
     wrong: list[str] = field(default_factory=list)
     commands: int = 0
@@ -300,7 +300,7 @@ class Round:
             self._commands.run(("lab", "down", "--lab", self._name))
 
     def _run(self, command: Sequence[object], victims: Sequence[str]) -> bool:
-        # What starts ranks comes last and takes longest: it is struck as often as all before together.
+        # Steps that start ranks come last and take longest: strike them as often as all others together.
         here = self._step == self._struck_at or (self._struck_at >= 3 and victims == RUNNING)
         self._step += 1
         return self._commands.run(command, random_strike(self._chance, victims) if here else None)

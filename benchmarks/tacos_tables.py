@@ -338,7 +338,7 @@ def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: fl
         sys.exit(f"{case.where} {case.spec}: a wrong schedule of {mechanism}")
     found = made.outcome
     assert found is not None
-    # Where the program finds nothing, the method named is that of the shortest paths.
+    # Name the method of the shortest paths if the program finds nothing.
     return (
         f"{case.where:10}{case.spec:18}{mechanism:31}{found.time_s * 1e6:10.1f}us"
         f"{found.percent_of_optimal:7.1f}%  {made.method}, one chunk a share, in {took_s:.0f} s"

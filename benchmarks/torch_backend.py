@@ -29,10 +29,10 @@ from lab_cases import CCCTL, HETEROGENEOUS, HOMOGENEOUS, lab
 from exec.lab.model import DEVICE
 from probes.base import format_size, parse_size
 
-# How often each way is tried on first calls (exec.training.backend.autotune), both ways.
+# Trials of each way during the first calls (exec.training.backend.autotune), for both ways.
 TRIED = 6
 LAYERS = 16
-# Of a square layer: gradients of 64 MiB on this host, of 16 MiB in a lab.
+# Width of a square layer: gradients of 64 MiB on this host, 16 MiB in a lab.
 WIDTH, LAB_WIDTH = 1024, 512
 
 

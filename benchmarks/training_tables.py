@@ -50,7 +50,7 @@ TABLE_II = {
 # Each rank waits for the others before a part is sent; the paper says "significant latency" and no figure.
 NEGOTIATION_S = 1e-3
 NEAR = 1.02
-# Of one iteration, with 10 a trial; after so many trials a search has failed.
+# Noise of one iteration, iterations of a trial, and trials after which a search has failed.
 STEP_NOISE, STEPS, MOST_TRIALS = 0.01, 10, 21
 GRID, DRAWN = 20, 40
 
@@ -205,7 +205,7 @@ def drawn(count: int) -> list[Case]:
 def trials_needed(case: Case, strategy: str, seed: int, first_bytes: int) -> int:
     """Return the trial that is the first within 2 % of the best buffer; each measured with noise."""
     rng = np.random.default_rng([seed, 1])
-    # What `grid` tries is as far as can be from what it has tried; these take the same grid in another order.
+    # `grid` tries the point farthest from those tried; these take the same grid in another order.
     even = np.rint(np.linspace(MIB, 100 * MIB, GRID)).astype(int)
     order = {"ascending": even, "shuffled": rng.permutation(even)}.get(strategy)
     search = begun(

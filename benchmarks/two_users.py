@@ -32,7 +32,7 @@ from synth.kernels.stored_loops import cache_folder
 USERS = (61001, 61002)
 _SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run")
 _NETWORK = ("--network", "ring:2", "--bandwidth", "10GB/s", "--size", "1M")
-# What each does, and the status that it must end with.
+# Commands of each user, with the exit status that each must have.
 COMMANDS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("synth", *_NETWORK, "-o", "s.json"), 0),
     (("verify", "s.json"), 0),
@@ -53,7 +53,7 @@ class Trial:
             self.home(user).mkdir(mode=0o700)
             os.chown(self.home(user), user, user)
             (self.home(user) / "lab.toml").write_text('name = "two"\nhosts = 2\n')
-        # What root has compiled serves all, and need not be compiled by each.
+        # Loops that root has compiled serve every user.
         kept = cache_folder()
         if kept is not None and kept.is_dir():
             shutil.copytree(kept, self.folder / "system" / "ccctl")
@@ -257,7 +257,7 @@ def _foreign_cache(trial: Trial) -> None:
 
 
 def _planted_link(trial: Trial) -> None:
-    """Where the first will write in a shared folder lies a link of the second, to a file of the first."""
+    """Put a link of the second user, to a file of the first, where the first will write in a shared folder."""
     private, place = trial.home(USERS[0]) / "private", _shared_folder(trial, "links") / "out.json"
     _as_user(USERS[0], lambda: bool(private.write_text("mine")))
     _as_user(USERS[1], lambda: place.symlink_to(private))

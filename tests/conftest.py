@@ -1,4 +1,4 @@
-"""What every test may ask for: ccctl as a user runs it, and a small right artifact of each kind."""
+"""Fixtures for every test: ccctl as a user runs it, and a small valid artifact of each kind."""
 
 import functools
 import os

@@ -15,7 +15,7 @@ METHODS = {
     ("np", "load"),
     ("numpy", "load"),
 }
-# By file: what it uses, and why that may be.
+# Uses of foreign code in each file, with their reasons.
 KNOWN = {
     "synth/lang/algorithm_file.py": (
         {"exec", "compile"},

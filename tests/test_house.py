@@ -132,7 +132,7 @@ def package_of(path):
 
 
 def exported(package):
-    """What the stub of a package exports: (name, the module it comes from; none where it is a module)."""
+    """Return the exports of a package's stub: (name, its module; none if the name is a module)."""
     stub = ROOT / package.replace(".", "/") / "__init__.pyi"
     tree = ast.parse(stub.read_text()) if stub.exists() else ast.Module([], [])
     return {

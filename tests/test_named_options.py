@@ -93,7 +93,7 @@ def wrong_lines(text):
         if name is None:
             continue
         lacking = set(OPTION.findall(line[2])) - options()[name]
-        # Of a command with verbs the word behind it may be an argument.
+        # The word after a command with verbs may be an argument.
         yield from ((name, one) for one in sorted(lacking))
 
 

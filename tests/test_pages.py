@@ -1,4 +1,4 @@
-"""What README.md and docs/ show of commands: they run, in order, and print lines of the shape shown."""
+"""Commands in README.md and docs/ run, in order, and print lines of the shape shown."""
 
 import platform
 import re
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = runpy.run_path(str(ROOT / ".ci" / "page_samples.py"))
-# What differs between machines and runs: figures with their units, which method or cut it was, and plurals.
+# Words that differ between machines and runs: figures with units, methods and cuts, plurals.
 NUMBER = re.compile(r"-?\d[\d.,]*(e-?\d+)?( ?(%|[numk]?s|[KMGT]i?B?(/s)?|x)(?![\w]))?")
 METHOD = re.compile(
     r"\b(ring|exchange|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
@@ -17,7 +17,7 @@ METHOD = re.compile(
 
 
 def shape(line):
-    # Where ranks share cores, or times differ much, a ratio is a word.
+    # A ratio is a word if ranks share cores or times differ much.
     line = re.sub(r"\b(cores|spread)\b", "1x", line)
     line = METHOD.sub("METHOD", re.sub(r"\S+/\S+\.json", "FILE", line))
     line = re.sub(r"\bbound: .*", "BOUND", NUMBER.sub("#", line.replace(platform.node(), "vm")))

@@ -12,7 +12,7 @@ import pytest
 from ccctl.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-# What a browser fetches by itself; a link (a, or link rel=canonical) waits for a reader.
+# Elements that a browser fetches by itself; a link (a, or link rel=canonical) waits for a reader.
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 
 

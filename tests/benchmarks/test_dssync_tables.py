@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "dssync_tables.py"
 
 
 def printed(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What it says, run as a user would."""
+    """Return the printed output of the script, run as a user would."""
     command = [sys.executable, str(SCRIPT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
@@ -22,7 +22,7 @@ def test_tables_stand_beside_the_papers() -> None:
     assert done.returncode == 0, done.stderr
     for title in ("Table I,", "Table II,", "Table III,", "Table V,", "Lemma IV.1"):
         assert title in done.stdout
-    # Where formulas are consistent, the cost model gives what they do.
+    # The cost model agrees with the formulas wherever these are consistent.
     rows = [
         line.split() for line in done.stdout.splitlines() if line.startswith(("  ring ", "  hierarchical  "))
     ]

@@ -1,4 +1,4 @@
-"""What the campaign makes of the record that its job writes."""
+"""Results that the campaign derives from the record of its job."""
 
 import json
 import math

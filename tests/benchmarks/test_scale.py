@@ -1,4 +1,4 @@
-"""What the benchmark of scale asks for, how it fits growth, and that a row that does not end is said to."""
+"""Requests of the benchmark of scale, its fit of growth, and its report of rows that do not end."""
 
 from dataclasses import replace
 

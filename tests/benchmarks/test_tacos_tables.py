@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tacos_tables.py"
 
 
 def printed(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What it says, run as a user would."""
+    """Return the printed output of the script, run as a user would."""
     command = [sys.executable, str(SCRIPT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 

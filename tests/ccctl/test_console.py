@@ -167,7 +167,7 @@ def test_words_are_wrapped_in_their_column_where_the_terminal_is_narrow(columns)
     assert max(map(len, lines)) <= columns
     text = " ".join(" ".join(lines).split())
     assert all(word in text for word in HINT.split())
-    # What is wrapped goes on below where it began.
+    # Wrapped text continues below its first word.
     begins = {line.index(word) for line in lines for word in ("hint", "needed") if word in line}
     assert len(begins) == 1
 

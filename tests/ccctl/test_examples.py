@@ -69,7 +69,7 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size  Avg Latency(us)\n1048576  
 
 
 def nccl_log(hosts, gpu):
-    """What nccl-tests prints of a large all_reduce on hosts of eight GPUs."""
+    """Return the output of nccl-tests for a large all_reduce on hosts of eight GPUs."""
     ranks = "".join(
         f"#  Rank {rank} Group 0 Pid 1 on gpu{rank // 8} device {rank % 8} [0x07] NVIDIA {gpu}\n"
         for rank in range(8 * hosts)
@@ -195,7 +195,7 @@ def folder(tmp_path_factory, samples, _warm_commands):
 
 @pytest.mark.parametrize("line", list(lines()))
 def test_the_example_runs(line, folder, _warm_commands):
-    # What another example measured would be a baseline only of a machine that is as busy now as it was then.
+    # Another example's measurement is no baseline: the machine was not as busy then as it is now.
     shutil.copy(folder / "slow.json", folder / "report.json")
     _, variables, descriptors = _warm_commands.for_shells()
     environment = {

@@ -102,7 +102,7 @@ def test_hosts_that_start_no_rank_are_named(monkeypatch, down):
     missing = host_search.answering([f"n{n}" for n in range(1, 9)], "profile", None)
     assert set(missing) == set(down)
     assert "mpirun ended with status 255" in missing[down[0]]
-    # That all together fail is known.
+    # The failure of all hosts together is known.
     assert len(ranks.starts[0]) == 4
 
 

@@ -1,4 +1,4 @@
-"""What a command adds to the launcher: flags in messages, what mpirun printed, what is saved at the end."""
+"""Additions of commands to the launcher: flags in messages, mpirun's output, artifacts saved at the end."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What ends a run, what is written before it goes on, and what is said of it."""
+"""Signals that end a run, the artifacts written before, and the messages about them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which executor runs, by what was asked for and what is here."""
+"""Choice of the executor, by the request and by what is installed."""
 
 import pytest
 

@@ -52,13 +52,13 @@ FINDINGS = Path(__file__).parent / "findings"
 HANG_S = 10.0
 MOST_BYTES = 2 << 30
 _MOST_FILE = 200_000
-# What a worker is doing: the number of its mutant, and since when by the monotonic clock.
+# State of a worker: the number of its mutant, and its start by the monotonic clock.
 _AT = struct.Struct("qd")
 
 
 @dataclass
 class Tally:
-    """What a campaign came to: mutants by kind and way, findings by what they are, each kind of them once."""
+    """The result of a campaign: mutants by kind and mutation, and one finding of each kind."""
 
     mutants: Counter[str] = field(default_factory=Counter)
     findings: Counter[str] = field(default_factory=Counter)
@@ -98,7 +98,7 @@ def campaign(
 ) -> Tally:
     """Run until the time is over or so many mutants were tried; returns what they came to."""
     for number in range(30):
-        # What the first commands import and compile is then in every worker.
+        # Every worker inherits what the first commands import and compile.
         with tempfile.TemporaryDirectory() as folder:
             mutant, rng = mutant_of(seed, -1 - number, whole=whole)
             tried(mutant, rng, Path(folder))
@@ -275,7 +275,7 @@ def _tell(new: list[tuple[int, Finding]], seed: int, say: bool, whole: bool) -> 
         if say:
             place = f"mutant {number} of seed {seed}: {' '.join(finding.command)}"
             print(f"{finding.what}: {finding.where} ({place})", file=sys.stderr, flush=True)
-            # Of a fault of the campaign itself there may be no mutant to write.
+            # A fault of the campaign itself may have no mutant to write.
             if finding.what != "campaign":
                 _written(seed, number, finding, whole)
 
@@ -287,7 +287,7 @@ def _written(seed: int, number: int, finding: Finding, whole: bool) -> Path | No
         return None
     name = hashlib.sha256(f"{finding.what}/{finding.where}".encode()).hexdigest()[:10]
     try:
-        # Which machine it was found on says nothing.
+        # The machine that found it does not matter.
         ours, nobodys = json.dumps(socket.gethostname()), json.dumps("host")
         content = {"text": mutant.content.decode().replace(f'"host": {ours}', f'"host": {nobodys}')}
     except UnicodeDecodeError:
@@ -364,7 +364,7 @@ def kept(path: Path) -> tuple[Mutant, list[str]]:
 
 
 def replayed(path: Path) -> list[Finding]:
-    """What a finding shows now: its own command, and all that its kind of file is given to."""
+    """Run a finding's command, and all commands that take its kind of file, again; return what they show."""
     mutant, command = kept(path)
     corpus(False)
     ours, theirs = os.pipe()

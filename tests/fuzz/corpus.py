@@ -1,4 +1,4 @@
-"""What mutants are made of: small right artifacts of every kind, and files of every format that is read."""
+"""Seeds of mutants: small valid artifacts of every kind, and files of every format that is read."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ __all__ = ["Ended", "call", "call_library"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit status and what it printed."""
+    """The exit status of a command and what it printed."""
 
     status: int
     stdout: bytes

@@ -76,7 +76,7 @@ def _sends(rng: random.Random, body: dict[str, Any]) -> None:
     if not rows:
         return
     at, other = rng.randrange(len(rows)), rng.randrange(len(rows))
-    # What was changed before may be below 0.
+    # An earlier mutation may have made a value negative.
     chunks, links = (max(0, *(row[column] for row in rows)) + 1 for column in range(2))
     pick = rng.randrange(12)
     if pick == 0:
@@ -109,7 +109,7 @@ def _sends(rng: random.Random, body: dict[str, Any]) -> None:
 
 
 def _collective(rng: random.Random, collective: dict[str, Any], donor: dict[str, Any] | None) -> None:
-    # Of a donor that is wrong itself it may be 0 or less.
+    # A donor that is wrong itself may have 0 ranks or fewer.
     ranks = max(1, collective["ranks"])
     pick = rng.randrange(8)
     if pick == 0:

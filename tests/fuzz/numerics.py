@@ -13,7 +13,7 @@ __all__ = ["wrong_elements"]
 
 
 def wrong_elements(program: Any) -> str:
-    """Where the outputs of ``program`` are not what its collective wants, at several sizes; "" if nowhere."""
+    """Return where outputs of ``program`` differ from its collective's, at several sizes; "" if nowhere."""
     asked = wanted(program.collective)
     share = program.collective.share
     for count in (share, 3 * share + 1, max(1, share - 1)):

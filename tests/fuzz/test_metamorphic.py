@@ -1,4 +1,4 @@
-"""What bounds, times and verdicts do when a network is scaled, relabelled, reordered, or has a link more."""
+"""Bounds, times and verdicts when a network is scaled, relabelled, reordered, or has a link more."""
 
 import contextlib
 from dataclasses import replace

@@ -19,7 +19,7 @@ _HOSTILE = (
     "\x1b]0;t\x07\x9b31m\u202e\u2066\u2028\u200b\x7f\ndrift: forged 0-1\r\nforged: 2\n<b>x</b>&lt;\"'`|"
 )
 _FORGED = re.compile(r"^\s*(?:ccctl: |warning: |finding: )?(?:drift: )?forged", re.MULTILINE)
-# Where all strings are hostile, those of known words are, too, and the refusal is printed.
+# Hostile strings also stand for known words, and the refusal is printed.
 _RING = "--network ring:4 --alpha 1us --bandwidth 1GB/s"
 _COMMANDS = {
     "topology": ("show {}", "detect --from {} --why GPU0 NIC0", "synth --network {} --json"),

@@ -80,7 +80,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Step:
-    """What every rank does next: one of make, call, shuffle, threads, join, destroy."""
+    """The next action of every rank: one of make, call, shuffle, threads, join, destroy."""
 
     do: str
     ops: tuple[Op, ...] = ()
@@ -359,13 +359,13 @@ def rank_main(seed: int, first: int, count: int) -> None:
     # Rank 0 holds the store.
     dist.barrier()
     print("done", flush=True)
-    # What is under way in the background must not keep the next start waiting.
+    # Work in the background must not delay the next start.
     os._exit(0)
 
 
 @dataclass
 class Campaign:
-    """What came of programs: how many ran, what failed (number: what was said), which ran by what."""
+    """The result of programs: how many ran, failures and hangs by number, and the way preferred."""
 
     programs: int = 0
     failed: dict[int, str] = field(default_factory=dict)

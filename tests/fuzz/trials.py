@@ -90,7 +90,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, the place that makes it one of its kind, the command, and all that it printed."""
+    """A fault, the place that identifies its kind, the command, and all that it printed."""
 
     what: str
     where: str
@@ -199,7 +199,7 @@ def tried(mutant: Mutant, rng: random.Random, folder: Path, command: Sequence[st
             base = folder / "base.json"
             base.write_bytes(_by_kind(False).get(mutant.kind, _by_kind(False)["topology"])[0].content)
             words = [word.replace("{file}", str(path)).replace("{folder}", str(folder)) for word in command]
-            # What a finding names as written lies where all is written.
+            # A file that a finding says was written lies in the output folder.
             words = [
                 str(folder / word) if before == "-o" else word for before, word in pairwise(["", *words])
             ]
@@ -292,7 +292,7 @@ Commands = Callable[[Mutant, random.Random, Path], list[Finding]]
 
 
 def _body(mutant: Mutant, *kinds: str) -> Any:
-    """What the codec makes of a mutant; None where it refuses, or fails (which the commands will show)."""
+    """Return what the codec reads from a mutant; None if it refuses or fails (the commands show that)."""
     try:
         return codec.decode(mutant.content, "mutant", *kinds).body
     except (CcctlError, Exception):
@@ -302,7 +302,7 @@ def _body(mutant: Mutant, *kinds: str) -> Any:
 def _disagreement(
     mutant: Mutant, verdict: Any, status: dict[str, Ended], path: Path, finding: str = ""
 ) -> list[Finding]:
-    """Where the commands and the oracle are of other opinions; ``verdict`` None: the oracle was not asked."""
+    """Return where commands and oracle disagree; ``verdict`` None: the oracle was not asked."""
     found: list[Finding] = []
     for name, ended in status.items():
         command = (*name.split(), "{file}")
@@ -394,7 +394,7 @@ def _judged(body: Any) -> bool:
 
 
 def _same_time(mutant: Mutant, ended: Ended, path: Path) -> list[Finding]:
-    """What is told otherwise must take as long, and be as far from the bound."""
+    """The same schedule in another form must take as long, and be as far from the bound."""
     assert mutant.of is not None, "only of a mutant whose sample is known"
     before, now = _simulated(mutant.of), json.loads(ended.stdout)
     for name in ("time_s", "bound_s"):
@@ -589,7 +589,7 @@ def _topology(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     first = show or [("detect", "--from", str(path))]
     extra = rng.sample(commands, 2)
     if mutant.kind in ("nvml", "sysfs"):
-        # Of a recording each command makes a tree of files: one is enough.
+        # Each command makes a tree of files from a recording: one is enough.
         first, extra = (first, []) if mutant.right else ([], extra[:1])
     return _accepted(mutant, [*first, *extra], path, 1)
 
@@ -614,7 +614,7 @@ def _report(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
 
 
 def _baseline(mutant: Mutant, path: Path) -> list[Finding]:
-    """What ``bench --baseline`` does with it before and after ranks run."""
+    """Return what ``bench --baseline`` does with it before and after ranks run."""
     from ccctl.artifacts.foreign import read_any
     from exec.benchmark.regression import compare
 
@@ -662,7 +662,7 @@ def _collectives(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding
         "--jobs",
         "1",
     )
-    # How deep JSON may be nested differs, and what is not told apart by its name is read as JSON.
+    # Limits of JSON's nesting differ, and a file that its name does not identify is read as JSON.
     return _accepted(mutant, [(*command, "--method", "auto")], path, 1)
 
 

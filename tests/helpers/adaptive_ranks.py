@@ -1,4 +1,4 @@
-"""What a rank of adaptive training does in tests: `python adaptive_ranks.py CASE`, as torchrun starts it."""
+"""A rank of adaptive training in tests: `python adaptive_ranks.py CASE`, as torchrun starts it."""
 
 import copy
 import os
@@ -149,7 +149,7 @@ def loses(rank, size):
         if epoch:
             assert whole == list(range(SAMPLES))
         else:
-            # What the lost rank had used before is not among these.
+            # The samples that the lost rank had used are not among these.
             assert len(set(whole)) == len(whole)
             lost = ccctl.torch.ElasticSampler(SAMPLES, 20, victim, range(size), seed=3)
             before = [number for _, own in zip(range(6), lost, strict=False) for number in own]

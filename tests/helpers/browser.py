@@ -25,7 +25,7 @@ PROGRAMS = ("chromium", "chromedriver")
 
 
 def missing():
-    """Which programs a browser needs that are not here."""
+    """Return the programs that a browser needs and that are not installed."""
     return [name for name in PROGRAMS if shutil.which(name) is None]
 
 
@@ -51,7 +51,7 @@ class Browser:
         self.run("return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def run(self, script):
-        """What the body of a function returns in the page."""
+        """Return the value of this function body, run in the page."""
         return self._send("POST", f"{self._session}/execute/sync", {"script": script, "args": []})
 
     def messages(self):

@@ -44,7 +44,7 @@ extern "C" void run_divide(ELEMENT* values, i64 length, int by) {
 
 @dataclass
 class Outcome:
-    """What each rank ended with, and the kernel's records."""
+    """The buffers of each rank at the end, and the kernel's records."""
 
     outputs: list
     records: np.ndarray

@@ -1,4 +1,4 @@
-"""What one rank does in the tests of DeAR: `python dear_ranks.py CASE`, as torchrun starts it."""
+"""A rank in the tests of DeAR: `python dear_ranks.py CASE`, as torchrun starts it."""
 
 import contextlib
 import copy
@@ -101,7 +101,7 @@ def adam(parameters):
 
 
 class Narrow(nn.Module):
-    """What goes through becomes bfloat16."""
+    """Convert the input to bfloat16."""
 
     def forward(self, given):
         return given.to(torch.bfloat16)
@@ -183,7 +183,7 @@ def unused():
     for plan in (0, 1000, None):
         compared(use, Branching, sgd, plan)
     compared(lambda run: run.steps(4), lambda: Recomputing(False), adam, 0)
-    # Of what a backward pass inside a backward pass uses twice DDP refuses the gradients.
+    # DDP refuses gradients of parameters that a backward pass inside a backward pass uses twice.
     against_averages(lambda run: run.steps(4), lambda: Recomputing(True), sgd, 0)
 
     def frozen(run):
@@ -258,7 +258,7 @@ def accumulated():
 
     compared(parts_of_a_model, Branching, sgd, 0)
 
-    # What a step left for layers that the next passes do not use is not lost.
+    # Work that a step left for layers unused in the next passes is not lost.
     def idle(run):
         run.steps(1, who=(0, 1))
         for _ in range(2):
@@ -345,7 +345,7 @@ def scheduled():
         dist.broadcast_object_list(kept)
 
         def restore(run):
-            # What an optimizer loads it works on.
+            # An optimizer works on the state that it loads.
             weights, state = copy.deepcopy(kept[0])
             run.module.load_state_dict(weights)
             run.optimizer.load_state_dict(state)
@@ -578,7 +578,7 @@ AFTER_STEP = (
 
 
 def trained(run, before, after, steps=4):
-    """What a script sees that does ``before`` each step and ``after`` it what these say."""
+    """Return what a script sees that calls ``before`` and ``after`` around each step."""
     for at in range(steps):
         run.optimizer.zero_grad()
         run.backward()
@@ -589,7 +589,7 @@ def trained(run, before, after, steps=4):
 
 
 def idioms():
-    """What scripts do beside the calls of a plain loop does what it does with DDP."""
+    """Other calls of scripts have the effect that they have with DDP."""
     plain = Run("dear", odd, sgd)
     plain.steps(2)
     plain.optimizer.zero_grad()
@@ -620,7 +620,7 @@ def idioms_at_random():
 
 
 def scaled():
-    """By `torch.amp.GradScaler`; one scaled loss overflows."""
+    """Train with `torch.amp.GradScaler`; one scaled loss overflows."""
 
     def use(clip):
         def train(run):
@@ -830,7 +830,7 @@ def refused():
     with raised("plain tensors"):
         ccctl.torch.DistributedOptimizer(sgd(own.parameters()), own)
 
-    # What compiled graphs use is not seen before the backward pass.
+    # The parameters that compiled graphs use are not seen before the backward pass.
     run = Run("dear", odd, sgd)
     graph = torch.jit.trace(run.module, torch.ones(2, 37))
     run.steps(1)
@@ -855,7 +855,7 @@ def raised(reason):
 
 
 def planned():
-    """By a plan of `synth.fusion` for a model that was captured."""
+    """Train by a plan of `synth.fusion` for a captured model."""
     from synth.fusion.costs import RingCosts
     from synth.fusion.methods import fusion_plan
 
@@ -915,7 +915,7 @@ def documented():
 
 
 def bytes_received():
-    """What the TCP connections of this process have received, as the kernel counts it (TCP_INFO)."""
+    """Return the bytes that this process's TCP connections received, as the kernel counts them (TCP_INFO)."""
     total = 0
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

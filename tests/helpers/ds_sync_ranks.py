@@ -1,4 +1,4 @@
-"""What one rank does in the tests of DS-Sync: `python ds_sync_ranks.py CASE`, as torchrun starts it."""
+"""A rank in the tests of DS-Sync: `python ds_sync_ranks.py CASE`, as torchrun starts it."""
 
 import copy
 import os
@@ -230,7 +230,7 @@ def adjusting(rank, size):
     found = [record.group for record in wrapper.records]
     assert found == [each.group_of(rank, at) for at, each in enumerate(used)]
     assert len([one for one in found[8:16] if 2 in one and len(one) > 2]) == 0
-    # By links that are timed, whatever they tell: the same on all ranks.
+    # All ranks decide the same by timed links, whatever their times are.
     wrapper, optimizer = wrapped(None, adjust_every=3)
     for step in range(7):
         iterate(wrapper, optimizer, step)
@@ -324,7 +324,7 @@ def in_script(way, rank, compiled=False):
 
 
 def idioms(rank, size):
-    """What scripts do after `step` does what it does with DDP; what they do before it is refused."""
+    """Calls after `step` have the effect that they have with DDP; calls before it are refused."""
     for after in [each for each in scripts.AFTER_STEP if each is not scripts.log_gradients]:
         runs = [in_script(way, rank) for way in ("ddp", "ds-sync")]
         for run in runs:

@@ -48,7 +48,7 @@ def exchange_through(folder: str, rank: int, size: int) -> Callable[[bytes], lis
 
 
 def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s: float = 400) -> list[str]:
-    """What each of ``size`` ranks prints that runs ``script``, which finds ``comm``, ``rank`` and ``size``.
+    """Return the output of each of ``size`` ranks of ``script``, which finds ``comm``, ``rank`` and ``size``.
 
     ``arguments`` are ``sys.argv[4:]``. Raises AssertionError with what a rank said where one fails.
     """

@@ -59,7 +59,7 @@ def python_in(lab, host, script, *arguments, **options):
 
 
 def rate_mbit(lab, src, dst, size_bytes, tries=2):
-    """What one flow from src to dst gets, seen where it arrives; the best of some tries."""
+    """Return the rate of one flow from src to dst, measured at dst; the best of some tries."""
     return max(_once(lab, src, dst, size_bytes) for _ in range(tries))
 
 

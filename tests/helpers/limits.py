@@ -1,4 +1,4 @@
-"""How long a test waits for something that should end.
+"""Longest wait of a test for something that should end.
 
 Only a hang takes this long: no test fails because the machine is busy.
 """

@@ -26,7 +26,7 @@ CHUNKS_FILE = '[[chunk]]\nfrom = 0\nto = "1-3"\n[[chunk]]\nfrom = "0-3"\nto = 2\
 
 @dataclass(frozen=True)
 class PlanningRequest:
-    """What to plan: a network by its name or file, collectives as (kind, root, ranks), and options."""
+    """A request: a network by its name or file, collectives as (kind, root, ranks), and options."""
 
     network: str
     collectives: tuple = (("all_reduce", None, ""),)
@@ -44,7 +44,7 @@ class PlanningRequest:
 
     @property
     def name(self):
-        """What tells it from the others."""
+        """Return the words that identify this request."""
         kinds = ",".join(one[0] for one in self.collectives)
         return f"{self.network}-{kinds}-{self.method}{'-without' if self.without else ''}"
 

@@ -14,7 +14,7 @@ from synth.program import OUTPUT
 
 
 def proxied_task(comm, request, progress):
-    """How many elements are wrong on this host's ranks, over all launches."""
+    """Return the number of wrong elements on this host's ranks, over all launches."""
     program, count, dtype, tile_bytes, slice_bytes, launches, hosts = request
     host = comm.Get_rank()
     layout = Layout(program, count)

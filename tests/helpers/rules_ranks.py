@@ -1,4 +1,4 @@
-"""What ranks of MPI add up under the rules in force, bit by bit, and under each algorithm."""
+"""Sums of MPI ranks under the rules in force, bit by bit, and under each algorithm."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from synth.collective import collective
 
 
 def sums(comm, request, progress):
-    """Of each size, on the world and on all ranks but the last, the bits of the sum by each algorithm.
+    """Return the bits of the sum by size and algorithm, on the world and on all ranks but the last.
 
     "" is what the library takes itself. In which order numbers are added shows in their last bits.
     """

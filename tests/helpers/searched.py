@@ -1,4 +1,4 @@
-"""What ranks of a test call to try their pool: tasks of their own, and what rank 0 does with them."""
+"""Calls of a test's ranks that try their pool: tasks of their own, and what rank 0 does with them."""
 
 import math
 import os
@@ -40,7 +40,7 @@ def roots_of(comm, numbers, progress):
 
 
 def leaves_early(comm, arguments, progress):
-    """What a pool that is left at once leaves to the next one, and whether a task withdrawn was begun."""
+    """Return what a pool closed at once leaves to the next one, and whether a withdrawn task began."""
     with pools_of(comm, progress) as pools:
         if pools is None:
             return None

@@ -17,7 +17,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """What a command wrote to its terminal, ``before`` and ``after`` it was acted on, and how it ended."""
+    """The output of a command on its terminal, ``before`` and ``after`` the action, and its exit status."""
 
     def __init__(self, before, after, returncode):
         self.before, self.after, self.returncode = before, after, returncode
@@ -86,5 +86,5 @@ def resize(terminal, columns, rows=24):
 
 
 def press(keys):
-    """What presses these keys on a terminal: ``\\x03`` is Ctrl-C."""
+    """Return an action that presses these keys on a terminal: ``\\x03`` is Ctrl-C."""
     return lambda terminal: os.write(terminal, keys.encode())

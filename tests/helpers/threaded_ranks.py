@@ -43,7 +43,7 @@ class ThreadedRanks:
         self.groups = [Group(mesh, range(self.size), "0") for mesh in self.meshes]
 
     def on_all(self, work: Callable[[int], Any]) -> list[Any]:
-        """What ``work(rank)`` gives on each rank, on a thread of its own; raises what one of them does."""
+        """Return ``work(rank)`` of each rank, each in a thread of its own; raise the first error."""
         found: dict[int, Any] = {}
         errors: list[BaseException] = []
 

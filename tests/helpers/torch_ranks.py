@@ -1,4 +1,4 @@
-"""What one rank of a training script does in tests: `python torch_ranks.py CASE`, as torchrun starts it."""
+"""A rank of a training script in tests: `python torch_ranks.py CASE`, as torchrun starts it."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int
 
 
 def of(rank, count=COUNT, dtype=torch.float32):
-    """What ``rank`` has: small whole numbers, exact in every type."""
+    """Return the data of ``rank``: small whole numbers, exact in every type."""
     return ((torch.arange(count) * (rank + 3) + rank) % 5).to(dtype)
 
 
@@ -59,7 +59,7 @@ def reductions(rank, size):
         equal(given, of(rank, size * COUNT))
     dist.all_reduce(data := of(rank), dist.ReduceOp.AVG)
     assert torch.allclose(data, all_of().mean(0))
-    # What executors do not reduce goes to gloo.
+    # gloo takes the operators that executors do not reduce.
     dist.all_reduce(bits := of(rank, dtype=torch.int32), dist.ReduceOp.BOR)
     expected = of(0, dtype=torch.int32)
     for other in range(1, size):
@@ -141,7 +141,7 @@ def asynchronous(rank, size):
 
 
 def arguments(rank, size):
-    """What a rank gets wrong by itself is told at once, in gloo's words."""
+    """A rank's own mistake is reported at once, in gloo's words."""
     group, one, small = dist.group.WORLD, of(rank), of(rank, 7)
     group.broadcast(data := small.clone(), root=1).wait()
     equal(data, of(1, 7))
@@ -226,7 +226,7 @@ def fully_sharded(rank, size):
 
 
 def measured(rank, size):
-    """By gloo until plans are ready, then by both ways in turn, then by the faster one: the same results."""
+    """Results are the same by gloo until plans are ready, by both ways in turn, then by the faster one."""
     at = 0
     # All ranks find out at the same call.
     while not dist.group.WORLD.decided:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Where no loop has been compiled yet, the first collective compiles them.
+# The first collective compiles loops if none has been compiled yet.
 LIMIT_S = 300
 
 
@@ -40,7 +40,7 @@ def started(script, case, size, launcher=by_torchrun, **variables):
 
 
 def outputs(processes):
-    """What each process has printed, once all have ended."""
+    """Return the output of each process, once all have ended."""
     try:
         return [process.communicate(timeout=LIMIT_S)[0] for process in processes]
     finally:
@@ -49,7 +49,7 @@ def outputs(processes):
 
 
 def finished(script, case, size, launcher=by_torchrun, **variables):
-    """What each rank has printed; fails where one has."""
+    """Return the output of each rank; fail if one has failed."""
     ranks = started(script, case, size, launcher, **variables)
     said = outputs(ranks)
     assert [rank.returncode for rank in ranks] == [0] * size, "\n".join(said)

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 _MOST_BYTES = 1 << 20
-# What ranks, GPUs and frameworks need is left to those who need it.
+# Modules of ranks, GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
 _READ_BY_IMPORTS = ("PYTHON", "NUMBA", "LC_", "LANG", "XDG_CACHE_HOME", "OMP_", "OPENBLAS_", "LD_")
 _PACKAGES = ("ccctl", "exec", "probes", "synth")

@@ -40,7 +40,7 @@ def test_a_network_of_unequal_directions_or_ports_has_no_opposite_links(shared_n
     assert shared_nic.opposite_links() is None
     there, back = Link(0, 1, 1e-6, 1e-9), Link(1, 0, 1e-6, 2e-9)
     assert build("unequal", ["a", "b"], [there, back]).opposite_links() is None
-    # What shares a port on the way there does not on the way back.
+    # Links that share a port one way do not share it on the way back.
     ends = [(0, 1), (0, 2), (1, 0), (2, 0)]
     links = [Link(src, dst, 1e-6, 1e-9, ("out",) if src == 0 else (f"in {src}",)) for src, dst in ends]
     assert build("shared one way", ["a", "b", "c"], links).opposite_links() is None

@@ -9,7 +9,7 @@ KEY = {"ranks": 2, "hosts": ()}
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where this user's artifacts are kept."""
+    """Return the folder of this user's artifacts."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "ccctl" / "artifacts"
 

@@ -417,7 +417,7 @@ def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, nam
     ) as started:
         lines = iter(started.stdout.readline, "")
         first = next(line for line in lines if line.split()[0] == "1024")
-        # What is on disk says that it is not whole, even if nobody could write again.
+        # The file on disk says that it is partial, even if nobody could write again.
         written = codec.read(str(folder / "report.json"), "report").body
         workers = {child.environ().get("OMPI_COMM_WORLD_RANK"): child for child in _ranks(started.pid)}
         end(started, workers["1"])
@@ -452,7 +452,7 @@ def test_a_time_limit_leaves_one_object_of_what_there_is(run_ccctl, folder):
 
 
 def pieces_of(report, count):
-    """What a rank gives away of a report of ``count`` sizes."""
+    """Return what a rank publishes of a report of ``count`` sizes."""
     (row,) = report.rows
     rows = [replace(row, size_bytes=4 << at, count=1 << at, dtype="float32") for at in range(count)]
     return [replace(report, rows=()), *(replace(report, rows=(row,)) for row in rows)]

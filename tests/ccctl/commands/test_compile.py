@@ -249,7 +249,7 @@ def test_a_program_on_another_network_is_timed_or_refused_clearly(path, capsys):
         else:
             told = json.loads(capsys.readouterr().out)
             assert 0 <= told["bound_s"] <= told["time_s"] * (1 + 1e-9)
-            # What no file calls by its name has no postcondition, and so no bound.
+            # A collective that no file names has no postcondition, and so no bound.
             assert told["time_s"] > 0
 
 

@@ -1,4 +1,4 @@
-"""What `ccctl detect` answers beyond drawing: --why, --diff, --export, --active, as a user runs it."""
+"""Answers of `ccctl detect` beside the drawing: --why, --diff, --export, --active, as a user runs it."""
 
 import json
 import xml.etree.ElementTree as ET

@@ -20,7 +20,7 @@ GPUS = "NVIDIA A100-SXM4-40GB"
 
 
 def log(rows, hosts=("a",), each=8, gpu=GPUS):
-    """What all_reduce_perf prints: (bytes, microseconds) for each row."""
+    """Return the output of all_reduce_perf with these rows of (bytes, microseconds)."""
     lines = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 16 warmup iters: 5 iters: 20", "# Using devices"]
     for rank in range(len(hosts) * each):
         host = hosts[rank // each]
@@ -371,7 +371,7 @@ def test_a_folder_without_files_of_the_inspector_is_refused(run_ccctl, tmp_path)
 
 
 THREADS = Path(__file__).parents[3] / "docs" / "explanation" / "results" / "normal-bandwidth.md"
-# Of each row of that page: hosts, GPUs of each, --network.
+# Hosts, GPUs per host and --network of each row of that page.
 MACHINES = [
     (3, 8, "dgx-a100/4x200"),
     (1, 8, "dgx-a100"),

@@ -1,4 +1,4 @@
-"""What cannot be is refused before anything is measured, synthesized or started."""
+"""Impossible requests are refused before anything is measured, synthesized or started."""
 
 import shutil
 import sys
@@ -29,7 +29,7 @@ REFUSED = [
     # A name longer than a file system takes.
     (f"explain {'x' * 400}", 66, "File name too long"),
     (f"compile {SCHEDULE} -o {'x' * 400}", 73, "File name too long"),
-    # What the ranks, or the end of the run, would refuse.
+    # Requests that the ranks, or the end of the run, would refuse.
     ("bench -n 2 -r 0", 2, "-r 0: all_reduce has no root"),
     ("bench -n 2 --collective all_to_all --placement in", 2, "all_to_all cannot run in place"),
     ("bench -n 2 --collective broadcast -r 7", 2, "-r 7: there is no such rank among 2"),

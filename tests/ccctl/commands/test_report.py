@@ -28,7 +28,7 @@ def test_the_slow_host_comes_first_and_what_cannot_be_read_is_a_finding(folder, 
     (unread,) = [one for one in told["findings"] if one["what"] == "unread"]
     assert unread["source"] == str(folder / "broken.json")
     assert "body.ranks: expected a list" in unread["text"]
-    # What somebody noted beside them is no broken artifact.
+    # A file of notes beside them is no broken artifact.
     assert not any("notes.txt" in one["source"] for one in told["findings"])
 
 

@@ -10,7 +10,7 @@ from ccctl.artifacts import codec
 
 @pytest.fixture
 def folder(schedule, samples, tmp_path):
-    """Where ccctl runs: an all_gather schedule on four ranks, a broadcast program on two, inputs."""
+    """Make a working folder: an all_gather schedule for four ranks, a broadcast program for two, inputs."""
     codec.write(str(tmp_path / "gather.json"), "schedule", schedule)
     codec.write(str(tmp_path / "broadcast.json"), "program", samples["program"])
     np.save(tmp_path / "x.npy", np.arange(40, dtype=np.float32).reshape(4, 10))

@@ -169,7 +169,7 @@ def test_hosts_of_a_lab_make_the_attempts(run_ccctl, tmp_path):
     alone = run_ccctl("synth", *SLOW, "--jobs", 1, "-o", "alone.json")
     assert alone.returncode == 0, alone.stderr
     assert body(tmp_path / "lab.json") == body(tmp_path / "alone.json")
-    # What was found comes back over the wires of the lab.
+    # Results come back over the wires of the lab.
     carried = json.loads((tmp_path / "traffic.json").read_text())["hosts"]
     sent = [carried[host]["sent_bytes"] for host in ("h2", "h3")]
     # A host that other work slows down makes few of the attempts.

@@ -247,7 +247,7 @@ def test_the_files_that_are_shipped_name_options_that_there_are(run_ccctl):
 
 
 def command_lines(content):
-    """What a unit or a crontab has run."""
+    """Return the commands that a unit or a crontab runs."""
     joined = content.replace("\\\n", " ")
     return [line for line in joined.splitlines() if "ccctl watch " in line and not line.startswith("#")]
 

@@ -1,4 +1,4 @@
-"""What ccctl answers a shell, and what bash, zsh and fish make of it."""
+"""Completions of ccctl for a shell, and their use by bash, zsh and fish."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from ccctl.completion.scripts import SHELLS
 from ccctl.main import command_line
 
 ROOT = Path(__file__).parents[3]
-# Of synth the names of the kinds of schedule are known, and nothing is loaded that they name.
+# Completion knows the names of synth's kinds of schedule, and loads nothing that they name.
 HEAVY = ["numpy", "numba", "scipy", "pulp", "mpi4py", "rich", "msgspec", "psutil", "synth.network"]
 ZSH = r"""
 zmodload zsh/zpty
@@ -145,7 +145,7 @@ def in_shell(shell, script, environment):
     return done.stdout
 
 
-# What bash calls a word ends at : and =, and only what follows is replaced.
+# A word of bash ends at : and =; only what follows them is replaced.
 @pytest.mark.parametrize(
     ("line", "replies"),
     [

@@ -13,7 +13,7 @@ from ccctl.completion.scripts import SHELLS
 
 ROOT = Path(__file__).parents[3]
 READY = "RE''ADY", "READY"
-# How a user who has changed nothing starts each, and what finds the files below share/.
+# Command that starts each shell with default settings, and the variable that finds files below share/.
 STARTED = {
     "bash": (["--norc", "--noprofile", "-i"], "source SHARE/bash-completion/completions/ccctl; PS1="),
     "zsh": (

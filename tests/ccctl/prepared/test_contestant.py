@@ -1,4 +1,4 @@
-"""What bench runs without an artifact: schedules for the ranks of a profile, kept for the next run."""
+"""Schedules that bench makes without an artifact, for the ranks of a profile; kept for the next run."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def test_each_name_is_explained_once_and_every_line_is_a_sample(samples):
 def test_hosts_are_told_by_the_middle_of_their_links():
     hosts = ("a", "a", "b", "c")
     pairs = list(itertools.permutations(range(4), 2))
-    # What leaves a goes at 4 GB/s, all else between hosts at 1; within a host nothing counts.
+    # Links that leave a carry 4 GB/s, other links between hosts 1; links within a host do not count.
     beta = floats([0.25e-9 if hosts[src] == "a" else 1e-9 for src, _ in pairs])
     links = Links(
         ints([src for src, _ in pairs]),

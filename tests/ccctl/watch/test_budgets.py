@@ -19,7 +19,7 @@ from synth.networks.measured import from_profile
 
 ROUND_S = 0.1
 NOISE = 0.01
-# What is promised is measured: its noise, and what a link may lose before that is told.
+# Promises hold for measured noise and for the loss of a link that must be reported.
 LEAST_OF_PROMISE = 0.92
 
 
@@ -178,7 +178,7 @@ def test_links_of_a_host_that_drifts_come_first_and_stay_named_until_they_are_me
     [first] = cluster.named(found)
     assert first in cluster.share
     cluster.share = {}
-    # What was bad is measured again at once, and has recovered; nothing is bad that was not measured.
+    # A bad link is measured again at once, and has recovered; no link is bad that was not measured.
     _, found, _ = cluster.run(ROUND_S)
     assert (found.standing, [one.what for one in found.verdict.recovered]) == ((), [_name(cluster, first)])
 

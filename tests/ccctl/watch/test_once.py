@@ -233,7 +233,7 @@ def test_what_alerts_and_the_dashboard_ask_for_is_written(watch, tmp_path, name)
     found, outcome = watch.run(watch.slow, segments=(SentSegments("gpu1", 5000, 1),))
     with prometheus.exposed(str(tmp_path / "watch.prom"), "watch") as exposition:
         prometheus.add_watch(exposition, found, outcome, watch.request.baseline_s)
-        # Of networks with very many links.
+        # Add the hosts of networks with very many links.
         prometheus.add_hosts(exposition, found.now)
     text = (tmp_path / "watch.prom").read_text()
     written = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}

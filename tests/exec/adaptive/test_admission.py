@@ -28,7 +28,7 @@ ASKED = CollectiveCall("all_reduce", "sum", "float32", 8, 4)
 
 
 def request_of(seq):
-    """What every rank asks for as number ``seq``."""
+    """Return the request that every rank makes as number ``seq``."""
     return ASKED if seq % 3 else ADMIT
 
 
@@ -188,7 +188,7 @@ def test_whoever_is_let_in_agrees_with_all_on_every_result_from_then_on(ranks, s
 
 
 def all_ready(coordinator, seq, request, now_s=0.0):
-    """What is decided once all members are ready for a request."""
+    """Return the decision once all members are ready for a request."""
     found = []
     for rank in coordinator.members:
         found += coordinator.hear(rank, Ready(seq, request), now_s)

@@ -11,7 +11,7 @@ from exec.launcher.run import World, run_ranks
 from synth.networks.families import family
 
 RANKS = 3
-# Where a rank dies once: a function of a module, of the ranks' own process, before its call number n.
+# Functions in which a rank dies once, before call number n, by module.
 MOMENTS = {
     "when it first measures": ("exec.adaptive.links_now", "measured_links", 0),
     "when it measures again": ("exec.adaptive.links_now", "measured_links", 2),

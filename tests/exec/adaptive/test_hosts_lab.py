@@ -72,7 +72,7 @@ def lab(tmp_path_factory):
 
 
 def told(lab, tmp_path, command_on, cable, *, connected, **how):
-    """What a run comes to, started on one host, in which the cable of another is changed."""
+    """Return the result of a run started on one host while the cable of another changes."""
     made, folder = lab
     (tmp_path / "job_of_hosts.py").write_text(JOB)
     command = [sys.executable, "-P", "-c", PROGRAM, str(tmp_path), json.dumps(how)]

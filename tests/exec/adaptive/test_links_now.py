@@ -22,7 +22,7 @@ SIZE = 3
 
 
 def on_all(work):
-    """What ``work(rank)`` gives on each rank, each on a thread of its own."""
+    """Return ``work(rank)`` of each rank, each run in a thread of its own."""
     found = {}
     ranks = [
         threading.Thread(target=lambda one=one: found.update({one: work(one)}), daemon=True)

@@ -78,7 +78,7 @@ def test_one_process_serves_search_after_search_and_a_dead_one_is_replaced(searc
     after = search(with_slow(1), now)
     assert after.gain > 1.1
     assert replanner.pid not in (None, pid)
-    # What was known before the links changed is as good as new once they are what they were.
+    # Schedules from before the change count as new once the links are as they were.
     assert not search(with_slow(1), after.schedules).schedules
 
 

@@ -1,4 +1,4 @@
-"""What is slow is named: a host, or a link, however much noise the measurements have."""
+"""The slow host or link is named, however noisy the measurements are."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Which predicted gains are believed."""
+"""Trust in predicted gains."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -99,7 +99,7 @@ def test_a_trial_without_a_verdict_ends() -> None:
     guard.swapped()
     for _ in range(30):
         assert guard.on_trial
-        # What ran before does not any more.
+        # The previous schedule does not run any more.
         guard.ran(OTHER, 10.0)
         assert guard.judged() is None
     assert not guard.on_trial
@@ -176,9 +176,9 @@ def test_a_prediction_that_came_true_takes_back_the_oldest_doubt() -> None:
         guard.doubt(at_s)
     guard.trust(560.0)
     assert guard.caution(560.0) == 4
-    # That was the one of 0 s: what is left counts from 500 s on.
+    # The doubt of 0 s is gone; the remaining ones count from 500 s on.
     assert guard.caution(1090.0) == 4
-    # What is too old to count is no doubt that could be taken back.
+    # A doubt too old to count cannot be taken back.
     guard.trust(1120.0)
     assert guard.caution(1120.0) == 1
 

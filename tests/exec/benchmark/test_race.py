@@ -28,7 +28,7 @@ def measured(taken_s, iterations, wrong):
 
 
 def report_of(requests, time_s, wrong=0, wrong_of_peers=0):
-    """What the ranks would report of ``requests``, with the time that ``time_s`` gives each contender."""
+    """Return the ranks' report of ``requests``; ``time_s`` gives the time of each contender."""
     rows = []
     for request in requests:
         peers = {

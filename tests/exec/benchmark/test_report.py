@@ -1,4 +1,4 @@
-"""What a report may not hold: numbers that no measurement gives."""
+"""Reports refuse numbers that no measurement gives."""
 
 from dataclasses import replace
 

@@ -87,7 +87,7 @@ def examine(said, per_host):
     assert breakdown["time_s"] == pytest.approx(slowest_s[breakdown["iteration"]], abs=1e-6)
     assert sorted(slowest_s)[2] == pytest.approx(slowest_s[breakdown["iteration"]])
     assert sum(part["time_s"] for part in breakdown["parts"]) == pytest.approx(breakdown["time_s"])
-    # How long messages take beside depends on what else the machine does.
+    # The time of messages also depends on other work of the machine.
     late_s = {part["where"]: part["time_s"] for part in breakdown["parts"] if part["kind"] == "late"}
     assert late_s["rank 1"] >= 0.29
     late = [own["late_s"] for own in breakdown["ranks"]]

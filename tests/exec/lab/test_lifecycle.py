@@ -18,7 +18,7 @@ from exec.lab.model import Lab
 from probes.base.errors import UnavailableError
 
 pytestmark = pytest.mark.netns
-# Of each 1514 bytes on the wire, headers take 66.
+# Headers take 66 of each 1514 bytes on the wire.
 GOODPUT = 1448 / 1514
 
 

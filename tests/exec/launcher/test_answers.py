@@ -1,4 +1,4 @@
-"""What ranks are answered, whoever is lost meanwhile."""
+"""Answers to ranks, whoever is lost meanwhile."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""How other hosts are reached: in a job of Slurm by srun."""
+"""Ways to reach other hosts: srun in a job of Slurm."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What tells this process to end waits until nothing is left half done."""
+"""A signal to end waits until nothing is left half done."""
 
 import os
 import signal

@@ -183,7 +183,7 @@ def test_a_signal_to_the_command_leaves_nothing(number, tmp_path, elsewhere):
     assert process.returncode in (-number, 128 + number, 1)
     deadline_s = time.monotonic() + 60
     left = [Path(f"/proc/{pid}") for pid in pids]
-    # Where the command was killed outright, what is left goes a moment after.
+    # After a kill -9 of the command, its remains go a moment later.
     while (left or list(tmp_path.glob("ccctl-*"))) and time.monotonic() < deadline_s:
         left = [path for path in left if path.exists()]
         time.sleep(0.05)

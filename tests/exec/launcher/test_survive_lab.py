@@ -30,7 +30,7 @@ def lab(tmp_path_factory):
 
 
 def value_of(place, tmp_path, arguments, happens=lambda: None, *, task="misses", rejoin=0):
-    """What the lowest rank left returns, of rank 0 on host a and ranks 1 and 2 on b."""
+    """Return the result of the lowest surviving rank; rank 0 runs on host a, ranks 1 and 2 on b."""
     lab, folder = place
     options = {"hosts": "a:1,b:2", "survive": True, "rejoin": rejoin}
     ask = [task, {"folder": str(tmp_path), **arguments}, options]

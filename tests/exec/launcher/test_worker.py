@@ -1,4 +1,4 @@
-"""What one rank does between its wires and its task."""
+"""Work of one rank between its wires and its task."""
 
 import contextlib
 import os
@@ -93,7 +93,7 @@ REST = [1, "sockets", None, [records._TUPLE]]
 
 
 def forged(folder):
-    """What names code of ``folder`` to a rank that waits for its job."""
+    """Return the name of code in ``folder`` for a rank that waits for its job."""
     named, nothing = "harmful:run", encode(None)
     path = [records._TUPLE, str(folder)]
     function, record = (msgspec.msgpack.encode([kind, named]) for kind in (records._FUNCTION, records._CLASS))

@@ -324,7 +324,7 @@ def all_programs():
         found.setdefault(program.ranks, []).append(program)
     for path in sorted((ROOT.parent / "shared" / "data" / "programs").glob("*.xml")):
         program = read_xml(path.read_bytes(), path.name)
-        # Of a custom program nothing says what its results must be.
+        # A custom program has no definition of its results.
         if program.ranks <= 16 and not program.input_chunks and not judge(program):
             found.setdefault(program.ranks, []).append(program)
     return found
@@ -372,7 +372,7 @@ def test_no_rank_can_wait_for_itself(kind, ranks, chunks, seed, in_place, wired)
     moment = {move.step: at for at, move in enumerate(every)}
     for step, messages in found.waits.items():
         for message in messages:
-            # What is written over has been sent before, by the same rank, and read before or copied.
+            # The same rank has sent, and read or copied, the data before they are overwritten.
             assert message.sent < moment[step]
             assert every[message.sent].rank == every[moment[step]].rank
             assert message.copied or wired or message.received < moment[step]

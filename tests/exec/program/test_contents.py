@@ -1,4 +1,4 @@
-"""What steps and messages carry."""
+"""Contents of steps and messages."""
 
 import numpy as np
 from drawn_examples import drawn

@@ -77,7 +77,7 @@ def test_strangers_that_are_silent_or_rude_keep_no_rank_out(listeners, tmp_path)
     rude += [framed(pickle.dumps(Harm(tmp_path / "harm"))), framed(b"#CHALLENGE#" + bytes(32))]
     with greeting(listeners) as arrived, contextlib.ExitStack() as stack:
         for said in rude * 4:
-            # Who is too rude is hung up on.
+            # The greeter hangs up on a client that sends too much.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 stack.enter_context(reached(listeners)).sendall(said)
         assert greeted(listeners) == JobForRanks("a:b", None, 1).of_rank(3)

@@ -74,7 +74,7 @@ def test_what_is_said_to_and_by_a_new_start_arrives_and_nothing_of_the_old_one(t
         assert three[peer].receive(2, "hello") == "again"
     assert ("old", 2) not in three[0]._boxes
     assert [(rank, start) for rank, _, start in lost] == [(2, 0)]
-    # What is decided of the earlier start does not touch this one.
+    # A decision about the earlier start does not affect this one.
     three[0].lose(2, "was lost before", 0)
     assert 2 not in three[0].lost
     three[0].lose(2, "is lost now", 1)

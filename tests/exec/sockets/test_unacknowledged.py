@@ -1,4 +1,4 @@
-"""What the kernel knows of bytes that were sent."""
+"""The kernel's count of bytes sent and not acknowledged."""
 
 import socket
 

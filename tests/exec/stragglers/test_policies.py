@@ -48,7 +48,7 @@ def test_by_hand_with_phases():
     assert found.policies["break_even"].completion_s.tolist() == [1.0 + phases.two_s]
     assert found.policies["always_wait"].completion_s.tolist() == [1.0 + costs.whole_s]
     assert found.policies["optimum"].completion_s.tolist() == [1.0 + min(phases.two_s, costs.whole_s)]
-    # What going costs beyond the whole collective is waited for first.
+    # The rank first waits for as long as the partial collective costs beyond the whole one.
     extra = found.policies["break_even_extra"]
     assert extra.went.tolist() == [True]
     assert 0 <= extra.cost_s[0] <= found.policies["break_even"].cost_s[0]
@@ -123,7 +123,7 @@ def test_generators():
     assert np.array_equal(late.ready_s, again.ready_s)
     drawn = exponential(0.1, ranks=4, iterations=4000, stragglers=1, seed=7)
     assert drawn.ready_s[:, 3].mean() == pytest.approx(0.1, rel=0.1)
-    # Where all straggle, one of them is still the first.
+    # One rank is the first even if all straggle.
     everyone = exponential(0.1, ranks=4, iterations=100, stragglers=4, seed=7)
     assert (everyone.ready_s.min(axis=1) == 0).all()
 

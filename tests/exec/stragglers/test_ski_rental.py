@@ -16,7 +16,7 @@ CYCLES = st.floats(1e-3, 0.1, allow_nan=False)
 
 
 def by_the_rule(arrivals_s, buys_s, whole_s, cycle_s, spared_s=0.0):
-    """What a coordinator pays that is told of each arrival and decides cycle by cycle."""
+    """Return the cost of a coordinator that learns of each arrival and decides cycle by cycle."""
     last_s = arrivals_s[-1]
     waiting, told, cycle = WaitingCollective(0.0, spared_s=spared_s), 0, 0
     while cycle * cycle_s < last_s:
@@ -103,7 +103,7 @@ def test_decisions():
     waiting = waiting.offered(0.04)
     assert not waiting.goes(10.03)
     assert waiting.goes(10.041)
-    # What was offered once binds; a dearer ready set does not make the wait longer.
+    # An offer binds; a ready set that costs more does not lengthen the wait.
     assert waiting.offered(0.2) == waiting
     assert waiting.offered(0.02).goes(10.03)
 

@@ -1,4 +1,4 @@
-"""What a collective asks for, worked out from the table of its definition, chunk by chunk."""
+"""The demand of a collective, derived from the table of its definition, chunk by chunk."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class _Block:
 
 
 class _Wrong(Exception):  # noqa: N818 - it is a verdict
-    """What a run of the program showed."""
+    """The result of running a program."""
 
 
 def judge(program: Any, *, depth: int = 2, runs: int = 6, seed: int = 0) -> Verdict:

@@ -102,7 +102,7 @@ def _in_time(
     times: list[tuple[float, float, float]],
     asked: Wanted,
 ) -> Verdict | None:
-    # What arrives at one instant can leave at that instant.
+    # A chunk can leave at the instant at which it arrives.
     events = [(arrival, 0, row) for row, (_, _, arrival) in enumerate(times)]
     events += [(start, 1, row) for row, (start, _, _) in enumerate(times)]
     held = contents(asked)

@@ -14,7 +14,7 @@ from probes.paths.pci_tree import functions
 from probes.topology import FabricLink, Topology
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies"
-# Of the others one is a graph file, and one has devices without a class.
+# One of the others is a graph file, and one has devices without a class.
 RIGHT = [
     *(
         path

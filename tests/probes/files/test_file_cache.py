@@ -1,4 +1,4 @@
-"""What a cache keeps is never needed: what is damaged, foreign or out of reach is done without."""
+"""A cache is never needed: damaged, foreign or unreachable entries are ignored."""
 
 import os
 import random

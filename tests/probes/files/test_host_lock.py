@@ -135,7 +135,7 @@ class Rank:
 
 
 def outcomes(wait_s=0.0):
-    """What two ranks of one host get, each in a thread."""
+    """Return the results of two ranks of one host, each in a thread."""
     world, found = World(2), {}
 
     def work(number):

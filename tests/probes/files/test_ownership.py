@@ -1,4 +1,4 @@
-"""Which folders are ours, and what of them is removed."""
+"""Folders that belong to this user, and what is removed of them."""
 
 import os
 

@@ -62,7 +62,7 @@ def test_a_live_machine_survives_the_format(name):
             path = here.between(a, b)
             # Two host bridges of one NUMA node are one CPU there.
             same = {"NODE": "PHB"}.get(path, path)
-            # What is not known of NUMA nodes is one unknown node there.
+            # Unknown NUMA nodes become one unknown node there.
             assert (
                 path == "?"
                 or {"NODE": "PHB"}.get(other := there.between(now[a.bus_id], now[b.bus_id]), other) == same
@@ -157,7 +157,7 @@ def test_an_unknown_numa_node_is_told():
 
 
 def seen(node):
-    """How many elements of each name NCCL's parser kept."""
+    """Return the number of elements of each name that NCCL's parser kept."""
     return Counter(one.name for one in every(node))
 
 
@@ -174,7 +174,7 @@ def test_nccls_parser_sees_every_element(name):
     assert root.attributes["version"] == "1"
     assert seen(root) == Counter(one.tag for one in ET.fromstring(content).iter())
     for one in every(root):
-        # Of each it reads these, or ends: src/graph/topo.cc.
+        # NCCL ends without these attributes (src/graph/topo.cc).
         needed = {"pci": {"busid", "class", "link_speed", "link_width"}, "gpu": {"rank", "sm", "dev", "gdr"}}
         assert needed.get(one.name, set()) <= set(one.attributes)
 

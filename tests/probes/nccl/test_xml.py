@@ -17,7 +17,7 @@ from probes.paths.path_type import Paths
 FILES = Path(__file__).parents[3] / "../shared/data/topologies/nccl"
 real = pytest.mark.skipif(not FILES.is_dir(), reason="the shared topology files are not beside this checkout")
 
-# What each file holds, worked out by reading it: GPUs, network ports, physical NVLink or xGMI links.
+# Contents of each file, counted by reading it: GPUs, network ports, physical NVLink or xGMI links.
 # A NIC is one network port: a <net>, or where the file has none, a PCI function of class 0x02.
 EXPECTED = {
     "aws-p4d-24xl-topo.xml": (8, 4, 0),  # classes only; each of the 4 switches has 2 GPUs and an EFA

@@ -17,7 +17,7 @@ def cut(pairs):
 
 
 def seconds(found):
-    """What the rest of the first pass takes: a hundredth and six of each wave are not looking at links."""
+    """Cost of the rest of the first pass: a hundredth, and six of each wave, do not measure links."""
     rounds = found.rounds_of(1)
     alpha = sum(len(cut(pairs)) for pairs in meetings(rounds)) * (0.01 + found.dose.pingpong_s)
     return alpha + sum(len(cut(pairs)) for pairs in rounds) * (0.06 + found.dose.trains_s)

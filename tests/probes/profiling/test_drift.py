@@ -46,7 +46,7 @@ def test_two_runs_of_one_cluster_hardly_ever_differ(spread):
         compare(profile(seed=2 * n, spread=spread), profile(seed=2 * n + 1, spread=spread)) for n in range(60)
     ]
     assert all(found.compared == 30 for found in runs)
-    # Of 60 comparisons of 30 links, thresholds drawn from their spread may let chance through once or so.
+    # Thresholds drawn from the spread may let chance through about once in 60 comparisons of 30 links.
     assert sum(bool(found.findings) for found in runs) <= 2
 
 

@@ -21,7 +21,7 @@ def cluster(hosts, ranks, nics, kinds=1):
 
 
 def measured(instances, true):
-    """What the rounds show of costs that ``true`` gives."""
+    """Return what the rounds measure of the costs in ``true``."""
     return {pair: true(*pair) for pairs in instances.between() for pair in pairs}
 
 

@@ -79,7 +79,7 @@ def test_a_rank_is_the_nth_of_its_host_and_those_that_are_gone_are_left_out():
     ]
     left = Effort(turns=turns).plan(here[:2]).rounds
     assert sorted(itertools.chain(*left)) == [(0, 1), (1, 0)]
-    # Where nobody is there who was, all links between those who are.
+    # All links are measured if none of the earlier hosts is present.
     others = Effort(turns=turns).plan([Place("x", 4), Place("y", 4)]).rounds
     assert sorted(itertools.chain(*others)) == [(0, 1), (1, 0)]
 

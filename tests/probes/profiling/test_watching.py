@@ -1,4 +1,4 @@
-"""What a watch names: links that did not change never, a halved link always, and small changes that last."""
+"""A watch never names unchanged links, always a halved link, and small changes that last."""
 
 import dataclasses
 import itertools
@@ -194,7 +194,7 @@ def test_wander_is_that_of_the_runs_and_not_moved_by_a_change_of_the_level():
     runs = [profile({(1, 3): 0.5 if number > 20 else 1.0}, noise=0.05, seed=number) for number in range(40)]
     history = followed(baseline, runs)[-1].history
     found = wander(history, "bandwidth")
-    # Of a uniform distribution over ± 5 %; no link is steadier than the middle one.
+    # This is the deviation of a uniform distribution over ± 5 %; no link is steadier than the middle one.
     assert found == pytest.approx(np.full(12, 0.05 / np.sqrt(3)), rel=0.6)
     assert not wander(begun(baseline), "bandwidth").any()
     level = lasting_level(history, "bandwidth", ONE, expected=10e9, sigma=0.03, least=0.08)

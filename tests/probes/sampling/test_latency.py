@@ -51,7 +51,7 @@ def test_balls_that_come_late_again_and_again_do_not_prolong_the_look():
 def test_a_receiver_times_the_trains_that_it_asked_for():
     here, there = wires()
     found = both(lambda: packet_trains.receive(here, 1, 0.001), lambda: packet_trains.send(there, 0))
-    # Of a wire that looks slow, as nobody has time for it, two.
+    # A wire that looks slow, because no rank has time for it, is measured twice.
     assert len(found.seconds) >= 2
     assert all(values and min(values) > 0 for values in found.seconds.values())
     assert set(there.sent_bytes) >= set(found.seconds)

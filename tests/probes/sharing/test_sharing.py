@@ -255,7 +255,7 @@ def test_flows_share_a_port_when_they_take_as_long_as_one_after_the_other():
     assert wires.flows == [[*shared], [(0, 3)], [(1, 4)], [*shared]]
     assert tried([apart], Accept()) == [pytest.approx(1.0)]
     assert wires.flows[4:] == [[*apart], [(0, 3)], [(2, 5)]]
-    # What is known of a flow alone is not measured a third time.
+    # A flow alone is not measured a third time.
     assert tried([shared], Accept()) == [pytest.approx(2.0)]
     assert wires.flows[7:] == [[*shared], [(1, 4)], [*shared]]
 

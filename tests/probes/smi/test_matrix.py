@@ -25,7 +25,7 @@ EXPECTED = {
     "v100x8-1nic-dlperf.txt": (8, 1, 24, 0),
     "v100x8-2nic-dlperf-messytabs.txt": (8, 2, 24, 2),
 }
-# What a recent driver prints: underlined header, NICs by number, three further columns.
+# Output of a recent driver: underlined header, NICs by number, three further columns.
 MODERN = (
     "\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
     "GPU0\t X \tNV4\tPIX\tSYS\t0-23,48-71\t0\t\tN/A\n"
@@ -328,7 +328,7 @@ WHOLE = {text: read(text) for text in (*SAMPLES, EMPTY_CPUS)}
 
 
 def facts(host):
-    """What must never be wrong silently."""
+    """Return the parts of a matrix that must never be wrong silently."""
     links = sorted((link.source, link.target, link.count) for link in host.fabric)
     return len(host.gpus), len(host.nics), links, [m.cells for m in host.matrices]
 

@@ -238,7 +238,7 @@ def test_a_large_schedule_of_64_and_more_ranks_uses_several_words():
 
 
 def test_what_only_the_times_make_right_is_refused():
-    # By the times the first link is so slow that send 1 leaves rank 1 after what send 2 brings; a program
+    # The times make the first link so slow that send 1 leaves rank 1 after send 2 arrives; a program
     # carries out the table, in which send 1 is first.
     links = [Link(1, 2, 0.0, 1e-6), Link(0, 1, 0.0, 1e-9)]
     network = build("slow", ["a", "b", "c"], links)

@@ -1,4 +1,4 @@
-"""What is proven for a range of sizes is right at every size in it; what is refused is wrong at some."""
+"""A schedule proven for a range of sizes is right at every size in it; a refused one is wrong at some."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def test_what_methods_make_is_proven_for_all_sizes(name, kind):
 
 
 def _reduce(links, most_bytes):
-    """What is found on these links used one after the other, each for a reduction, to rank 2."""
+    """Return the verdict on these links, used one after the other for a reduction to rank 2."""
     network = build("hand", ["h"] * (1 + max(max(link.src, link.dst) for link in links)), links)
     shape = Collective("reduce", network.ranks, 1, root=2)
     rows = range(len(links))
@@ -97,7 +97,7 @@ NONE = 1e-15
 
 
 def test_an_order_that_turns_round_inside_the_range_is_found():
-    # What rank 1 sends takes longer the larger it is; after 100 us rank 0 adds to it, which nobody waits for.
+    # Rank 1's message takes longer the larger it is; rank 0 adds to it after 100 us, and no step waits.
     links = [Link(1, 2, 0, 1e-9), Link(0, 1, 1e-4, NONE), Link(0, 3, 0, NONE), Link(3, 2, 2e-4, NONE)]
     schedule, found = _reduce(links, 1 << 20)
     assert found is not None and found[0] > 100_000 and "changes at rank 1" in found[1][0]

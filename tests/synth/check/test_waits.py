@@ -1,4 +1,4 @@
-"""What the judge says of waits and of slots, beside the makers' code, which it shares nothing with."""
+"""Verdicts of the judge on waits and slots, beside the compiler's code, which shares nothing with it."""
 
 from dataclasses import replace
 

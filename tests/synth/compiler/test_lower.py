@@ -111,7 +111,7 @@ def test_streams_are_paced_where_the_network_queues(method, queues, paced):
     program = lower(found)
     assert (len(program.tb_bytes_per_s) > 0) == paced
     if paced:
-        # What a NIC sends altogether is no more than it can.
+        # A NIC sends no more in total than its capacity.
         for rank in range(3):
             sent = program.tb_bytes_per_s[program.tb_rank == rank].sum()
             assert 0 < sent <= 1 / beta[rank] * (1 + 1e-9)

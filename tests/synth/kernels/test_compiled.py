@@ -258,7 +258,7 @@ def test_python_carries_out_a_loop_that_has_little_to_do_with_the_same_result(tm
     found = first(tmp_path, f"print(repr(last(few)), {count}); print(repr(last(many)), {count})")
     assert found[0] == found[3]
     assert found[1:3] == ["0", "0"] and found[4:] == ["1", "1"]
-    # Where there is machine code it is used, by whoever made it.
+    # Machine code is used whoever made it.
     assert first(tmp_path, "print(last(few), len(last.signatures))") == [found[0], "1"]
 
 
@@ -282,7 +282,7 @@ def test_all_loops_are_compiled_where_that_is_asked_for(tmp_path):
 
 
 def test_no_compiled_loop_has_a_comprehension():
-    """Where one has, numba takes what it writes to the arrays of a tuple for dead, and drops it."""
+    """numba drops writes to the arrays of a tuple as dead code in a function with a comprehension."""
     comprehensions = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
     for path in (Path(__file__).parents[3] / "synth").rglob("*.py"):
         for function in ast.walk(ast.parse(path.read_text())):

@@ -274,7 +274,7 @@ def test_shared_buffers_are_seen_under_both_names(kind, chunks, in_place):
             if kind == "all_gather":
                 for other in range(3):
                     if in_place and other != rank:
-                        # What is the output's here is the input, which nobody had to copy.
+                        # This part of the output is the input, without a copy.
                         chunk("output", rank, 2 * rank, size=2).assign("output", other, 2 * rank)
                     elif not in_place:
                         chunk("input", rank, 0, size=2).assign("output", other, 2 * rank)

@@ -139,7 +139,7 @@ def test_three_step_gathers_what_goes_to_one_host():
     src, dst = network.src[schedule.link], network.dst[schedule.link]
     across = src // 8 != dst // 8
     pairs = set(zip(src[across].tolist(), (dst[across] // 8).tolist(), strict=True))
-    # Of the 8 ranks of a host 2 speak to each of two others.
+    # Two of a host's 8 ranks send to each of two other hosts.
     assert len(pairs) == 3 * 2 * 2
 
 

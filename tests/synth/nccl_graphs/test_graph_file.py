@@ -11,7 +11,7 @@ from synth.nccl_graphs.channels import MOST_CHANNELS
 from synth.nccl_graphs.graph_xml import graph_file, read_graphs
 from synth.nccl_graphs.planner import plan_graphs
 
-# What a value is that kvDictLinkType of NCCL 2.8 to 2.30 and of RCCL has; P2C came with 2.28.
+# Values that kvDictLinkType of NCCL 2.8 to 2.30 and of RCCL has; P2C came with 2.28.
 KNOWN_TO_ALL = {"LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS"}
 
 

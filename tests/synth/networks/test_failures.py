@@ -1,4 +1,4 @@
-"""What has failed, in words."""
+"""Failed parts of a network, in words."""
 
 import pytest
 

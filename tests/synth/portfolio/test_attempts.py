@@ -1,4 +1,4 @@
-"""What a request sets of one method reaches that method alone; the order of attempts, and their sends."""
+"""A method's settings reach that method alone; the order of attempts, and their sends."""
 
 from __future__ import annotations
 

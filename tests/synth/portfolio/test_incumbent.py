@@ -1,4 +1,4 @@
-"""What is kept, what is spared, and the reason that is told."""
+"""Schedules that are kept or skipped, and the reason given."""
 
 from dataclasses import replace
 

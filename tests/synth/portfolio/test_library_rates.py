@@ -1,4 +1,4 @@
-"""What NCCL's ring, tree and direct sends reach, against rates that are known, bounds, and simulation."""
+"""Rates of NCCL's ring, tree and direct sends against known rates, bounds and simulation."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_rings_reach_what_links_and_nics_carry(spec, ring):
 
 
 def test_trees_of_two_hosts_cross_the_nics_once_a_way():
-    """What a rank sends up comes down once: algbw is the NICs' rate, busbw 2 (n − 1) / n times as much."""
+    """Data that a rank sends up comes down once: algbw is the NICs' rate, busbw 2 (n − 1) / n times it."""
     found = busbw(pod("dgx-a100/1x100:2"), "all_reduce")
     assert found["tree"] == pytest.approx(12.5 * 2 * 15 / 16)
     assert found["ring"] == pytest.approx(12.5)

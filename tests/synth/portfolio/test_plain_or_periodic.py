@@ -1,4 +1,4 @@
-"""Which kind of schedule is made: periodic ones where tables of sends fill no pipeline, and only there."""
+"""Choice of the kind of schedule: periodic only if tables of sends fill no pipeline."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is asked: who takes part once something has failed."""
+"""Requests: the ranks that take part once something has failed."""
 
 import pytest
 

@@ -93,7 +93,7 @@ def test_a_worker_that_dies_before_it_has_read_all_is_told():
     with ProcessPool(1, time.sleep) as pool:
         pool.submit(HANG_S)
         ((pipe, process),) = pool._workers.items()
-        # What lies unread where a process dies resets the connection.
+        # Unread data of a dying process reset the connection.
         os.kill(process.pid, signal.SIGSTOP)
         pipe.send((1, 0.0))
         process.kill()

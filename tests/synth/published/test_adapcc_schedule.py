@@ -22,7 +22,7 @@ def star():
 
 
 def strategy(aggregates):
-    """By hand: two parts of unlike chunk sizes, both over rank 1."""
+    """Make a schedule by hand: two parts of different chunk sizes, both through rank 1."""
     network = star()
     paths = {(0, 0): (), (1, 0): (0,), (2, 0): (1, 0), (3, 0): (2, 0)}
     parts = tuple(

@@ -1,4 +1,4 @@
-"""What is published by others is found by name, and is loaded when it is called."""
+"""Published algorithms are found by name, and are loaded when they are called."""
 
 import subprocess
 import sys

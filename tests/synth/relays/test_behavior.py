@@ -133,7 +133,7 @@ def test_what_the_root_holds_reaches_every_rank(name, kind):
             if rank:
                 assert one.has_recv == goes
             else:
-                # What the reduce stage brings to the root of the sum is what its copy stage waits for.
+                # The copy stage waits for what the reduce stage brings to the root of the sum.
                 assert one.has_recv == (kind == "all_reduce" and bool(active - {0}))
 
 

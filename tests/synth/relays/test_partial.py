@@ -212,7 +212,7 @@ def test_the_faster_way_is_the_one_of_the_shorter_simulation():
     sends = [(0, rank, rank - 1, REDUCE) for rank in (3, 2, 1)]
     sends += [(0, rank, rank + 1, COPY) for rank in range(3)]
     chain = schedule_of(complete(4), collective("all_reduce", 4, 1), sends)
-    # Of five ranks the sum is much less than all they have.
+    # The sum of five ranks is much smaller than all their data.
     ring = replace(ring_all_reduce(8, 2), chunk_bytes=1 << 20)
     for schedule, late, fastest in ((chain, {3}, "copy"), (ring, {1, 2, 3, 4, 5}, "sum")):
         time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}

@@ -1,4 +1,4 @@
-"""What `ccctl training compare` takes, refuses and keeps; training itself is tested where it is done."""
+"""Inputs that `ccctl training compare` takes, refuses and keeps; the tests of training are elsewhere."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Where the time went as pictures: predicted beside measured, and nothing that was not."""
+"""Pictures of where the time went: predicted beside measured, and nothing else."""
 
 from dataclasses import replace
 

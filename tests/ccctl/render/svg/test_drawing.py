@@ -1,4 +1,4 @@
-"""What every picture is made of: letters can be read on each colour, and ticks are numbers that there are."""
+"""Parts of every picture: letters are legible on each colour, and ticks are numbers that occur."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_letters_stand_out_from_their_ground(colour):
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05
 
     darker, brighter = sorted((brightness(colour), brightness(above(colour))))
-    # What WCAG 2.2 asks for at level AA.
+    # WCAG 2.2 asks for this contrast at level AA.
     assert brighter / darker >= 4.5
 
 

@@ -70,7 +70,7 @@ def test_every_link_has_a_cell_and_flagged_ones_a_border():
 
 
 def test_links_are_compared_with_those_that_are_not_flagged():
-    """Of four hosts one that is slow both ways has half of all links: these are not what is usual."""
+    """One of four hosts that is slow both ways has half of all links; they are not the normal value."""
     four = profile_with_slow_host(hosts=4, ranks_a_host=1)
     slow = (four.links.src == 2) | (four.links.dst == 2)
     flags = tuple(np.where(slow, "slow_sender", "").tolist())

@@ -1,4 +1,4 @@
-"""What explains the rows of a report, as text."""
+"""The explanation of a report's rows, as text."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What NCCL's Inspector recorded: transfers apart from waiting, and who came last."""
+"""Recordings of NCCL's Inspector: transfers apart from waiting, and the last rank to arrive."""
 
 import json
 

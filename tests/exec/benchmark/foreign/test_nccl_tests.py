@@ -1,4 +1,4 @@
-"""What nccl-tests writes, as text in three styles and as JSON, read as a report."""
+"""Output of nccl-tests, in three text styles and as JSON, read as a report."""
 
 import copy
 import json

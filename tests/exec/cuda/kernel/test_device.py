@@ -1,4 +1,4 @@
-"""What is refused before anything runs on a GPU."""
+"""Requests that are refused before anything runs on a GPU."""
 
 import sys
 

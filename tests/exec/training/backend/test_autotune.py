@@ -1,4 +1,4 @@
-"""Which of two ways to carry out a collective is faster."""
+"""Choice of the faster of two ways to carry out a collective."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""Where ranks of mpirun and srun meet: by their variables, and for real by mpirun."""
+"""Rendezvous of ranks of mpirun and srun: by their variables, and for real by mpirun."""
 
 import contextlib
 import importlib.util
@@ -84,7 +84,7 @@ def test_what_nothing_tells_is_refused(variables, words):
 
 
 def met(found, size=2, limit_s=HANG_S):
-    """What each other rank is told where rank 0 tells ``PORT``, and what was raised instead."""
+    """Return what rank 0 publishes as ``PORT`` to each other rank, or the error raised instead."""
     told, errors = {}, {}
 
     def note(rank, call):

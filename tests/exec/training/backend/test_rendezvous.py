@@ -1,4 +1,4 @@
-"""What ranks agree on through the store before they are connected."""
+"""Agreement of ranks through the store before they are connected."""
 
 import threading
 
@@ -28,7 +28,7 @@ class MemoryStore:
 
 
 def on_all(work, size=3):
-    """What ``work(rank)`` gives on each rank, or the error that it raises."""
+    """Return ``work(rank)`` of each rank, or the error that it raises."""
     found = {}
 
     def run(rank):

@@ -1,4 +1,4 @@
-"""Which parameters share a bucket."""
+"""Assignment of parameters to buckets."""
 
 import math
 

@@ -38,7 +38,7 @@ def test_layers_stand_in_forward_order_with_their_tensors_and_times(tmp_path):
     state = torch.get_rng_state()
     found = capture(model, batch, steps=2, name="small")
     assert found.problems() == []
-    # What never runs is with what is around it: the model itself, which runs first.
+    # A module that never runs belongs to its parent: the model itself, which runs first.
     assert found.layers == ("Backwards", "twice", "norm", "attention", "last")
     homes = [found.layers[at] for at in found.tensor_layer]
     assert dict(zip(found.tensors, homes, strict=True)) == {

@@ -46,7 +46,7 @@ def test_a_rate_factor_multiplies_steps_and_leaves_decoupled_decay(kind, decay):
 
 
 def moved(kind, factor, ranks, steps=60, noise=5.0, rate=1e-3):
-    """How far the mean of ``ranks`` replicas goes along the gradient.
+    """Return how far the mean of ``ranks`` replicas goes along the gradient.
 
     Each has as much noise as a share of the batch has; the gradient itself has elements of about 1.
     """
@@ -80,7 +80,7 @@ def optimizer_of(kind):
 )
 def test_the_mean_of_normalized_local_steps_goes_as_far_as_the_step_of_the_whole_batch(kind):
     factor = matching_rate(optimizer_of(kind), RANKS)
-    # Whose first steps are linear in the gradient, or short.
+    # The first steps of these are linear in the gradient, or short.
     steps = 300 if kind in ("RAdam", "Adadelta") else 80
     whole, ours, unchanged = (
         moved(kind, *how, steps, noise=10.0) for how in ((1.0, 1), (factor, RANKS), (1.0, RANKS))

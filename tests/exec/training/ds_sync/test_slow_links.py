@@ -1,4 +1,4 @@
-"""What is slow: sensed by the times of groups, told by links that are timed one at a time."""
+"""Slow links: noticed by the times of groups, named by timing one link at a time."""
 
 import itertools
 

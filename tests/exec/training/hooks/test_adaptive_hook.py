@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[4]
-# Where no loop has been compiled yet, the first collective compiles them.
+# The first collective compiles loops if none has been compiled yet.
 LIMIT_S = 400
 
 

@@ -13,7 +13,7 @@ from exec.training.workloads.request import Mode, TrainRequest
 from probes.base.progress import Progress
 
 torch = pytest.importorskip("torch")
-# Where no loop has been compiled yet, starting ranks compiles some.
+# The start of ranks compiles some loops if none has been compiled yet.
 LIMIT_S = 300
 
 
