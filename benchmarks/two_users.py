@@ -257,7 +257,7 @@ def _foreign_cache(trial: Trial) -> None:
 
 
 def _planted_link(trial: Trial) -> None:
-    """Put a link of the second user, to a file of the first, where the first will write in a shared folder."""
+    """Write through a link that the second user put where the first will write in a shared folder."""
     private, place = trial.home(USERS[0]) / "private", _shared_folder(trial, "links") / "out.json"
     _as_user(USERS[0], lambda: bool(private.write_text("mine")))
     _as_user(USERS[1], lambda: place.symlink_to(private))

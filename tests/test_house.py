@@ -72,7 +72,7 @@ def openings(path):
 def test_docstrings_and_comments_begin_with_their_subject():
     found = [
         f"{name(path)}:{line}: {text.splitlines()[0]}"
-        for path in MODULES
+        for path in (*MODULES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/*.py"))
         for line, text in openings(path)
         if RIDDLES.match(text)
     ]
