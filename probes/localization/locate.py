@@ -261,7 +261,10 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
     if cause.kind in _SINGLE:
         confirmed = bool(((table.again | table.often) & ~table.starved)[at].all())
     else:
-        confirmed = level < _PLAIN or bool(table.often[slow].mean() > 0.5 or not table.starved[slow].any())
+        # Rates that vary by more than what is missing show no fault of a part.
+        steady = float(np.median(table.late[slow])) < cause.severity
+        often = bool(table.often[slow].mean() > 0.5)
+        confirmed = level < _PLAIN or not table.starved[slow].any() or (often and steady)
     return Fault(cause.kind, cause.parts, level, 0.0, rows, (text,), sure, confirmed)
 
 

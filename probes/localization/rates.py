@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import bdtrc
 
 from probes.base import Floats, Indices, Mask
 from probes.localization.fit import ENDS, Cause, CauseFit, Ceiling, Family, explain
@@ -36,6 +37,12 @@ _BY_CHANCE = 8.0
 # If more than this many single links are slow, they count as disturbed, except those that were measured
 # again, alone.
 _MOST_SINGLE = 4
+# Waiting for cores is no reason to leave links out if this share of such links varies by less than this (a
+# logarithm). One unsteady host of four has half of all links.
+_MOST_OF_STARVED, _STEADY = 0.5, 0.05
+# A host is unsteady if its share of unsteady links has at most this probability at the rate of the other
+# hosts' links, and if its links waited for cores at most this much more often than theirs.
+_CHANCE, _WAITS_ALIKE = 1e-3, 0.2
 # The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
 # samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
 # links of a host.
@@ -118,19 +125,51 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
 
     The measure of a link is the geometric mean of two ratios to its best time: the median, and the 90th
     percentile, which shows a part that is slow less than half of the time. Links whose ends waited for cores
-    are left out.
+    are left out if most of them are unsteady.
     """
     busy = np.union1d(table.src_host[table.waited], table.dst_host[table.waited])
-    table = table.at(np.flatnonzero(~table.starved))
+    times = 0.5 * (table.wander + table.late)
+    if table.starved.any() and np.quantile(times[table.starved], _MOST_OF_STARVED) > _STEADY:
+        table = table.at(np.flatnonzero(~table.starved))
+        times = 0.5 * (table.wander + table.late)
     if not len(table):
         return Unsteadiness(table)
-    times = 0.5 * (table.wander + table.late)
     deviation = float(np.median(times)) - times
     sigma = noise(deviation, least=0.02)
     model = Ceiling(deviation, np.full(len(times), sigma))
-    found = _fewest(model, families(table, divisions, _LEAST_UNSTEADY, end_pairs=False))
-    sure = (cause for cause in found.causes if _is_unsteady(cause, table, busy))
-    return Unsteadiness(table, tuple(sure))
+    parts = families(table, divisions, _LEAST_UNSTEADY, end_pairs=False)
+    found = _fewest(model, parts).causes
+    ends = list(_unsteady_ends(found, parts, table))
+    of_ends = {row for cause in ends for row in cause.links.tolist()}
+    left = (cause for cause in found if not of_ends.issuperset(cause.links.tolist()))
+    return Unsteadiness(table, (*ends, *(cause for cause in left if _is_unsteady(cause, table, busy))))
+
+
+def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: LinkTable) -> Iterator[Cause]:
+    """Yield the hosts with more unsteady links than chance explains, though other links of theirs are steady.
+
+    A few messages on each link of a host that flaps find most of its links unsteady, and the others slow or
+    normal throughout. A host that waits for cores more often than the others is left out.
+    """
+    single = [cause for cause in causes if "pair" in cause.kind]
+    unsteady = np.zeros(len(table), dtype=np.bool_)
+    for cause in single:
+        unsteady[cause.links] = True
+    waits = table.starved | table.waited
+    for kind, host in (("egress", table.src_host), ("ingress", table.dst_host)):
+        family = next(one for one in parts if one.kind == kind)
+        for part in np.unique(host[unsteady]).tolist():
+            mine = host == part
+            count, of = int(unsteady[mine].sum()), int(mine.sum())
+            usual = max(1, int(unsteady[~mine].sum())) / max(1, int((~mine).sum()))
+            if 2 * count < max(of, 4) or bdtrc(count - 1, of, usual) > _CHANCE:
+                continue
+            if waits[mine].mean() > waits[~mine].mean() + _WAITS_ALIKE:
+                continue
+            links = np.flatnonzero(mine & unsteady)
+            here = [cause for cause in single if mine[cause.links].any()]
+            severity = float(np.median([cause.severity for cause in here]))
+            yield Cause(family, part, severity, links, here[0].penalty, sum(cause.gain for cause in here))
 
 
 def _is_unsteady(cause: Cause, table: LinkTable, busy: Indices) -> bool:
