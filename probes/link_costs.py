@@ -51,12 +51,16 @@ _FEWEST_RETRANSMITTED, _LOSSY = 10, 0.002
 
 @dataclass(frozen=True)
 class ProfiledRank:
-    """One worker: its host, its device ("process", "cuda:0") and the NIC it sends through ("" if unknown)."""
+    """One worker: its host, its device ("process", "cuda:0") and the NIC it sends through ("" if unknown).
+
+    ``cores`` is the number of cores that the ranks of its host may use; 0 if unknown.
+    """
 
     rank: int
     host: str
     device: str = "process"
     nic: str = ""
+    cores: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,9 +245,10 @@ class Profile:
     @property
     def crowded_hosts(self) -> dict[str, int]:
         """The cores of each host whose ranks are processes that outnumber them."""
+        if self.transport != "mpi":
+            return {}
         ranks = Counter(entry.host for entry in self.ranks)
-        known = self.memory if self.transport == "mpi" else ()
-        return {one.host: one.cores for one in known if 0 < one.cores < ranks[one.host]}
+        return {entry.host: entry.cores for entry in self.ranks if 0 < entry.cores < ranks[entry.host]}
 
     def problems(self) -> list[str]:
         """Return every inconsistency between the columns, as ``path: what is wrong``."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ccctl.acceptance.folder import EVIDENCE, MEASURED, SAMPLES, AcceptanceFolder, digest, seal_of
 from ccctl.artifacts import read_input
+from probes.base import DataError
 
 if TYPE_CHECKING:
     from exec.acceptance import Certificate, Measured, Terms
@@ -23,8 +24,16 @@ def recheck(path: str, certificate: Certificate) -> list[str]:
 
     The bytes of the certificate must fit its seal. Every file that it names must have the digest that it
     states, and it must name every file that the verdict rests on. Fitting the raw samples again must give the
-    alphas and betas of the profile, and judging the measurements again the same certificate.
+    alphas and betas of the profile, and judging the measurements again the same certificate. Raises
+    DataError if the acceptance has not ended.
     """
+    left = [stage.name for stage in certificate.stages if not stage.done]
+    if left:
+        raise DataError(
+            path,
+            [f"nothing is certified yet: the acceptance stopped during {', '.join(left)}"],
+            hint="The same `ccctl accept` command with --resume goes on.",
+        )
     content, _ = read_input(path)
     folder = AcceptanceFolder(Path(path).resolve().parent)
     wrong = []

@@ -45,7 +45,8 @@ _REMEDY: dict[FaultKind, str] = {
     "flapping": "look at the link-down counters of both ends, and swap the transceiver",
     "cpu": "check governor, power limit, cooling, and other programs on the host",
     "miswired": "compare the cable with the plan and move it, or correct the plan",
-    "inside": "check NUMA binding, PCIe width and peer-to-peer access of this device",
+    "inside": "measure again while nothing else runs there; then check NUMA binding, and the PCIe width and "
+    "peer-to-peer access of a GPU",
 }
 
 

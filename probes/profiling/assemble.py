@@ -91,7 +91,8 @@ class Fits:
             flags=_flags(self),
         )
         ranks = (
-            ProfiledRank(rank, place.host, place.device, place.nic) for rank, place in enumerate(self.places)
+            ProfiledRank(rank, place.host, place.device, place.nic, place.cores)
+            for rank, place in enumerate(self.places)
         )
         transport: Literal["cuda", "mpi"] = "cuda" if any(place.on_gpu for place in self.places) else "mpi"
         return Profile(tuple(ranks), links, (), transport, "", 0.0, 0)

@@ -109,10 +109,12 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
 
 def _placed(comm: Any, effort: Effort) -> tuple[CudaEnd | None, list[Place]]:
     """Return this rank's GPU, if it has one, and the places of all ranks."""
-    hosts: list[str] = comm.allgather(socket.gethostname())
+    every: list[tuple[str, set[int]]] = comm.allgather((socket.gethostname(), os.sched_getaffinity(0)))
+    hosts = [host for host, _ in every]
     rank = comm.Get_rank()
+    cores = len(set().union(*(cores for host, cores in every if host == hosts[rank])))
     gpu = cuda_end(effort.device, hosts[:rank].count(hosts[rank]))
-    here = Place(hosts[rank], len(os.sched_getaffinity(0)), gpu.name if gpu else "process", bound_nic())
+    here = Place(hosts[rank], cores, gpu.name if gpu else "process", bound_nic())
     if effort.topology is not None:
         declared = declared_nic(effort.topology, here.host, gpu.bus_id if gpu else "")
         here = replace(here, nic=declared.name, nic_kind=nic_kind(declared)) if declared else here
@@ -148,5 +150,6 @@ def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile
     if begun is None or not samples.measured():
         return None
     missing = begun.links - len(samples.measured())
-    said = f"interrupted: {why}; {missing} of {begun.links} links not measured"
+    left = f"{missing} of {begun.links} links not measured" if missing else "each link measured at least once"
+    said = f"interrupted: {why}; {left}"
     return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, interrupted=said)

@@ -18,7 +18,7 @@ _PREEMPTED, _SHORTEST_SLICE_S = 0.2, 100e-6
 
 @dataclass(frozen=True)
 class Place:
-    """The host of a rank, the number of cores it may use there, and its device.
+    """The host of a rank, the number of cores that the ranks there may use, and its device.
 
     ``nic`` is the NIC through which the rank's data leaves its host ("" if unknown). ``nic_kind`` holds the
     common properties of NICs that are declared equal.
