@@ -87,7 +87,7 @@ def cost_text(cost: FaultCost) -> str:
     if cost.algorithm:
         model = f"by the model of ccctl's schedule ({cost.algorithm})"
     if now == without:
-        return f"{kind} of {size} takes {now} now and once it is repaired, {model}"
+        return f"{kind} of {size} takes {now} now, and no less once it is repaired, {model}"
     return f"{kind} of {size} takes {now} now, and {without} once it is repaired, {model}"
 
 

@@ -39,7 +39,7 @@ _BY_CHANCE = 8.0
 _MOST_SINGLE = 4
 # Waiting for cores is no reason to leave links out if this share of such links varies by less than this (a
 # logarithm). One unsteady host of four has half of all links.
-_MOST_OF_STARVED, _STEADY = 0.5, 0.05
+_MOST_OF_STARVED, _STEADY = 0.5, 0.1
 # A host is unsteady if its share of unsteady links has at most this probability at the rate of the other
 # hosts' links, and if its links waited for cores at most this much more often than theirs.
 _CHANCE, _WAITS_ALIKE = 1e-3, 0.2

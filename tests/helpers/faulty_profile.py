@@ -31,6 +31,7 @@ class Faulty:
     jitter: Floats = field(init=False)
     samples: int = 30
     memory: tuple[HostMemory, ...] = ()
+    cores: int = 0
     segments: tuple[SentSegments, ...] = ()
     ports: tuple[SharedPort, ...] = ()
     flags: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -102,7 +103,11 @@ class Faulty:
         names = self.names()
         ranks = tuple(
             ProfiledRank(
-                rank, names[int(host)], "process", f"mlx5_{rank % self.ranks}" if self.ranks > 1 else ""
+                rank,
+                names[int(host)],
+                "process",
+                f"mlx5_{rank % self.ranks}" if self.ranks > 1 else "",
+                self.cores,
             )
             for rank, host in enumerate(self.host)
         )

@@ -11,6 +11,8 @@ from measured_clusters import accept_six_hosts
 from ccctl.acceptance import recheck
 from ccctl.acceptance.recheck import judged
 from ccctl.artifacts import codec
+from exec.acceptance import Stage
+from probes.base import DataError
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,13 @@ def problems(folder):
 def test_the_certificate_of_the_measurements_is_proven(accepted):
     assert accepted.certificate().verdict == "refused"
     assert problems(accepted) == []
+
+
+def test_an_acceptance_that_has_not_ended_certifies_nothing(accepted):
+    certificate = accepted.certificate()
+    stages = (*certificate.stages, Stage("whole", 1.0, False, ("interrupted: Ctrl-C",)))
+    with pytest.raises(DataError, match="the acceptance stopped during whole"):
+        recheck(str(accepted.file("certificate.json")), replace(certificate, stages=stages))
 
 
 def test_a_changed_byte_of_any_measurement_is_found(accepted):

@@ -52,7 +52,7 @@ def test_the_verdict_is_one_line():
         ),
         (
             FaultCost("broadcast", 2048, 3e-6, 3e-6),
-            "a broadcast of 2 KiB takes 3 us now and once it is repaired, by the model",
+            "a broadcast of 2 KiB takes 3 us now, and no less once it is repaired, by the model",
         ),
     ],
 )

@@ -290,9 +290,8 @@ def test_one_host_is_compared_with_itself():
 
 
 def test_links_inside_a_host_whose_ranks_share_cores_show_no_fault():
-    costs = (1e-10,) * 2
     for cores, faults in ((8, [("inside", ("gpu1 rank 3",))]), (2, []), (0, [("inside", ("gpu1 rank 3",))])):
-        net = Faulty(hosts=1, ranks=8, memory=(HostMemory("gpu1", (1, 2), costs, costs, cores=cores),))
+        net = Faulty(hosts=1, ranks=8, cores=cores)
         net.rate[3, :] *= 0.4
         assert named(locate(net.profile())) == faults
 
@@ -502,6 +501,27 @@ def test_ends_that_waited_for_cores_are_not_unsteady():
     assert named(locate(net.profile())) == [("flapping", ("gpu3",))]
     net.flags = {(a, b): "starved" for a in range(6) for b in range(6) if 2 in (a, b)}
     assert locate(net.profile()) == []
+
+
+def test_a_host_whose_links_are_unsteady_more_often_than_others_flaps_though_all_ends_waited():
+    net = Faulty(hosts=7, samples=3)
+    for to in (0, 2, 5, 6):
+        net.late[1, to] = 8.0
+    net.flags = {(a, b): "starved,preempted" for a in range(7) for b in range(7) if a != b}
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.parts, fault.confirmed) == ("flapping", ("gpu2",), True)
+    # Links of other hosts are unsteady as often: this is the load.
+    for src, to in ((0, 3), (2, 4), (3, 6), (4, 1), (5, 2), (6, 0), (0, 5), (2, 0), (4, 3), (5, 6), (6, 4)):
+        net.late[src, to] = 8.0
+    assert all(one.kind != "flapping" for one in locate(net.profile()))
+
+
+def test_rates_that_vary_by_more_than_a_host_lacks_are_not_confirmed_where_ends_waited():
+    net = Faulty()
+    net.rate[net.of(3)] *= 0.9
+    net.flags = {(a, b): "starved" for a in range(6) for b in range(6) if 3 in (a, b)}
+    net.late[net.of(3)] = 1.3
+    assert all(not one.confirmed for one in locate(net.profile()))
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,25 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
         "33 % of the normal rate: "
         "1 of 1 links from a rank 1 to a rank 2 carry 0.3333 GB/s, normal is 1 GB/s; "
         "a ring all_reduce through it takes 3.0 times as long, unless it avoids the link; "
-        "check NUMA binding, PCIe width and peer-to-peer access of this device",
+        "measure again while nothing else runs there; then check NUMA binding, and the PCIe width and "
+        "peer-to-peer access of a GPU",
     )
     assert to_retest(found, places) == [(1, 2)]
+
+
+@pytest.mark.parametrize(("alone", "starved"), [(3e-9, False), (2e-9, True), (None, True)])
+def test_a_link_with_the_same_steady_rate_twice_is_not_starved_though_an_end_waited(alone, starved):
+    found = samples(4, lambda src, dst: 3e-9 if (src, dst) == (1, 2) else 1e-9)
+    found.sender_waited[1, 2] = found.receiver_waited[1, 2] = [0.5, 0.5]
+    if alone is not None:
+        found.again[1, 2] = Trains({size: [1e-6 + alone * size] * 5 for size in SIZES})
+    profile = assembled(found, [Place(name, 8) for name in "abcd"])
+    [flags] = [
+        words
+        for src, dst, words in zip(profile.links.src, profile.links.dst, profile.links.flags, strict=True)
+        if (src, dst) == (1, 2)
+    ]
+    assert ("starved" in flags) == starved
 
 
 def test_alone_a_link_is_what_it_can_do_and_keeps_who_held_it_up():
