@@ -20,9 +20,11 @@ def seconds(value_s: float) -> str:
 def bandwidth(gbs: float) -> str:
     """Return GB/s with two decimals, as nccl-tests does.
 
-    Small values keep three significant digits.
+    Small values keep three significant digits, down to 1 KB/s.
     """
-    return f"{gbs:.3g}" if 0.001 <= gbs < 0.1 else f"{gbs:.2f}"
+    if 1e-6 <= gbs < 0.1:
+        return f"{gbs:.3g}" if gbs >= 0.001 else f"{gbs:.2g}"
+    return f"{gbs:.2f}"
 
 
 def percent(share: float) -> str:

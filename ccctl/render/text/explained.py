@@ -127,7 +127,7 @@ class Explained:
     def draw(self) -> None:
         """Print the table of all rows, then the sentences on the rows that count."""
         console.data(f"# {self._title()}")
-        console.data("# GB/s of busbw: measured, at most (proven), and what NCCL's algorithms could carry")
+        console.data("# busbw in GB/s: measured, at most at this size (proven), and of NCCL's algorithms without latency")
         columns, rows = self._table()
         if self.wrong:
             console.prose(self.verdict)
@@ -244,6 +244,12 @@ class Explained:
         nics = round(self.host_nics * expected_s / one.time_s)
         if len(self.report.hosts) > 1 and 1 <= nics < self.host_nics:
             yield f"It is about what {nics} of the {plural(self.host_nics, 'NIC')} of a host carry."
+        if one.row.crowded:
+            yield f"Ranks waited for cores ({one.row.crowded}): run again with at most one rank a core."
+            return
+        if self.report.executor == "mpi":
+            yield "ccctl accept measures the links."
+            return
         yield (
             "Look at a log of NCCL_DEBUG=INFO (ccctl explain LOG): NICs in use, GPU Direct RDMA, sockets, "
             "channels; ccctl accept measures the links."

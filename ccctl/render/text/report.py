@@ -149,6 +149,13 @@ def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
     return row.doubt(peer) or (None if ratio is None else f"{ratio:.2f}x")
 
 
+# The rank whose time an iteration counts.
+_OF_RANKS = {
+    "rank 0": "rank 0",
+    "average": "the average of all ranks",
+    "fastest": "the fastest rank",
+    "slowest": "the slowest rank",
+}
 # Column widths when rows are printed one by one: room for 99 seconds, 9999 GB/s.
 _WIDTHS = {"time (us)": 11, "p99 (us)": 11, "mean (us)": 11, "algbw": 7, "busbw": 7, "ours": 7}
 _EITHER = ("placement", "second placement")
@@ -189,8 +196,8 @@ def draw_head(report: Report) -> None:
     console.data(f"# {', '.join(kinds) or 'nothing'} on {report.ranks} ranks, {hosts}")
     console.data(f"# {report.executor}: {report.library}")
     console.data(
-        f"# {report.iterations} iterations after {report.warmup} to warm up; medians of the time of: "
-        f"{report.average}; bandwidth in GB/s"
+        f"# {report.iterations} iterations after {report.warmup} to warm up; times are medians, of "
+        f"{_OF_RANKS[report.average]}; bandwidth in GB/s"
     )
 
 
@@ -241,13 +248,13 @@ def _doubts(rows: Sequence[Row]) -> Iterator[str]:
     if "cores" in doubts:
         crowded = "; ".join(dict.fromkeys(row.crowded for row in rows if row.crowded))
         yield (
-            f"# cores                : {crowded}: no ratio, as ranks waited for cores; run again on idle "
-            "hosts, with at most one rank a core"
+            f"# ours: cores          : no ratio, because ranks waited for cores ({crowded}); run again on "
+            "idle hosts, with at most one rank a core"
         )
     if "spread" in doubts:
         yield (
-            "# spread               : iterations differ too much for a ratio (p99 above 3 times the median); "
-            "try more (--iters 200)"
+            "# ours: spread         : no ratio, because iterations differ too much (p99 above 3 times the "
+            "median); try more (--iters 200)"
         )
 
 

@@ -82,7 +82,7 @@ def test_wide_tables_have_all_columns_and_narrow_ones_their_cells_under_their_na
     ("gbs", "shown"),
     [
         (0.0, "0.00"),
-        (0.0004, "0.00"),
+        (0.0004, "0.0004"),
         (0.00715, "0.00715"),
         (0.0991, "0.0991"),
         (0.1, "0.10"),
@@ -105,7 +105,7 @@ def test_a_row_whose_ranks_share_cores_says_so_in_place_of_ratios(rows, samples,
     assert all(line.split().count("cores") == 3 and "x" not in line.split()[-1] for line in lines[2:])
     report = replace(samples["report"], rows=tuple(crowded))
     draw_foot(report)
-    assert "# cores                : 4 ranks share 2 cores" in capsys.readouterr().out
+    assert "# ours: cores          : no ratio, because ranks waited for cores (4 ranks share 2 cores)" in capsys.readouterr().out
     told = summary(report)["rows"][0]
     assert told["achieved"] is None and set(told["peers_over_ours"].values()) == {None}
     assert told["why_no_ratio"] == dict.fromkeys(["predicted", *rows[0].peers], "cores")
@@ -115,6 +115,6 @@ def test_a_row_whose_iterations_differ_too_much_says_so_in_place_of_ratios(rows,
     unsteady = replace(rows[0], out_of_place=replace(rows[0].out_of_place, p99_s=0.9))
     assert ColumnTable([unsteady]).lines([unsteady])[-1].split().count("spread") == 3
     draw_foot(replace(samples["report"], rows=(unsteady,)))
-    assert "# spread               : iterations differ too much" in capsys.readouterr().out
+    assert "# ours: spread         : no ratio, because iterations differ too much" in capsys.readouterr().out
     draw_foot(replace(samples["report"], rows=(rows[0],)))
     assert "# spread" not in capsys.readouterr().out
