@@ -14,6 +14,8 @@ from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topo
 __all__ = ["complete"]
 
 _TABLE, _ASSUMED = "table", "assumed"
+# With fewer other ports of its model, a slower port may be one for storage or for login.
+_FEWEST_ALIKE = 3
 _Placed = TypeVar("_Placed", PciDevice, Gpu, Nic)
 
 
@@ -212,6 +214,27 @@ def _port_doubts(host: Host) -> Iterator[Finding]:
             phase = f" ({nic.physical_state})" if nic.physical_state else ""
             text = f"InfiniBand port is {nic.state}{phase}, not active"
             yield Finding("port-down", f"{host.name}/{nic.name}", text)
+    yield from _slow_port(host)
+
+
+def _slow_port(host: Host) -> Iterator[Finding]:
+    """Yield the one port that is slower than all others of its model; several may be slower by intent."""
+    models = functions(host)
+    alike: dict[tuple[str, str, str], list[Nic]] = {}
+    for nic in host.physical_nics:
+        device = models.get(nic.bus_id)
+        if nic.speed_mbit and device is not None:
+            alike.setdefault((device.vendor, device.device, nic.link_layer), []).append(nic)
+    for nics in alike.values():
+        slowest, *others = sorted(nics, key=lambda nic: nic.speed_mbit or 0)
+        rates = {nic.speed_mbit for nic in others}
+        if len(others) >= _FEWEST_ALIKE and len(rates) == 1 and slowest.speed_mbit not in rates:
+            normal = others[0].speed_mbit or 0
+            text = (
+                f"{(slowest.speed_mbit or 0) / 1000:g} Gbit/s; the {len(others)} other ports of its model "
+                f"have {normal / 1000:g} Gbit/s"
+            )
+            yield Finding("slow-port", f"{host.name}/{slowest.name}", text)
 
 
 def _width_doubts(host: Host) -> Iterator[Finding]:
