@@ -127,7 +127,7 @@ class Explained:
     def draw(self) -> None:
         """Print the table of all rows, then the sentences on the rows that count."""
         console.data(f"# {self._title()}")
-        console.data("# busbw in GB/s: measured, at most at this size (proven), and of NCCL's algorithms without latency")
+        console.data("# busbw in GB/s: measured; at most here (proven); of NCCL's algorithms without latency")
         columns, rows = self._table()
         if self.wrong:
             console.prose(self.verdict)

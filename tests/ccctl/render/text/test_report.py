@@ -105,7 +105,8 @@ def test_a_row_whose_ranks_share_cores_says_so_in_place_of_ratios(rows, samples,
     assert all(line.split().count("cores") == 3 and "x" not in line.split()[-1] for line in lines[2:])
     report = replace(samples["report"], rows=tuple(crowded))
     draw_foot(report)
-    assert "# ours: cores          : no ratio, because ranks waited for cores (4 ranks share 2 cores)" in capsys.readouterr().out
+    why = "# ours: cores          : no ratio, because ranks waited for cores (4 ranks share 2 cores)"
+    assert why in capsys.readouterr().out
     told = summary(report)["rows"][0]
     assert told["achieved"] is None and set(told["peers_over_ours"].values()) == {None}
     assert told["why_no_ratio"] == dict.fromkeys(["predicted", *rows[0].peers], "cores")
