@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 
 from probes.base import DataError, Floats
@@ -21,8 +19,10 @@ TABULAR = ("mlp", "moe")
 def read_examples(path: str) -> Floats:
     """Return the rows of a CSV file, gzipped or not; raises MissingInputError or DataError."""
     text = decoded(inflated(read_bytes(path), path, MOST_TEXT_BYTES), path)
+    lines = [line for line in text.splitlines() if line.strip()]
     try:
-        rows = np.loadtxt(io.StringIO(text or "\n"), delimiter=",", dtype=np.float64, ndmin=2)
+        # An empty list makes NumPy print a warning.
+        rows = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None) if lines else np.empty((0, 0))
     except ValueError as error:
         raise DataError(path, [f"expected {FEATURES + 1} numbers a line: {error}"]) from error
     if len(rows) < HELD_OUT_OF or rows.shape[1] != FEATURES + 1:
