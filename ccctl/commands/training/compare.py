@@ -44,7 +44,7 @@ EXAMPLES = (
     ),
 )
 # Ways whose replicas hold the same bits after each iteration.
-_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical", "adaptive")
+_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "horovod-tuned", "hierarchical", "adaptive")
 
 
 # Larger numbers are typing errors, which are refused before a model fills the memory.
@@ -77,7 +77,7 @@ class CompareOptions(GeneralOptions, WorldOptions):
             "--mode",
             metavar="MODE,…",
             autocompletion=words.several_of(*words.MODES),
-            help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical or "
+            help="none, ddp, dear, dear-nl, horovod, horovod-tuned, ds-sync, asp, gossip, hierarchical or "
             "adaptive; ddp:4M has buckets of 4 MiB.",
         ),
     ] = "ddp"

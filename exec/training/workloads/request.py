@@ -19,6 +19,7 @@ MODES = {
     "dear": "reduce_scatter behind the backward pass, all_gather behind the next forward pass (DeAR)",
     "dear-nl": "DeAR with four layers a bucket",
     "horovod": "all_reduce of what is ready on all ranks at the end of each cycle (Horovod)",
+    "horovod-tuned": "Horovod whose buffer is tuned while it trains, by Bayesian optimization",
     "ds-sync": "parameters averaged in small groups that change from iteration to iteration (DS-Sync)",
     "asp": "sharded parameter servers that answer each rank at once (asynchronous parallel)",
     "gossip": "parameters averaged with those of the rank 1, 2, 4 … before it (exponential graph)",
