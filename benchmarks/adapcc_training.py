@@ -15,8 +15,9 @@ paper does: from when the first rank is ready. Inferred, as the paper has no fig
   homo that alone makes ours over three times as fast, and the paper's figure is at most 1.3: its NCCL
   must have had more than its text says.
 - Figs. 16, 17: a batch of 16 (GPT2) or 128 (ViT) is computed in 100 ms on the fastest GPU. Late are all
-  GPUs of a host, or one GPU of each host, by the same times. Phase 2 of a whole late host takes as long as
-  an all_reduce, so that relays gain nothing there, and lose up to 7 % of the throughput.
+  GPUs of a host, or one GPU of each host, by the same times. At the NICs each phase takes as long as an
+  all_reduce either way, so that relays gain nothing, and lose up to 7 % of the throughput. The gain comes
+  from the schedule and shrinks with the batch, while the paper's grows.
 - Fig. 19b: no ImageNet. A network of one hidden layer learns 10 classes on 4 workers, of which one is
   late in half of all steps and alone sees two of the classes. AdapCC's way is run for real, by a session of
   four ranks on this host, of which the last is late by 30 ms; the others are worked out in one process.
