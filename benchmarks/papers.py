@@ -4,10 +4,10 @@
 
 docs/explanation/papers.json holds a row for each part of a paper: where it is, the command that shows it, the
 pattern of the figure in what the command prints, the figure when it was last run, and the paper's. Rows whose
-paper, place or words contain FILTER are run, and their figures compared: "same" within the row's tolerance.
-Rows that take over a minute are run with --long only. A row that needs a GPU, root for a lab, or torch is
-left out where that is missing. --write stores figures, seconds and date, and makes the page from them; with
---new only rows that have no figure yet are run.
+paper, place, words or command contain FILTER are run, and their figures compared: "same" within the row's
+tolerance. Rows that take over a minute are run with --long only. A row that needs a GPU, root for a lab,
+torch or scikit-learn is left out where that is missing. --write stores figures, seconds and date, and makes
+the page from them; with --new only rows that have no figure yet are run.
 
 --against runs each published algorithm and ours on the same input, 30 seeds: see published_and_ours.py.
 """
@@ -36,7 +36,7 @@ DATA, PAGE = ROOT / "docs/explanation/papers.json", ROOT / "docs/explanation/pap
 VERDICTS = ("faithful", "exceeded", "deviates", "missing")
 # The sources of figures, the strongest first.
 EVIDENCE = ("GPU", "lab", "CPUs", "kernel on host threads", "judge", "simulated", "formula", "none")
-NEEDS = ("", "gpu", "lab", "torch")
+NEEDS = ("gpu", "lab", "torch", "sklearn")
 SHORT_S = 60.0
 # A row of less than a minute on an idle machine may take so long on a busy one.
 LIMIT_S, LONG_LIMIT_S = 300.0, 3600.0
@@ -154,12 +154,14 @@ def agrees(figure: str, printed: str, within: float) -> bool:
 
 
 def is_possible(row: Row) -> bool:
-    """Return whether this machine has what the row needs."""
-    if row.needs == "gpu":
-        return shutil.which("nvidia-smi") is not None
-    if row.needs == "lab":
-        return os.geteuid() == 0 and shutil.which("tc") is not None
-    return row.needs != "torch" or importlib.util.find_spec("torch") is not None
+    """Return whether this machine has what the row needs, words of `NEEDS`."""
+    found = {
+        "gpu": shutil.which("nvidia-smi") is not None,
+        "lab": os.geteuid() == 0 and shutil.which("tc") is not None,
+        "torch": importlib.util.find_spec("torch") is not None,
+        "sklearn": importlib.util.find_spec("sklearn") is not None,
+    }
+    return all(found[need] for need in row.needs.split())
 
 
 def run(row: Row) -> Result:
@@ -265,7 +267,7 @@ def chosen(papers: Sequence[Paper], wanted: str, *, long: bool) -> Iterator[tupl
     """Yield (paper, row) of the rows that contain ``wanted``, with those that take long if asked for."""
     for at, paper in enumerate(papers):
         for number, row in enumerate(paper.rows):
-            fits = wanted.lower() in f"{paper.name} {row.where} {row.shows}".lower()
+            fits = wanted.lower() in f"{paper.name} {row.where} {row.shows} {row.command}".lower()
             if fits and row.command and (long or not row.long):
                 yield at, number
 

@@ -2,11 +2,13 @@
 
     python benchmarks/torch_backend.py [--ranks 4] [--size 25M] [--rounds 8] [--labs slow_host,even_4]
         [--lab-size 8M] [--lab-rounds 2]
+    python benchmarks/torch_backend.py --halves 128K,512K,1M [--labs even_4] [--rounds 8]
 
 Ranks are started as torchrun starts them: on this host, then, for each case of ``lab_cases.py`` that is
 named, one on each host of a lab, which needs root. Both backends work in the same processes, in turn, after
 the calls in which ccctl tries both ways. A ratio is gloo's median time over ccctl's: above 1 ccctl is faster.
-Needs an environment with torch.
+``--halves`` times DeAR's reduce_scatter and all_gather (`exec.training.dear`) beside an all_reduce of as many
+bytes instead, as the paper's Fig. 5 does. Needs an environment with torch.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
     import torch
     import torch.distributed as dist
 
-    for _ in range(TRIED + 1):
-        calls["ccctl"]()
-    calls["gloo"]()
+    for name, call in calls.items():
+        for _ in range(1 if name == "gloo" else TRIED + 1):
+            call()
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -88,6 +90,45 @@ def rank_main(size_bytes: int, rounds: int, width: int) -> None:
     dist.destroy_process_group()
 
 
+def halves_main(rounds: int, *sizes_bytes: int) -> None:
+    """One rank that times an all_reduce and its halves over both backends; rank 0 prints their times."""
+    import torch
+    import torch.distributed as dist
+
+    from exec.training.dear.decoupled_all_reduce import Halves
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    groups = {name: dist.new_group(backend=name) for name in ("gloo", "ccctl")}
+    found: dict[str, dict[str, list[float]]] = {}
+    for size_bytes in sizes_bytes:
+        calls: dict[str, Callable[[], object]] = {}
+        for name, group in groups.items():
+            halves = Halves(group, torch.device("cpu"))
+            row = torch.zeros(sum(halves.lengths(size_bytes // 4, 4)))
+            exchange = halves.exchange(row)
+            calls[f"{name} all_reduce"] = partial(dist.all_reduce, row, group=group)
+            calls[f"{name} reduce_scatter"] = lambda one=exchange: (one.reduce_scatter(), one.reduced())
+            calls[f"{name} all_gather"] = lambda one=exchange: (one.all_gather(), one.gathered())
+        found[format_size(size_bytes)] = times_s(calls, rounds)
+    if dist.get_rank() == 0:
+        print("found " + json.dumps({"times_s": found, "decided": {}}), flush=True)
+    dist.destroy_process_group()
+
+
+def told_halves(times: dict[str, dict[str, list[float]]]) -> None:
+    """Print the median times of each size and backend, and the halves' sum over the all_reduce."""
+    print(f"{'ms':20}{'all_reduce':>12}{'reduce_scatter':>16}{'all_gather':>12}{'both / all_reduce':>20}")
+    for size, found in times.items():
+        for name in ("gloo", "ccctl"):
+            whole, *halves = (
+                1e3 * median(found[f"{name} {kind}"])
+                for kind in ("all_reduce", "reduce_scatter", "all_gather")
+            )
+            cells = f"{whole:12.1f}{halves[0]:16.1f}{halves[1]:12.1f}{sum(halves) / whole:20.2f}"
+            print(f"{size:>6} {name:13}{cells}", flush=True)
+
+
 def result_of(ranks: list[subprocess.Popen[str]]) -> dict[str, dict[str, list[float]]]:
     """Return what rank 0 found; ends the program where a rank fails."""
     said = [rank.communicate()[0] for rank in ranks]
@@ -125,12 +166,12 @@ def on_this_host(ranks: int, size_bytes: int, rounds: int) -> dict[str, dict[str
     return result_of([started(command, rank, ranks, "127.0.0.1", port) for rank in range(ranks)])
 
 
-def in_lab(case: str, size_bytes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+def in_lab(case: str, *words: str) -> dict[str, dict[str, list[float]]]:
     """Print the times of a rank on each host of a lab."""
     description = (HETEROGENEOUS | HOMOGENEOUS)[case]
     hosts = 8 if "8]" in description else 6 if "6]" in description else 4
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
-        own = [sys.executable, __file__, "--of-rank", str(size_bytes), str(rounds), str(LAB_WIDTH)]
+        own = [sys.executable, __file__, *words]
         ranks = []
         for rank in range(hosts):
             on = [*CCCTL, "lab", "run", "--lab", name, "--on", f"h{rank + 1}", "--", *own]
@@ -151,8 +192,8 @@ def told(where: str, times: dict[str, dict[str, list[float]]]) -> dict[str, floa
 
 def main() -> None:
     """Print all ratios, and the geometric means of the labs."""
-    if "--of-rank" in sys.argv:
-        rank_main(*map(int, sys.argv[2:]))
+    if sys.argv[1:2] in (["--of-rank"], ["--of-halves"]):
+        (rank_main if sys.argv[1] == "--of-rank" else halves_main)(*map(int, sys.argv[2:]))
         return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -163,7 +204,12 @@ def main() -> None:
     parser.add_argument("--labs", default="")
     parser.add_argument("--lab-size", default="8M")
     parser.add_argument("--lab-rounds", type=int, default=2)
+    parser.add_argument("--halves", default="")
     options = parser.parse_args()
+    if options.halves:
+        sizes = [str(parse_size(size, "--halves")) for size in options.halves.split(",")]
+        told_halves(in_lab(options.labs or "even_4", "--of-halves", str(options.rounds), *sizes))
+        return
     size_bytes = parse_size(options.size, "--size")
     if options.ranks:
         told(
@@ -173,7 +219,8 @@ def main() -> None:
     lab_bytes = parse_size(options.lab_size, "--lab-size")
     ratios = {}
     for case in filter(None, options.labs.split(",")):
-        ratios[case] = told(f"{case}, {format_size(lab_bytes)}", in_lab(case, lab_bytes, options.lab_rounds))
+        words = ("--of-rank", str(lab_bytes), str(options.lab_rounds), str(LAB_WIDTH))
+        ratios[case] = told(f"{case}, {format_size(lab_bytes)}", in_lab(case, *words))
     for label, cases in (("uneven", HETEROGENEOUS), ("even", HOMOGENEOUS)):
         for what in ("all_reduce", "step of DDP"):
             if some := [found[what] for case, found in ratios.items() if case in cases]:

@@ -186,7 +186,19 @@ TUNED_COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "reduce_scatter")
 TUNERS = ("bo", "paper", "grid", "random")
 MODELS = ("mlp", "cnn", "transformer", "moe")
 BACKENDS = ("gloo", "ccctl", "nccl")
-MODES = ("none", "ddp", "dear", "dear-nl", "horovod", "ds-sync", "asp", "gossip", "hierarchical", "adaptive")
+MODES = (
+    "none",
+    "ddp",
+    "dear",
+    "dear-nl",
+    "horovod",
+    "horovod-tuned",
+    "ds-sync",
+    "asp",
+    "gossip",
+    "hierarchical",
+    "adaptive",
+)
 _HOSTFILES = ("hostfile", "hosts")
 _NETWORK_FILES = (".json", ".json.gz", ".csv", ".links", ".xml", ".txt")
 _LAST_HOST = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)*$")

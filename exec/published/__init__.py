@@ -1,6 +1,6 @@
 """Published training methods, implemented as in their papers and sources for comparison only.
 
-`horovod`, `hierarchical`, `gossip` (D-PSGD) and `asp` synchronize the replicas of a model. In: a model, its
+`horovod`, `hierarchical`, `gossip` and `asp` synchronize the replicas of a model. In: a model, its
 optimizer, torch.distributed. Out: objects that a training loop calls before the forward pass, after the
 backward pass and at the end. `flat` converts parameters to one tensor and back. Training runs get these
 classes only from `synchronizer`, by name. This module imports no torch.

@@ -1,4 +1,8 @@
-"""D-PSGD: each rank averages its parameters with its two neighbours on a ring (Lian et al. 2017, Alg. 1)."""
+"""Gossip on a dynamic exponential graph: averaging with the rank 1, 2, 4 … before it, in turn.
+
+The baseline of DS-Sync (Sec. V-A 1), on the graph of Assran et al. 2019 (SGP) with one peer an iteration. The
+planner predicts the same graph (`synth.groups`, ``gossip_s``).
+"""
 
 from __future__ import annotations
 
@@ -13,42 +17,42 @@ __all__ = ["Gossip"]
 
 
 class Gossip:
-    """An exchange of parameters with both neighbours during the computation of gradients.
+    """An exchange of parameters with one peer each way during the computation of gradients.
 
-    Gradients are computed at the parameters that the rank had before the exchange. The weights of the mixing
-    matrix are 1/3 for the rank itself and each neighbour, or 1/2 each for two ranks. A rank sends its
-    parameters to each neighbour once per iteration.
+    In iteration k each rank sends to the rank 2^(k mod m) after it, where m powers of 2 are below the number
+    of ranks, and averages its own parameters with those that it receives, at equal weights. Gradients are
+    computed at the parameters that the rank had before the exchange.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        rank, size = dist.get_rank(), dist.get_world_size()
+        size = dist.get_world_size()
         self._parameters = trainable(model)
-        self._peers = sorted({(rank - 1) % size, (rank + 1) % size} - {rank})
+        self._steps = [1 << power for power in range((size - 1).bit_length())]
+        self._iteration = 0
         self._works: list[Any] = []
         self._own: Any = None
-        self._theirs: list[Any] = []
+        self._theirs: Any = None
 
     def before_forward(self) -> None:
-        """Start sending the parameters and receiving those of the neighbours."""
-        self._own = values(self._parameters)
-        self._theirs = [torch.empty_like(self._own) for _ in self._peers]
-        calls = [dist.P2POp(dist.isend, self._own, peer) for peer in self._peers]
-        calls += [
-            dist.P2POp(dist.irecv, row, peer) for row, peer in zip(self._theirs, self._peers, strict=True)
+        """Start sending the parameters and receiving a peer's."""
+        self._own = self._theirs = values(self._parameters)
+        if not self._steps:
+            return
+        rank, size = dist.get_rank(), dist.get_world_size()
+        step = self._steps[self._iteration % len(self._steps)]
+        self._iteration += 1
+        self._theirs = torch.empty_like(self._own)
+        calls = [
+            dist.P2POp(dist.isend, self._own, (rank + step) % size),
+            dist.P2POp(dist.irecv, self._theirs, (rank - step) % size),
         ]
-        self._works = dist.batch_isend_irecv(calls) if calls else []
+        self._works = dist.batch_isend_irecv(calls)
 
     def after_backward(self) -> None:
-        """Average the parameters with the neighbours'; the optimizer steps from the mean."""
+        """Average the parameters with the peer's; the optimizer steps from the mean."""
         for work in self._works:
             work.wait()
-        # Sum in the order of ranks, so that two ranks that mix the same parameters get the same bits.
-        rank = dist.get_rank()
-        rows = dict(zip((*self._peers, rank), (*self._theirs, self._own), strict=True))
-        total = torch.zeros_like(self._own)
-        for peer in sorted(rows):
-            total += rows[peer]
-        put(total / len(rows), self._parameters)
+        put((self._own + self._theirs) / 2, self._parameters)
 
     def average_all(self) -> None:
         """Set every replica to the mean of all, which is the algorithm's result; collective."""

@@ -21,12 +21,15 @@ class Horovod:
 
     A thread wakes every ``cycle_s``. The ranks find the tensors that are ready on all of them by an
     all_reduce over gloo of one byte per tensor. Then they all_reduce these in messages of at most
-    ``buffer_bytes``.
+    ``buffer_bytes``, or of the size that ``tuning`` tries or has found (a `Retuning` of DeAR).
     """
 
-    def __init__(self, model: torch.nn.Module, cycle_s: float, buffer_bytes: int = 0) -> None:
+    def __init__(
+        self, model: torch.nn.Module, cycle_s: float, buffer_bytes: int = 0, tuning: Any = None
+    ) -> None:
         self._parameters, self._cycle_s = trainable(model), cycle_s
-        self._buffer_bytes = buffer_bytes or _BUFFER_BYTES
+        self._tuning = tuning
+        self._buffer_bytes = tuning.first_bytes if tuning else buffer_bytes or _BUFFER_BYTES
         self._agreement = dist.new_group(backend="gloo")
         self._lock = threading.Lock()
         self._ready = torch.zeros(len(self._parameters), dtype=torch.uint8)
@@ -56,6 +59,9 @@ class Horovod:
         self._thread.join()
         if self._error is not None:
             raise self._error
+        if self._tuning is not None:
+            self._buffer_bytes = self._tuning.stepped(self._buffer_bytes) or self._buffer_bytes
+            self._tuning = None if self._tuning.done else self._tuning
 
     def close(self) -> None:
         """Remove the hooks and end the group."""

@@ -75,11 +75,9 @@ def simulate_by(
     return simulate_program(tiled, as_used_by(network, protocol), tile_bytes, by), tiled, tile_bytes
 
 
-def time_by(
-    protocol: Protocol, program: Program, network: Network, size_bytes: int, *, message_s: float = 0.0
-) -> float:
-    """Return the seconds that `simulate_by` finds; each message costs a NIC ``message_s`` more."""
-    return simulate_by(protocol, program, network, size_bytes, Costs(message_s=message_s))[0].time_s
+def time_by(protocol: Protocol, program: Program, network: Network, size_bytes: int) -> float:
+    """Return the seconds that `simulate_by` finds."""
+    return simulate_by(protocol, program, network, size_bytes)[0].time_s
 
 
 def tiles_of(program: Program, chunk_bytes: int, tile_bytes: int) -> int:

@@ -36,6 +36,18 @@ def test_a_ring_is_timed_by_the_fastest_protocol() -> None:
     assert 0 < small_s < large_s
 
 
+def test_a_cost_of_each_step_explains_the_gain_of_figure_8() -> None:
+    (figure,) = (one for one in gc3_figures.figures(()) if one.name == "Fig. 8")
+    size_bytes = 2 << 20
+    without, found = (
+        gc3_figures.gain_of(figure, size_bytes, gc3_figures.Costs(step_s=step_s)) for step_s in (0.5e-6, 4e-6)
+    )
+    assert without < 1 < 1.48 < found
+    first, gains = gc3_figures.explained(figure, "step_s", "each step took", size_bytes, 1.48)
+    assert 0.5 < float(first.split()[-2]) < 4
+    assert gains.count("x at") == len(figure.sizes)
+
+
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(SystemExit, match="usage"):
         gc3_figures.main("--al")

@@ -526,7 +526,7 @@ def documented(rank, size):
 CASES = {
     "four": (start_equal, averaging, refusals, warm_up, adjusting, converges),
     "backends": (backends,),
-    "two": (like_data_parallel, idioms, evaluation, statistics, ensemble, from_a_file, documented, resumed),
+    "two": (like_data_parallel, idioms, evaluation, statistics, from_a_file, documented, resumed),
 }
 
 

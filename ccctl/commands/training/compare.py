@@ -27,6 +27,7 @@ from probes.base import parse_seconds, parse_size
 if TYPE_CHECKING:
     from ccctl.runs import TrainingRows
     from exec.training.workloads import Mode, TrainingReport, TrainRequest
+    from probes.base import Floats
     from synth.network import Network
 
 __all__ = ["EXAMPLES", "compare", "parse_modes"]
@@ -43,7 +44,7 @@ EXAMPLES = (
     ),
 )
 # Ways whose replicas hold the same bits after each iteration.
-_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "hierarchical", "adaptive")
+_SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "horovod-tuned", "hierarchical", "adaptive")
 
 
 # Larger numbers are typing errors, which are refused before a model fills the memory.
@@ -76,7 +77,7 @@ class CompareOptions(GeneralOptions, WorldOptions):
             "--mode",
             metavar="MODE,…",
             autocompletion=words.several_of(*words.MODES),
-            help="none, ddp, dear, dear-nl, horovod, ds-sync, asp, gossip, hierarchical or "
+            help="none, ddp, dear, dear-nl, horovod, horovod-tuned, ds-sync, asp, gossip, hierarchical or "
             "adaptive; ddp:4M has buckets of 4 MiB.",
         ),
     ] = "ddp"
@@ -89,6 +90,14 @@ class CompareOptions(GeneralOptions, WorldOptions):
             help="Model to train: mlp, cnn, transformer or moe.",
         ),
     ] = "mlp"
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="FILE.csv",
+            help="Train mlp or moe on these examples, 64 numbers and a class from 0 to 9 a line. [generated]",
+        ),
+    ] = None
     backend: Annotated[
         str,
         typer.Option(
@@ -188,10 +197,10 @@ class CompareOptions(GeneralOptions, WorldOptions):
 def compare(options: CompareOptions) -> None:
     """Train a small model by each --mode in turn, and compare.
 
-    The data are generated; all modes begin with the same parameters and see the same batches. A row has the
-    median time of an iteration (mean over ranks) and its quartiles; the bytes that a rank sends over TCP in
-    it, as a multiple of the model; the last loss; the accuracy on held-out data, and when --accuracy was
-    reached; whether all replicas are equal; and how far the final parameters are from DDP's.
+    The data are generated, or --data's; all modes begin with the same parameters and see the same batches. A
+    row has the median time of an iteration (mean over ranks) and its quartiles; the bytes that a rank sends
+    over TCP in it, as a multiple of the model; the last loss; the accuracy on held-out data, and when
+    --accuracy was reached; whether all replicas are equal; and how far the final parameters are from DDP's.
 
     Needs torch. Ranks are started without MPI. Rows are printed and written as they finish, so an interrupted
     run keeps those it has. Exit status 1 if replicas differ that must be equal.
@@ -230,6 +239,7 @@ def _request(options: CompareOptions) -> tuple[TrainRequest, dict[str, str], Wor
     if count < 2:
         raise UsageError(f"-n: expected at least 2 ranks, found {count}")
     groups, planned, inputs = _network(options.network, options.racks, count)
+    examples = None if options.data is None else _examples(options.data, options.model, options.batch * count)
     request = TrainRequest(
         modes=modes,
         model=options.model,
@@ -246,8 +256,25 @@ def _request(options: CompareOptions) -> tuple[TrainRequest, dict[str, str], Wor
         cycle_s=parse_seconds(options.cycle, "--cycle"),
         racks=groups,
         network=planned,
+        examples=examples,
     )
     return request, inputs, world
+
+
+def _examples(path: str, model: str, together: int) -> Floats:
+    """Return the rows of a file; raises UsageError for other models, or if a batch of all ranks is larger."""
+    from exec.training.workloads import HELD_OUT_OF, TABULAR, read_examples
+
+    if model not in TABULAR:
+        raise UsageError(f"--data: for --model {' or '.join(TABULAR)}, found {model}")
+    rows = read_examples(path)
+    if len(rows) - len(rows) // HELD_OUT_OF < together:
+        raise UsageError(
+            f"--data: expected at least {together} examples to train on, a batch of all ranks, "
+            f"found {len(rows)} with those held out",
+            hint="A smaller --batch, or fewer ranks.",
+        )
+    return rows
 
 
 def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Generated classification data, which depends only on a seed and is the same on every rank."""
+"""Classification data, generated from a seed or from given examples; it is the same on every rank."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["CLASSES", "IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "dataset", "indices"]
+from exec.training.workloads.examples import CLASSES, FEATURES, HELD_OUT_OF
+from probes.base import Floats
 
-# Each class has two tokens, so TOKENS is twice the number of classes.
-CLASSES = 10
-FEATURES = 64
-# The side of an image in pixels, the length of a sequence, and the number of different tokens.
+__all__ = ["IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "dataset", "indices"]
+
+# The side of an image in pixels, the length of a sequence, and the number of different tokens: each class has
+# two.
 IMAGE, LENGTH, TOKENS = 12, 8, 20
 TRAINING, _HELD_OUT = 8192, 1024
 _CENTRES = 4
@@ -36,12 +37,14 @@ class Dataset:
         )
 
 
-def dataset(model: str, seed: int) -> Dataset:
-    """Return the data for ``model``.
+def dataset(model: str, seed: int, examples: Floats | None = None) -> Dataset:
+    """Return the data for ``model``: the ``examples`` if there are any, else generated ones.
 
     For mlp and moe: points around four centres of each class. For cnn: noisy images with the pattern of their
     class at a random place. For transformer: sequences in which the token after a mark gives the class.
     """
+    if examples is not None:
+        return _given(examples, seed)
     chance = torch.Generator().manual_seed(seed)
     count = TRAINING + _HELD_OUT
     labels = torch.randint(CLASSES, (count,), generator=chance)
@@ -50,12 +53,24 @@ def dataset(model: str, seed: int) -> Dataset:
     return Dataset(inputs[:TRAINING], labels[:TRAINING], inputs[TRAINING:], labels[TRAINING:])
 
 
-def indices(step: int, batch: int, rank: int, ranks: int, seed: int) -> Any:
+def indices(step: int, batch: int, rank: int, ranks: int, seed: int, examples: int = TRAINING) -> Any:
     """Return the examples of ``rank`` in iteration ``step``; each epoch has a permutation of its own."""
     together = batch * ranks
-    epoch, at = divmod(step, max(1, TRAINING // together))
-    order = np.random.default_rng([seed, epoch]).permutation(TRAINING)
+    epoch, at = divmod(step, max(1, examples // together))
+    order = np.random.default_rng([seed, epoch]).permutation(examples)
     return torch.from_numpy(order[at * together : (at + 1) * together][rank::ranks])
+
+
+def _given(examples: Floats, seed: int) -> Dataset:
+    """Split the examples at random; scale each feature to mean 0 and deviation 1 over those for training."""
+    rows = examples[np.random.default_rng(seed).permutation(len(examples))]
+    held = len(rows) // HELD_OUT_OF
+    learned = rows[held:, :-1]
+    # A feature that never changes stays 0.
+    scale = np.where(learned.std(axis=0) > 0, learned.std(axis=0), 1.0)
+    inputs = torch.from_numpy(((rows[:, :-1] - learned.mean(axis=0)) / scale).astype(np.float32))
+    labels = torch.from_numpy(rows[:, -1].astype(np.int64))
+    return Dataset(inputs[held:], labels[held:], inputs[:held], labels[:held])
 
 
 def _points(labels: Any, chance: Any) -> Any:

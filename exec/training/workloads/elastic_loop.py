@@ -15,7 +15,7 @@ from torch.nn.utils import parameters_to_vector
 from exec.adaptive import Session, gathered
 from exec.sockets import Group
 from exec.training.hooks import PATIENT, AdaptiveHook, ElasticSampler
-from exec.training.workloads.data import TRAINING, Dataset, dataset
+from exec.training.workloads.data import Dataset, dataset
 from exec.training.workloads.join import join_process_group
 from exec.training.workloads.loop import TrainingCurve, accuracy_of, summed_up, whole_of
 from exec.training.workloads.models import build, emulate_compute, optimizer_of
@@ -51,7 +51,7 @@ def _train_mode(
     session: Session, request: TrainRequest, mode: Mode, progress: Safekeeping, number: int, ranks: int
 ) -> Any:
     """Train one mode and return its row; collective over the live ranks."""
-    data = dataset(request.model, request.seed)
+    data = dataset(request.model, request.seed, request.examples)
     model = build(request.model, request.layers, request.width, request.seed)
     if request.compute_s:
         emulate_compute(model, request.compute_s)
@@ -91,7 +91,7 @@ def _train_replica(
     optimizer = optimizer_of(request.model, replica.parameters())
     together = request.batch * ranks
     sampler = ElasticSampler(
-        TRAINING, together, session.rank, session.members, seed=request.seed, drop_last=True
+        len(data.labels), together, session.rank, session.members, seed=request.seed, drop_last=True
     )
     examples = torch.utils.data.TensorDataset(data.inputs, data.labels)
     loader = torch.utils.data.DataLoader(examples, batch_sampler=sampler)

@@ -101,7 +101,7 @@ def _train_mode(
     number: int,
 ) -> tuple[TrainedMode, NDArray[np.float32]]:
     """Train one mode; return (row of the report, final parameters), the same on all ranks; collective."""
-    data = dataset(request.model, request.seed).to(device)
+    data = dataset(request.model, request.seed, request.examples).to(device)
     model = build(request.model, request.layers, request.width, request.seed).to(device)
     if request.compute_s:
         emulate_compute(model, request.compute_s)
@@ -136,7 +136,8 @@ def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, 
         told(step)
         if step == request.warmup:
             before_bytes = sent_bytes()
-        chosen = indices(step, request.batch, rank, size, request.seed).to(data.labels.device)
+        chosen = indices(step, request.batch, rank, size, request.seed, len(data.labels))
+        chosen = chosen.to(data.labels.device)
         inputs, labels = data.inputs[chosen], data.labels[chosen]
         begin_s = perf_counter()
         replica.before()

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from exec.training.workloads.data import CLASSES, FEATURES, LENGTH, TOKENS
+from exec.training.workloads.data import LENGTH, TOKENS
+from exec.training.workloads.examples import CLASSES, FEATURES
 from probes.base import floats, ints, longs
 from synth.fusion import Model
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from exec.published import synchronizer
@@ -17,6 +18,9 @@ from synth.fusion import RingCosts, fusion_plan
 from synth.groups import Groups
 
 __all__ = ["Replica", "groups_of_hosts", "replica_of"]
+
+# The trials of Horovod's buffer and the timed iterations of each, as of DeAR's (`DistributedOptimizer.tune`).
+_TRIALS, _TRIAL_STEPS = 10, 10
 
 
 def _nothing() -> None:
@@ -50,6 +54,7 @@ def replica_of(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts:
         "dear": _dear,
         "dear-nl": _dear,
         "horovod": _horovod,
+        "horovod-tuned": _horovod,
         "ds-sync": _ds_sync,
         "asp": _asp,
         "gossip": _gossip,
@@ -100,8 +105,15 @@ def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hos
 
 
 def _horovod(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    way = synchronizer("horovod")(model, request.cycle_s, mode.bucket_bytes)
-    note = f"a cycle of {1e3 * request.cycle_s:g} ms"
+    tuning, note = None, f"a cycle of {1e3 * request.cycle_s:g} ms"
+    if mode.name == "horovod-tuned":
+        from exec.training.dear import Retuning
+        from synth.fusion import begun
+
+        device = next(model.parameters()).device
+        tuning = Retuning(begun("bo"), _TRIALS, _TRIAL_STEPS, dist.group.WORLD, device)
+        note += f", buffers tuned in the first {plural(_TRIALS * (_TRIAL_STEPS + 1), 'iteration')}"
+    way = synchronizer("horovod")(model, request.cycle_s, mode.bucket_bytes, tuning)
     return _on_both_sides(way, request, model, close=way.close, note=note)
 
 

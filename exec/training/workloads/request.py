@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from probes.base import Floats
 from synth.network import Network
 
 __all__ = ["BACKENDS", "MODELS", "MODES", "SURVIVING", "Mode", "TrainRequest"]
@@ -18,9 +19,10 @@ MODES = {
     "dear": "reduce_scatter behind the backward pass, all_gather behind the next forward pass (DeAR)",
     "dear-nl": "DeAR with four layers a bucket",
     "horovod": "all_reduce of what is ready on all ranks at the end of each cycle (Horovod)",
+    "horovod-tuned": "Horovod whose buffer is tuned while it trains, by Bayesian optimization",
     "ds-sync": "parameters averaged in small groups that change from iteration to iteration (DS-Sync)",
     "asp": "sharded parameter servers that answer each rank at once (asynchronous parallel)",
-    "gossip": "parameters averaged with both neighbours on a ring (D-PSGD)",
+    "gossip": "parameters averaged with those of the rank 1, 2, 4 … before it (exponential graph)",
     "hierarchical": "gradients reduced within groups, all_reduced between them, broadcast within",
     "adaptive": "DDP whose gradients an adaptive session reduces, which goes on without lost ranks (AdapCC)",
 }
@@ -55,6 +57,7 @@ class TrainRequest:
     - ``cycle_s``: cycle time of Horovod.
     - ``racks``: groups of hierarchical and DS-Sync; by default the ranks of each host, or else pairs.
     - ``network``: network for which DS-Sync plans; None is one of equal links.
+    - ``examples``: rows of `read_examples` to train on; None is generated data.
     - ``reference``: DDP's final parameters, if it has been trained before.
     """
 
@@ -73,5 +76,6 @@ class TrainRequest:
     cycle_s: float = 5e-3
     racks: tuple[tuple[int, ...], ...] = ()
     network: Network | None = None
+    examples: Floats | None = None
     reference: NDArray[np.float32] | None = None
     timeout_s: float = 300.0

@@ -50,6 +50,17 @@ def test_wrong_options_end_before_anything_starts(options, said):
         compare(CompareOptions(**{"ranks": 2, **options}))
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"model": "cnn"}, "--data: for --model mlp or moe, found cnn"), ({"batch": 4}, "at least 8 examples")],
+)
+def test_data_that_a_model_or_a_batch_cannot_take_is_refused(tmp_path, options, said):
+    path = tmp_path / "examples.csv"
+    path.write_text(("0," * 64 + "1\n") * 8)
+    with pytest.raises(UsageError, match=said):
+        compare(CompareOptions(**{"ranks": 2, "data": str(path), **options}))
+
+
 @pytest.mark.skipif(WITH_TORCH, reason="torch is installed")
 def test_without_torch_it_says_how_to_install_it(run_ccctl):
     done = run_ccctl("training", "compare", "-n", "2")

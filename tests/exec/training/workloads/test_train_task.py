@@ -36,6 +36,7 @@ def test_each_mode_trains_and_holds_what_it_promises():
         ("ddp",),
         ("dear", 64 << 10),
         ("horovod", 64 << 10),
+        ("horovod-tuned",),
         ("hierarchical",),
         ("ds-sync",),
         ("gossip",),
@@ -52,7 +53,7 @@ def test_each_mode_trains_and_holds_what_it_promises():
         assert row.losses[-5:].mean() < row.losses[:5].mean()
         assert row.evaluated.tolist() == [10, 20, 30, 40]
     # On two ranks a sum has one order.
-    for name in ("dear", "horovod", "hierarchical"):
+    for name in ("dear", "horovod", "horovod-tuned", "hierarchical"):
         assert rows[name].ddp_difference == 0
         assert rows[name].losses.tolist() == rows["ddp"].losses.tolist()
     assert all(rows[name].equal for name in ("ddp", "dear", "horovod", "hierarchical"))
