@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from exec.acceptance.certificate import FaultCost, Spares
+from exec.acceptance.library_time import library_models
 from exec.acceptance.network_bought import repaired, without_hosts
 from exec.acceptance.simple_algorithms import AlgorithmModel, fastest_schedule, host_order, simulated_s
 from exec.program import Layout, count_of
@@ -77,6 +78,8 @@ def costs(
     *,
     alone: bool = False,
     selection: Selection | None = None,
+    measured_s: float | None = None,
+    library: str = "",
 ) -> tuple[FaultCost, ...]:
     """Return what each fault costs a collective: its time now, and with only this fault repaired.
 
@@ -84,9 +87,17 @@ def costs(
     equally bad, repairing one of them gains nothing. With ``alone`` all other faults are repaired first, so
     that each has the cost that it would have by itself. Times are those of the schedule that ``selection``
     has for the size, as `synth.prediction` predicts its run. After a repair, the best simple algorithm counts
-    if it takes less. Without a selection, all are those of the best simple algorithm.
+    if it takes less. Without a selection, all are those of the best simple algorithm. With ``library`` they
+    are those of the algorithm that this library chooses (`library_models`).
+
+    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the predicted time
+    after the repair is scaled by as much, since what ranks do beside sending stays.
     """
     prices = _Prices(kind, size_bytes, selection, network.ranks)
+    if library:
+        prices = _LibraryPrices(kind, size_bytes, library, network, measured_s)
+    measured_s = measured_s if library or prices.algorithm else None
+    scale = measured_s / prices.now_s(network) if measured_s else 1.0
     found = []
     for at, fault in enumerate(faults):
         others = (*faults[:at], *faults[at + 1 :])
@@ -95,11 +106,15 @@ def costs(
             for number, other in enumerate(others):
                 before = repaired(before, sound, other, (fault, *others[number + 1 :]))
         mended = repaired(before, sound, fault, () if alone else others)
-        with_s = prices.now_s(before)
+        with_s = scale * prices.now_s(before)
         # A list schedule may take longer on a faster network (Graham's anomaly), so the time after the repair
         # is capped at the time before it.
-        without_s = min(with_s, prices.repaired_s(mended))
-        found.append(FaultCost(kind, size_bytes, with_s, without_s, prices.algorithm))
+        without_s = min(with_s, scale * prices.repaired_s(mended))
+        found.append(
+            FaultCost(
+                kind, size_bytes, with_s, without_s, prices.algorithm, library, measured=bool(measured_s)
+            )
+        )
     return tuple(found)
 
 
@@ -125,6 +140,26 @@ class _Prices:
             return self.now_s(network)
         simple = fastest_schedule(network, self._kind, self._size_bytes)
         return min(self.now_s(network), _predicted_s(lower(simple), simple.network, self._size_bytes))
+
+
+class _LibraryPrices(_Prices):
+    """The time of a library's collective, by the model that comes closest to its measured time."""
+
+    def __init__(
+        self, kind: Kind, size_bytes: int, library: str, network: Network, measured_s: float | None
+    ) -> None:
+        super().__init__(kind, size_bytes, None, network.ranks)
+        self._time_s: Callable[[Network], float] = super().now_s
+        models = library_models(library, kind, size_bytes, network.ranks)
+        times_s = [(model, model(network)) for model in models]
+        times_s = [(model, time_s) for model, time_s in times_s if 0 < time_s < math.inf]
+        if times_s:
+            wanted_s = measured_s or times_s[0][1]
+            self._time_s, _ = min(times_s, key=lambda one: abs(math.log(one[1] / wanted_s)))
+            self.algorithm = "rabenseifner"
+
+    def now_s(self, network: Network) -> float:
+        return self._time_s(network)
 
 
 def _predicted_s(program: Program, network: Network, size_bytes: int) -> float:
