@@ -44,7 +44,7 @@ _SLOWS_LINKS = {
     "pcie_width",
     "pcie_speed",
 }
-_SLOWS_HOST = {"governor", "throttled"}
+_SLOWS_HOST = {"governor", "throttled", "quota"}
 # Part of the evidence of a culprit that may have been a disturbance, which leaves the verdict open.
 _UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
@@ -294,6 +294,9 @@ def _explains(cause: Culprit, slow: Culprit) -> bool:
         return False
     if slow.kind == "cpu":
         return cause.kind in _SLOWS_HOST
+    if cause.kind == "quota":
+        # A host without cores sends, receives and answers late.
+        return slow.kind in ("egress", "ingress", "host", "latency")
     fact = cause.part.partition(" ")[2]
     wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
     return wire and slow.kind in ("egress", "ingress", "host", "loss", "flapping", "latency")
