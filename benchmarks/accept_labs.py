@@ -12,8 +12,8 @@ root.
 
 Some faults last only as long as the acceptance. A flapping host sends at a tenth of its rate for a random
 share of each second. A host of another version has its own /etc/os-release. All processes of a host with a
-CPU quota are moved into a cgroup with a fifth to a half of a core. Slow clocks are not among the faults: hosts
-of a lab share the cores of the machine.
+CPU quota are moved into a cgroup with a fifth to a half of a core. Slow clocks are not among the faults:
+hosts of a lab share the cores of the machine.
 """
 
 from __future__ import annotations

@@ -93,10 +93,10 @@ def cost_text(cost: FaultCost) -> str:
     if cost.measured:
         algorithm = f" ({cost.algorithm})" if cost.algorithm else ""
         size += f" by {cost.library or 'ccctl'}{algorithm}"
-        model += ", scaled to the measured time"
+        now += " (measured)"
     elif cost.algorithm:
         model = f"by the model of ccctl's schedule ({cost.algorithm})"
-    if now == without:
+    if seconds(cost.with_s) == without:
         return f"{kind} of {size} takes {now} now and once it is repaired, {model}"
     return f"{kind} of {size} takes {now} now, and {without} once it is repaired, {model}"
 

@@ -90,8 +90,8 @@ def costs(
     if it takes less. Without a selection, all are those of the best simple algorithm. With ``library`` they
     are those of the algorithm that this library chooses (`library_models`).
 
-    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the predicted time
-    after the repair is scaled by as much, since what ranks do beside sending stays.
+    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the time that the
+    same algorithm takes after the repair is corrected by the same factor.
     """
     prices = _Prices(kind, size_bytes, selection, network.ranks)
     if library:
@@ -109,7 +109,7 @@ def costs(
         with_s = scale * prices.now_s(before)
         # A list schedule may take longer on a faster network (Graham's anomaly), so the time after the repair
         # is capped at the time before it.
-        without_s = min(with_s, scale * prices.repaired_s(mended))
+        without_s = min(with_s, prices.repaired_s(mended, scale))
         found.append(
             FaultCost(
                 kind, size_bytes, with_s, without_s, prices.algorithm, library, measured=bool(measured_s)
@@ -134,12 +134,16 @@ class _Prices:
             return collective_time_s(network, self._kind, self._size_bytes)
         return _predicted_s(self._program, network, self._size_bytes)
 
-    def repaired_s(self, network: Network) -> float:
-        """Return the time on a network for which another schedule may be better."""
+    def repaired_s(self, network: Network, scale: float) -> float:
+        """Return the time on a network for which another schedule may be better.
+
+        ``scale`` corrects the model of the schedule that runs. Other schedules have errors of their own.
+        """
+        same_s = scale * self.now_s(network)
         if self._program is None or network.ranks > _MOST_PREDICTED:
-            return self.now_s(network)
+            return same_s
         simple = fastest_schedule(network, self._kind, self._size_bytes)
-        return min(self.now_s(network), _predicted_s(lower(simple), simple.network, self._size_bytes))
+        return min(same_s, _predicted_s(lower(simple), simple.network, self._size_bytes))
 
 
 class _LibraryPrices(_Prices):

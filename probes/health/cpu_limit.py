@@ -34,8 +34,7 @@ def read_cpu_limit(root: Path) -> CpuLimit | None:
     online = _count(root / "sys/devices/system/cpu/online")
     name = {1: "cpuset.effective_cpus", 2: "cpuset.cpus.effective"}
     sets = [
-        _count(group / name[version])
-        for group, version in cgroups(membership, root / _CGROUPS, "cpuset")
+        _count(group / name[version]) for group, version in cgroups(membership, root / _CGROUPS, "cpuset")
     ]
     least = min((count for count in sets if count), default=online)
     cpus = least if 0 < least < online else None
@@ -79,7 +78,8 @@ def cpu_limit_problems(health: HostHealth) -> Iterator[HostProblem]:
             "CPU limit",
             "quota",
             "fault",
-            f"{plural(limit.ranks, 'rank')} may use {cores:.3g} {where}; a core for each rank is normal{held}",
+            f"{plural(limit.ranks, 'rank')} may use {cores:.3g} {where}; a core for each rank is normal"
+            + held,
             remedy,
         )
     elif share >= _LEAST_SHARE:

@@ -11,7 +11,16 @@ from typing import Literal
 
 from probes.base import not_finite
 
-__all__ = ["ClusterHealth", "CpuLimit", "GpuHealth", "HostHealth", "HostProblem", "KernelEvent", "NicHealth", "Severity"]
+__all__ = [
+    "ClusterHealth",
+    "CpuLimit",
+    "GpuHealth",
+    "HostHealth",
+    "HostProblem",
+    "KernelEvent",
+    "NicHealth",
+    "Severity",
+]
 
 Severity = Literal["fault", "remark"]
 
@@ -121,8 +130,8 @@ class NicHealth:
 class CpuLimit:
     """The limit of a host's ``ranks`` by their cgroups: a quota in ``cores``, a set of ``cpus``, or both.
 
-    ``cpus`` is None if the set has all of the ``online`` CPUs. The processes had work in ``periods`` periods of
-    the quota (usually 100 ms), and were held back in ``throttled`` of them.
+    ``cpus`` is None if the set has all of the ``online`` CPUs. The processes had work in ``periods`` periods
+    of the quota (usually 100 ms), and were held back in ``throttled`` of them.
     """
 
     cores: float | None = None

@@ -72,9 +72,7 @@ def _names(machines: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _read(
-    rank: int, host: str, ranks: int, request: HealthRequest, progress: Safekeeping
-) -> HealthGroups:
+def _read(rank: int, host: str, ranks: int, request: HealthRequest, progress: Safekeeping) -> HealthGroups:
     progress.update(0, 1, "reading this host's health")
     try:
         start_s = time.monotonic()

@@ -11,7 +11,7 @@ from probes.sysfs import packed, unpack
 POD = {
     "proc/self/cgroup": "0::/kubepods/pod1\n",
     "sys/fs/cgroup/kubepods/pod1/cpu.max": "50000 100000\n",
-    "sys/fs/cgroup/kubepods/pod1/cpu.stat": "usage_usec 9\nnr_periods 120\nnr_throttled 100\nthrottled_usec 5\n",
+    "sys/fs/cgroup/kubepods/pod1/cpu.stat": "usage_usec 9\nnr_periods 120\nnr_throttled 100\n",
     "sys/fs/cgroup/kubepods/cpu.max": "max 100000\n",
     "sys/fs/cgroup/kubepods/pod1/cpuset.cpus.effective": "0-7\n",
     "sys/devices/system/cpu/online": "0-7\n",
@@ -81,8 +81,8 @@ def test_less_than_a_core_for_each_rank_is_a_fault_with_its_numbers():
     [found] = problems(HALF)
     assert (found.host, found.severity) == ("gpu1", "fault")
     assert found.text == (
-        "1 rank may use 0.5 cores (CPU quota); a core for each rank is normal; its processes were held back in "
-        "about 80 % of the time"
+        "1 rank may use 0.5 cores (CPU quota); a core for each rank is normal; its processes were held "
+        "back in about 80 % of the time"
     )
     assert "cpu.max" in found.remedy
     [sets] = problems(CpuLimit(None, 3, 4, 8))
