@@ -40,9 +40,7 @@ def library_models(
         return ()
     halves = library.startswith("Open MPI")
     return tuple(
-        lambda network, in_turn=in_turn: rabenseifner_s(  # type: ignore[misc] # mypy infers no lambda default
-            network, size_bytes, halves=halves, in_turn=in_turn
-        )
+        lambda network, in_turn=in_turn: rabenseifner_s(network, size_bytes, halves=halves, in_turn=in_turn)
         for in_turn in (False, True)
     )
 

@@ -70,7 +70,7 @@ def cpu_limit_problems(health: HostHealth) -> Iterator[HostProblem]:
     held = f"; its processes were held back in about {10 * round(10 * share)} % of the time" if share else ""
     remedy = (
         "raise or remove the limit of the job or container: cpu.max of its cgroup, resources.limits.cpu in "
-        "Kubernetes, --cpus-per-task in Slurm"
+        "Kubernetes, the CPUs per task in Slurm"
     )
     if limit.ranks and cores < min(limit.ranks, limit.online or limit.ranks):
         yield HostProblem(
