@@ -269,7 +269,7 @@ def other_version(case: Case, chance: random.Random, rate: int, bad: str) -> Non
 def quota(case: Case, chance: random.Random, rate: int, bad: str) -> None:
     """Let all processes of a host have a fifth to a half of a core.
 
-    The first host starts the ranks of all others, which would share its cgroup, so the second is taken for it.
+    The first host starts the ranks of all others, which would share its cgroup: the second is taken.
     """
     bad = case.hosts[1] if bad == case.hosts[0] else bad
     cores = chance.uniform(0.2, 0.5)
