@@ -89,16 +89,16 @@ def cost_text(cost: FaultCost) -> str:
     """Return the cost of a culprit: the time of a collective now, and once the part is repaired."""
     kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
     now, without = seconds(cost.with_s), seconds(cost.without_s)
-    size, model = size_text(cost.size_bytes), "by the model"
+    size, model, measured = size_text(cost.size_bytes), "by the model", ""
     if cost.measured:
         algorithm = f" ({cost.algorithm})" if cost.algorithm else ""
         size += f" by {cost.library or 'ccctl'}{algorithm}"
-        now += " (measured)"
+        measured = " (measured)"
     elif cost.algorithm:
         model = f"by the model of ccctl's schedule ({cost.algorithm})"
-    if seconds(cost.with_s) == without:
-        return f"{kind} of {size} takes {now} now and once it is repaired, {model}"
-    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, {model}"
+    if now == without:
+        return f"{kind} of {size} takes {now} now{measured} and once it is repaired, {model}"
+    return f"{kind} of {size} takes {now} now{measured}, and {without} once it is repaired, {model}"
 
 
 def size_text(size_bytes: int) -> str:
