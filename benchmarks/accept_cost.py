@@ -1,12 +1,13 @@
 """The cost of a fault by `ccctl accept`, beside the time that an all_reduce then takes, in emulated clusters.
 
     sudo python -P benchmarks/accept_cost.py [--cases 8] [--seed 1] [--hosts 4:6] [--size 1M]
+        [--keep FOLDER]
 
 Each case is a random lab of network namespaces with one fault: a slow sender, a slow receiver, a slow pair or
-a slow trunk. `ccctl accept` runs inside and prices the fault: the time of an all_reduce with it and without.
-The same all_reduce is measured in this lab, and in the lab without the fault, by ccctl and the MPI library. A
-line prints predicted over measured times: with the fault, without it, and of their quotient, which is the
-cost. The last lines give the medians, and how many are within 10 %. Needs root.
+a slow trunk. `ccctl accept` runs inside and prices the fault: the time of an all_reduce with it and without,
+for ccctl's schedule and for the MPI library. A second acceptance, in the lab without the fault, measures both
+then. A line prints predicted over measured times: with the fault, without it, and of their quotient, which is
+the cost. The last lines give the medians, and how many are within 10 %. Needs root.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from probes.base import parse_size
 
@@ -34,19 +37,28 @@ CLOSE = 0.1
 
 @dataclass(frozen=True)
 class Times:
-    """Predicted seconds of an all_reduce with and without the fault, and measured ones by library."""
+    """Seconds of an all_reduce with and without the fault: told by ``accept``, and measured."""
 
+    library: str
     algorithm: str
     with_s: float
     without_s: float
-    measured_s: dict[str, float]
-    sound_s: dict[str, float]
+    measured_s: float
+    sound_s: float
 
-    def ratios(self, library: str) -> tuple[float, float, float]:
-        """Return predicted over measured: with the fault, without it, and of the cost."""
-        one = self.with_s / self.measured_s[library]
-        other = self.without_s / self.sound_s[library]
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """Predicted over measured: with the fault, without it, and of the cost."""
+        one, other = self.with_s / self.measured_s, self.without_s / self.sound_s
         return one, other, one / other
+
+    @property
+    def told(self) -> str:
+        """The times and ratios in words."""
+        ratios = " ".join(f"{ratio:.2f}" for ratio in self.ratios)
+        told = f"{1e3 * self.with_s:.0f} -> {1e3 * self.without_s:.0f} ms"
+        then = f"{1e3 * self.measured_s:.0f} -> {1e3 * self.sound_s:.0f} ms"
+        return f"{self.library} ({self.algorithm or 'simple'}): {told}, measured {then}, ratios {ratios}"
 
 
 def main() -> None:
@@ -56,92 +68,82 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", default="4:6", help="fewest:most hosts")
     parser.add_argument("--size", default="1M")
+    parser.add_argument("--keep", type=Path, help="folder for what the acceptances wrote")
     wanted = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chance = random.Random(wanted.seed)
     fewest, most = map(int, wanted.hosts.split(":"))
     found: list[Times] = []
     for number in range(wanted.cases):
-        case = drawn(chance, KINDS[number % len(KINDS)], chance.randint(fewest, most), number)
-        times = measured(case, number, parse_size(wanted.size, "--size"))
-        if times is None:
-            print(f"{number:2d} {case.kind:8s} the fault was not priced", flush=True)
-            continue
-        found.append(times)
-        told = [
-            f"{library}: {one:.2f} {other:.2f} {cost:.2f}"
-            for library in times.measured_s
-            for one, other, cost in [times.ratios(library)]
-        ]
-        print(
-            f"{number:2d} {case.kind:8s} {len(case.hosts)} hosts  {times.algorithm or 'simple'}: "
-            f"{1e3 * times.with_s:.0f} ms with, {1e3 * times.without_s:.0f} ms without; "
-            f"predicted/measured {'; '.join(told)}",
-            flush=True,
-        )
-    for library in found[0].measured_s if found else ():
+        case = drawn(chance, KINDS[number % len(KINDS)], chance.randint(fewest, most))
+        kept = wanted.keep / f"{number}-{case.kind}" if wanted.keep else None
+        times = measured(case, parse_size(wanted.size, "--size"), kept)
+        found += times
+        told = "; ".join(one.told for one in times) or "the fault was not priced"
+        print(f"{number:2d} {case.kind:8s} {len(case.hosts)} hosts  {told}", flush=True)
+    for library in dict.fromkeys(one.library for one in found):
         for at, name in enumerate(("with", "without", "cost")):
-            ratios = [one.ratios(library)[at] for one in found]
+            ratios = [one.ratios[at] for one in found if one.library == library]
             close = sum(abs(ratio - 1) <= CLOSE for ratio in ratios)
             print(f"{library} {name}: median {median(ratios):.2f}, within 10 %: {close} of {len(ratios)}")
 
 
-def measured(case: Case, number: int, size_bytes: int) -> Times | None:
-    """Return predicted and measured times of a case; None if the fault was not named or not priced."""
-    size = str(size_bytes)
+def measured(case: Case, size_bytes: int, kept: Path | None) -> list[Times]:
+    """Return predicted and measured times by library; none if the fault was not named or not priced.
+
+    What both acceptances wrote is copied to ``kept``.
+    """
+    now = certificate_of(case, size_bytes, kept and kept / "with")
+    rates = case.tables.pop("rates")
+    sound = certificate_of(case, size_bytes, kept and kept / "without")
+    case.tables["rates"] = rates
+    culprit = next((one for one in now.get("culprits", ()) if one["kind"] == case.kind), None)
+    if culprit is None:
+        return []
+    found = []
+    for library, cost in (("ccctl", culprit["cost"]), ("mpi", culprit["library_cost"])):
+        measured_s, sound_s = time_s(now, library, size_bytes), time_s(sound, library, size_bytes)
+        if cost is not None and measured_s and sound_s:
+            found.append(
+                Times(library, cost["algorithm"], cost["with_s"], cost["without_s"], measured_s, sound_s)
+            )
+    return found
+
+
+def certificate_of(case: Case, size_bytes: int, kept: Path | None) -> dict[str, Any]:
+    """Return the body of the certificate of an acceptance in the lab; {} if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        in_lab(case, number, ["accept", "--size", size, "-q", "-o", str(place / "out")], place)
+        in_lab(case, ["accept", "--size", str(size_bytes), "-q", "-o", str(place / "out")], place)
         certificate = place / "out/certificate.json"
         if not certificate.exists():
-            return None
-        body = json.loads(certificate.read_text())["body"]
-    priced = [one["cost"] for one in body["culprits"] if one["cost"] is not None]
-    if not priced:
-        return None
-    now = {
-        row["library"]: row["time_s"]
-        for row in body["whole"]
-        if row["collective"] == "all_reduce" and row["size_bytes"] == size_bytes
+            return {}
+        if kept is not None:
+            shutil.copytree(place / "out", kept)
+        body: dict[str, Any] = json.loads(certificate.read_text())["body"]
+        return body
+
+
+def time_s(body: dict[str, Any], library: str, size_bytes: int) -> float | None:
+    """Return the measured time of an all_reduce in a certificate; None if there is none."""
+    wanted = ("all_reduce", size_bytes, library)
+    rows = {
+        (row["collective"], row["size_bytes"], row["library"]): row["time_s"] for row in body.get("whole", ())
     }
-    sound = replace(case, text=without_fault(case.text))
-    with tempfile.TemporaryDirectory() as folder:
-        words = f"bench --sizes {size} --placement out --iters 10 --vs mpi --json -q".split()
-        said = in_lab(sound, number, words, Path(folder))
-    [row] = json.loads(said)["rows"]
-    times = {"ccctl": row["time_us"] * 1e-6, **{name: us * 1e-6 for name, us in row["peers"].items()}}
-    common = [name for name in now if name in times]
-    return Times(
-        priced[0].get("algorithm", ""),
-        priced[0]["with_s"],
-        priced[0]["without_s"],
-        {name: now[name] for name in common},
-        {name: times[name] for name in common},
-    )
+    return rows.get(wanted)
 
 
-def without_fault(text: str) -> str:
-    """Return a lab's description without its fault: no rates of single parts, and a wide trunk."""
-    kept = [line for line in text.partition("[rates]")[0].splitlines() if not line.startswith("trunk")]
-    if any(line.startswith("racks") for line in kept):
-        rate = next(line for line in kept if line.startswith("rate")).partition('"')[2].partition("Mbit")[0]
-        hosts = json.loads(next(line for line in kept if line.startswith("hosts")).partition("=")[2])
-        kept.append(f'trunk = "{float(rate) * (len(hosts) // 2):.4g}Mbit/s"')
-    return "\n".join(kept) + "\n"
-
-
-def in_lab(case: Case, number: int, words: list[str], place: Path) -> str:
+def in_lab(case: Case, words: list[str], place: Path) -> str:
     """Run a command of ccctl inside the lab of a case, and return what it printed."""
-    (place / "lab.toml").write_text(case.text)
-    name = f"acc{number}"
+    (place / "lab.toml").write_text(case.text())
     up = subprocess.run([*CCCTL, "lab", "up", "lab.toml"], cwd=place, capture_output=True, text=True)
     if up.returncode:
-        raise SystemExit(f"{case.text}\n{up.stderr}")
+        raise SystemExit(f"{case.text()}\n{up.stderr}")
     try:
-        command = [*CCCTL, "lab", "run", "--lab", name, "--", *CCCTL, *words]
+        command = [*CCCTL, "lab", "run", "--lab", case.name, "--", *CCCTL, *words]
         return subprocess.run(command, cwd=place, capture_output=True, text=True).stdout
     finally:
-        subprocess.run([*CCCTL, "lab", "down", "--lab", name], cwd=place, capture_output=True)
+        subprocess.run([*CCCTL, "lab", "down", "--lab", case.name], cwd=place, capture_output=True)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ machine. The last lines count by kind. ``--rows`` also appends a line of JSON fo
 root.
 
 Some faults last only as long as the acceptance. A flapping host sends at a tenth of its rate for a random
-share of each second. A host of another version has its own /etc/os-release. A slow processor is not among the
-faults: hosts of a lab share the cores of the machine, and processors are judged by processor seconds, so that
-load does not count. A host with 10 to 30 % of a core (cfs_quota_us) lost less than a tenth of its rate.
+share of each second. A host of another version has its own /etc/os-release. All processes of a host with a
+CPU quota are moved into a cgroup with a fifth to a half of a core. Slow clocks are not among the faults:
+hosts of a lab share the cores of the machine.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ RATES_MBIT = (50, 100, 200)
 LASTING = ("egress", "ingress", "loss", "mtu", "latency")
 # A flapping host is slow for a share of each second.
 FLAP_S, FLAP_LEVEL = 1.0, 0.1
+# The hierarchies of cgroups, the usual period of a quota, and the time between two looks for new processes.
+CGROUPS = Path("/sys/fs/cgroup")
+PERIOD_US, MOVE_S = 100_000, 0.05
 # A function that makes a fault of the lab of this name last as long as the context.
 During = Callable[[str], AbstractContextManager[None]]
 
@@ -263,6 +266,49 @@ def other_version(case: Case, chance: random.Random, rate: int, bad: str) -> Non
     case.during.append(during)
 
 
+def quota(case: Case, chance: random.Random, rate: int, bad: str) -> None:
+    """Let all processes of a host have a fifth to a half of a core.
+
+    The first host starts the ranks of all others, which would share its cgroup: the second is taken.
+    """
+    bad = case.hosts[1] if bad == case.hosts[0] else bad
+    cores = chance.uniform(0.2, 0.5)
+    case.faults.append(Injected("quota", (bad,)))
+
+    @contextlib.contextmanager
+    def during(lab: str) -> Iterator[None]:
+        first = CGROUPS / "cpu" if (CGROUPS / "cpu").is_dir() else CGROUPS
+        group = first / f"ccctl.{lab}.{bad}"
+        group.mkdir()
+        try:
+            if first == CGROUPS:
+                (group / "cpu.max").write_text(f"{cores * PERIOD_US:.0f} {PERIOD_US}")
+            else:
+                (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+                (group / "cpu.cfs_quota_us").write_text(f"{cores * PERIOD_US:.0f}")
+            with repeatedly(lambda: move(f"ccctl.{lab}.{bad}", group)):
+                yield
+            move(f"ccctl.{lab}.{bad}", first)
+        finally:
+            # A process that has just ended may stay in its group for a moment.
+            for _ in range(50):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+                    break
+                time.sleep(0.1)
+
+    case.during.append(during)
+
+
+def move(namespace: str, group: Path) -> None:
+    """Move all processes of a network namespace into a cgroup; their children are born there."""
+    run = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
+    for process in run.stdout.split():
+        with contextlib.suppress(OSError):
+            (group / "cgroup.procs").write_text(process)
+    time.sleep(MOVE_S)
+
+
 def miswired(case: Case, chance: random.Random, rate: int, bad: str) -> None:
     """Plan a host in another rack than it is in; links between the racks are longer than those within."""
     case.tables["delays"].append(f'trunk = "{chance.uniform(0.5, 2):.2g}ms"')
@@ -288,6 +334,7 @@ FAULTS: dict[str, Callable[[Case, random.Random, int, str], None]] = {
     "flapping": flapping,
     "version": other_version,
     "miswired": miswired,
+    "quota": quota,
     "two": nothing,
 }
 RACKED = ("trunk", "miswired")

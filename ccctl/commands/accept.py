@@ -46,7 +46,7 @@ class AcceptOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="Measure what fits into this time, and say what was left out: 15m.",
+            help="Measure what fits into this time, and say what was left out: 15m, or seconds.",
         ),
     ] = None
     spares: Annotated[

@@ -30,7 +30,7 @@ from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_rate, parse_size
+from probes.base import parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from ccctl.launching import World
@@ -92,13 +92,11 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         typer.Option("--sizes", metavar="FROM:TO", help="Sizes of messages, each twice the last: 32K:16M."),
     ] = None
     budget: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--budget",
-            metavar="SECONDS",
-            min=0.1,
-            max=1e9,
-            help="Measure what fits into this time, and say what was left out.",
+            metavar="TIME",
+            help="Measure what fits into this time, and say what was left out: 15m, or seconds.",
         ),
     ] = None
     ports: Annotated[
@@ -288,7 +286,8 @@ def _effort(options: ProfileOptions) -> Effort:
     if options.device not in get_args(DeviceChoice):
         raise UsageError(f"--device: expected {', '.join(get_args(DeviceChoice))}, found {options.device}")
     pairs, sizes, device = _pairs(options.pairs), _sizes(options.sizes), cast(DeviceChoice, options.device)
-    return Effort(options.quick, pairs, sizes, options.budget, options.ports, device, options.wait)
+    budget_s = None if options.budget is None else parse_duration(options.budget, "--budget")
+    return Effort(options.quick, pairs, sizes, budget_s, options.ports, device, options.wait)
 
 
 def _declared(

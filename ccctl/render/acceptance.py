@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "change_lines",
     "cost_text",
+    "cost_texts",
     "headline",
     "integrity_notes",
     "is_in_hosts",
@@ -79,16 +80,25 @@ def of_host(certificate: Certificate, host: str) -> list[Culprit]:
     return [one for one in certificate.culprits if host in one.hosts and is_in_hosts(one)]
 
 
+def cost_texts(culprit: Culprit) -> list[str]:
+    """Return the cost of a culprit for ccctl's schedule, and for the library, as far as they are known."""
+    return [cost_text(cost) for cost in (culprit.cost, culprit.library_cost) if cost is not None]
+
+
 def cost_text(cost: FaultCost) -> str:
     """Return the cost of a culprit: the time of a collective now, and once the part is repaired."""
     kind = f"{'an' if cost.collective[:1] in 'aeiou' else 'a'} {cost.collective}"
     now, without = seconds(cost.with_s), seconds(cost.without_s)
-    size, model = size_text(cost.size_bytes), "by the model"
-    if cost.algorithm:
+    size, model, measured = size_text(cost.size_bytes), "by the model", ""
+    if cost.measured:
+        algorithm = f" ({cost.algorithm})" if cost.algorithm else ""
+        size += f" by {cost.library or 'ccctl'}{algorithm}"
+        measured = " (measured)"
+    elif cost.algorithm:
         model = f"by the model of ccctl's schedule ({cost.algorithm})"
     if now == without:
-        return f"{kind} of {size} takes {now} now, and no less once it is repaired, {model}"
-    return f"{kind} of {size} takes {now} now, and {without} once it is repaired, {model}"
+        return f"{kind} of {size} takes {now} now{measured}, and no less once it is repaired, {model}"
+    return f"{kind} of {size} takes {now} now{measured}, and {without} once it is repaired, {model}"
 
 
 def size_text(size_bytes: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import __version__
 from ccctl.render.acceptance import (
-    cost_text,
+    cost_texts,
     headline,
     is_in_hosts,
     moments,
@@ -113,8 +113,7 @@ def _culprits_case(name: str, culprits: Sequence[Culprit], group: str) -> Case:
 
 def _culprit_lines(culprit: Culprit) -> Iterator[str]:
     yield f"{surely(culprit)}: {sentence(culprit)}"
-    if culprit.cost is not None:
-        yield f"cost: {cost_text(culprit.cost)}"
+    yield from (f"cost: {words}" for words in cost_texts(culprit))
     if culprit.remedy:
         yield f"to do: {culprit.remedy}"
     yield from (f"evidence: {words}" for words in culprit.evidence)

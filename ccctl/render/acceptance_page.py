@@ -156,8 +156,9 @@ def _culprits(certificate: Certificate) -> Iterator[str]:
 def _card(culprit: Culprit) -> Iterator[str]:
     yield f"<li class='{culprit.severity}'><h3><span class='badge'>{as_content(surely(culprit))}</span>"
     yield f"{as_content(culprit.part)}</h3><p>{as_content(culprit.text)}</p>"
-    if culprit.cost is not None:
-        yield from _cost(culprit.cost)
+    for cost in (culprit.cost, culprit.library_cost):
+        if cost is not None:
+            yield from _cost(cost)
     if culprit.remedy:
         yield f"<p class='do'><b>To do:</b> {as_content(culprit.remedy)}</p>"
     if culprit.evidence:

@@ -21,7 +21,8 @@ class FaultCost:
     """The cost of one culprit: a collective's time with it, and with this part as it should be.
 
     ``algorithm`` is the one whose time ``with_s`` is: a method of ccctl ("forest"), or "" for the best of the
-    simple published ones.
+    simple published ones. ``library`` names the library whose algorithm it is, "" for ccctl. With
+    ``measured``, ``with_s`` was measured, otherwise both times are those of the model.
     """
 
     collective: Kind
@@ -29,6 +30,8 @@ class FaultCost:
     with_s: float
     without_s: float
     algorithm: str = ""
+    library: str = ""
+    measured: bool = False
 
     @property
     def times(self) -> float:
@@ -43,7 +46,8 @@ class Culprit:
     ``kind`` is a fixed word for the type of problem. ``part`` names the part ("gpu017 mlx5_2"), and ``hosts``
     the hosts that it belongs to. A culprit of severity "fault" makes the verdict "refused", a "remark" does
     not. ``text`` is one sentence with the measured and the normal value. ``evidence`` lists the measurements
-    behind it, and ``remedy`` says what to do.
+    behind it, and ``remedy`` says what to do. ``cost`` is that for ccctl's schedule, ``library_cost`` that
+    for the library of the ranks.
     """
 
     kind: str
@@ -55,6 +59,7 @@ class Culprit:
     sure: Sureness = "certain"
     remedy: str = ""
     cost: FaultCost | None = None
+    library_cost: FaultCost | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from exec.acceptance.certificate import Certificate, Culprit, Spares, Stage, Verdict, WholeRow
+from exec.acceptance.certificate import Certificate, Culprit, FaultCost, Spares, Stage, Verdict, WholeRow
 from exec.acceptance.concurrent import crowded_flows
 from exec.acceptance.cost import costs, spares
 from exec.acceptance.network_bought import sound_network
@@ -44,7 +44,7 @@ _SLOWS_LINKS = {
     "pcie_width",
     "pcie_speed",
 }
-_SLOWS_HOST = {"governor", "throttled"}
+_SLOWS_HOST = {"governor", "throttled", "quota"}
 # Part of the evidence of a culprit that may have been a disturbance, which leaves the verdict open.
 _UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
@@ -110,7 +110,8 @@ def judge(
     found = [
         *(_dead(host, reason) for host, reason in skipped.items()),
         *_joined(
-            _of_hosts(measured, with_gpus=_has_gpus(terms)), _of_faults(links, terms, measured.selection)
+            _of_hosts(measured, with_gpus=_has_gpus(terms)),
+            _of_faults(links, terms, measured.selection, measured.report),
         ),
         *crowded_flows(measured.profile, terms.bought, terms.plan, links.faults),
         *_of_report(measured.report),
@@ -218,19 +219,19 @@ def _of_problems(same: Sequence[HostProblem]) -> Culprit:
     return Culprit(first.kind, part, hosts, first.severity, first.text, evidence, "certain", first.remedy)
 
 
-def _of_faults(links: _Links, terms: Terms, selection: Selection | None) -> list[tuple[Fault, Culprit]]:
+def _of_faults(
+    links: _Links, terms: Terms, selection: Selection | None, report: Report | None
+) -> list[tuple[Fault, Culprit]]:
     """Return each fault of the links with its culprit and its cost."""
     if links.profile is None or links.network is None:
         return []
     assert links.sound is not None
-    priced = costs(
-        links.network,
-        links.sound,
-        links.faults,
-        terms.collective,
-        terms.size_bytes,
-        selection=selection,
-    )
+    asked = links.network, links.sound, links.faults, terms.collective, terms.size_bytes
+    priced = costs(*asked, selection=selection, measured_s=_measured_s(report, terms, "ccctl"))
+    by_library: Sequence[FaultCost | None] = [None] * len(priced)
+    library_s = _measured_s(report, terms, "mpi")
+    if library_s is not None:
+        by_library = costs(*asked, measured_s=library_s, library=links.profile.library)
     return [
         (
             fault,
@@ -244,10 +245,20 @@ def _of_faults(links: _Links, terms: Terms, selection: Selection | None) -> list
                 fault.sure if fault.confirmed else "possible",
                 remedy_of(fault),
                 cost,
+                library_cost,
             ),
         )
-        for fault, cost in zip(links.faults, priced, strict=True)
+        for fault, cost, library_cost in zip(links.faults, priced, by_library, strict=True)
     ]
+
+
+def _measured_s(report: Report | None, terms: Terms, name: str) -> float | None:
+    """Return the measured time of the collective by which faults are priced; None if it did not run."""
+    for row in report.rows if report else ():
+        if (row.collective, row.size_bytes) == (terms.collective, terms.size_bytes):
+            times_s = {library: one.time_s for library, one in _measured(row)}
+            return times_s.get(name) or None
+    return None
 
 
 def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
@@ -271,6 +282,7 @@ def _joined(hosts: Sequence[Culprit], faults: Sequence[tuple[Fault, Culprit]]) -
             severity="fault",
             evidence=(*cause.evidence, slow.text, *slow.evidence),
             cost=slow.cost,
+            library_cost=slow.library_cost,
             sure=slow.sure,
         )
     yield from left
@@ -282,6 +294,9 @@ def _explains(cause: Culprit, slow: Culprit) -> bool:
         return False
     if slow.kind == "cpu":
         return cause.kind in _SLOWS_HOST
+    if cause.kind == "quota":
+        # A host without cores sends, receives and answers late.
+        return slow.kind in ("egress", "ingress", "host", "latency")
     fact = cause.part.partition(" ")[2]
     wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
     return wire and slow.kind in ("egress", "ingress", "host", "loss", "flapping", "latency")

@@ -27,8 +27,14 @@ _RUN = "run-"
 RUN = re.compile(rf"{_RUN}[0-9a-f]{{16}}")
 # A write in the UTS namespace sets the host's name, without hostname(1).
 _NAME_IT = 'echo "$0" >/proc/sys/kernel/hostname'
+# `ip netns exec` mounts a /sys of its own, which lacks the cgroups that limit the host's processes.
+_SHOW_CGROUPS = (
+    "if grep -q :cpu[:,] /proc/self/cgroup; then mount -t tmpfs none /sys/fs/cgroup && "
+    "mkdir /sys/fs/cgroup/cpu && mount -t cgroup -o cpu none /sys/fs/cgroup/cpu; "
+    "else mount -t cgroup2 none /sys/fs/cgroup; fi 2>/dev/null; "
+)
 # The shell stays the first process: a first process ignores signals for which it has no handler.
-_FIRST_PROCESS = _NAME_IT + '; "$@"; exit $?'
+_FIRST_PROCESS = _SHOW_CGROUPS + _NAME_IT + '; "$@"; exit $?'
 
 
 def files(lab: Lab) -> dict[str, str]:
@@ -40,7 +46,7 @@ while [ "${{1#-}}" != "$1" ]; do shift; done
 host=$1
 shift
 exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
-    sh -c '{_NAME_IT}; eval "$*"' "$host" "$@"
+    sh -c '{_SHOW_CGROUPS}{_NAME_IT}; eval "$*"' "$host" "$@"
 """,
         _OPENMPI_HOSTS: "".join(f"{host.name} slots={host.slots}\n" for host in lab.hosts),
         _MPICH_HOSTS: "".join(f"{host.name}:{host.slots}\n" for host in lab.hosts),

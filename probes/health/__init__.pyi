@@ -24,6 +24,7 @@ from .host import read_host as read_host, read_ports as read_ports
 from .kernel_log import kernel_events as kernel_events
 from .model import (
     ClusterHealth as ClusterHealth,
+    CpuLimit as CpuLimit,
     GpuHealth as GpuHealth,
     HostHealth as HostHealth,
     HostProblem as HostProblem,

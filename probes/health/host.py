@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from probes.health.cpu_limit import read_cpu_limit
 from probes.health.isolation import (
     iommu_state,
     pcie_switches,
@@ -62,6 +63,7 @@ def read_host(host: str, root: Path = _HERE, *, log: str | None = None) -> HostH
         virtual_machine=virtual_machine(root),
         pcie_switches=pcie_switches(peers, devices),
         serial=serial,
+        cpu_limit=read_cpu_limit(root),
         unread=unread,
     )
     return _with_log(_with_software(health, root), root, log)

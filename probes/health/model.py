@@ -11,7 +11,16 @@ from typing import Literal
 
 from probes.base import not_finite
 
-__all__ = ["ClusterHealth", "GpuHealth", "HostHealth", "HostProblem", "KernelEvent", "NicHealth", "Severity"]
+__all__ = [
+    "ClusterHealth",
+    "CpuLimit",
+    "GpuHealth",
+    "HostHealth",
+    "HostProblem",
+    "KernelEvent",
+    "NicHealth",
+    "Severity",
+]
 
 Severity = Literal["fault", "remark"]
 
@@ -118,6 +127,22 @@ class NicHealth:
 
 
 @dataclass(frozen=True)
+class CpuLimit:
+    """The limit of a host's ``ranks`` by their cgroups: a quota in ``cores``, a set of ``cpus``, or both.
+
+    ``cpus`` is None if the set has all of the ``online`` CPUs. The processes had work in ``periods`` periods
+    of the quota (usually 100 ms), and were held back in ``throttled`` of them.
+    """
+
+    cores: float | None = None
+    cpus: int | None = None
+    ranks: int | None = None
+    online: int = 0
+    periods: int = 0
+    throttled: int = 0
+
+
+@dataclass(frozen=True)
 class HostHealth:
     """One host.
 
@@ -129,6 +154,7 @@ class HostHealth:
     ``iommu`` is "off", "passthrough" or "translating", ``virtual_machine`` the name of the hypervisor or its
     product. ``pcie_switches`` counts the PCIe switches that the host shows above GPUs and RDMA ports.
     ``serial`` is the machine's serial number by its SMBIOS, "" if it cannot be read or is a placeholder.
+    ``cpu_limit`` is None if no cgroup limits the processors.
     """
 
     host: str
@@ -145,6 +171,7 @@ class HostHealth:
     unread: dict[str, str] = field(default_factory=dict)
     pcie_switches: int | None = None
     serial: str = ""
+    cpu_limit: CpuLimit | None = None
 
 
 @dataclass(frozen=True)

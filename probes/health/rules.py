@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from probes.base import plural, some
+from probes.health.cpu_limit import cpu_limit_problems
 from probes.health.event_rules import event_problems
 from probes.health.model import HostHealth, HostProblem
 from probes.health.port_rules import port_problems
@@ -27,6 +28,7 @@ def host_problems(health: HostHealth) -> list[HostProblem]:
     found = [
         *port_problems(health, has_gpus=bool(gpu_names(health))),
         *event_problems(health),
+        *cpu_limit_problems(health),
         *_direct_access(health),
         *_settings(health),
     ]

@@ -6,9 +6,11 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from probes.base import CcctlError, Safekeeping, UnavailableError, UsageError
+from probes.health.cpu_limit import read_cpu_limit
 from probes.health.environment import default_interface
 from probes.health.gpu_load import pcie_load
 from probes.health.gpus import read_gpus
@@ -47,11 +49,12 @@ def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> Hea
         raise UsageError(f"seconds: expected from 0 to {_MOST_SECONDS:g}, found {request.seconds:g}")
     me = (socket.gethostname(), str(host_key()))
     progress.waiting(-1, "finding out which ranks share a host")
-    firsts = first_ranks(comm.allgather(me))
+    machines = comm.allgather(me)
+    firsts = first_ranks(machines)
     rank = comm.Get_rank()
     if firsts[me] != rank:
         return None
-    mine = _read(rank, _names(list(firsts))[me], request, progress)
+    mine = _read(rank, _names(list(firsts))[me], machines.count(me), request, progress)
     progress.waiting(-1, "the health of other hosts")
     return merged_up_a_tree(comm, list(firsts.values()), mine, merged_groups)
 
@@ -69,7 +72,7 @@ def _names(machines: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _read(rank: int, host: str, request: HealthRequest, progress: Safekeeping) -> HealthGroups:
+def _read(rank: int, host: str, ranks: int, request: HealthRequest, progress: Safekeeping) -> HealthGroups:
     progress.update(0, 1, "reading this host's health")
     try:
         start_s = time.monotonic()
@@ -79,6 +82,8 @@ def _read(rank: int, host: str, request: HealthRequest, progress: Safekeeping) -
             later = read_ports(host)
             nics = regrown(health.nics, later, time.monotonic() - start_s)
             health = replace(health, nics=nics)
+        if (limit := read_cpu_limit(Path("/"))) is not None:
+            health = replace(health, cpu_limit=replace(limit, ranks=ranks))
         return group_of(rank, health)
     except CcctlError as error:
         return HealthGroups(failed={host: error.message})

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.base import UnavailableError, plural, some
+from probes.sysfs import cgroups
 
 __all__ = ["Need", "Room", "refuse_crowding", "require_room", "rooms"]
 
@@ -98,28 +99,18 @@ def _machine_free() -> Iterator[int]:
 
 def _cgroups_free() -> Iterator[tuple[Path, int]]:
     """Yield (folder, free bytes) of each of this process's cgroups (v1 or v2) with a limit."""
-    for line in _text(_PROC / "self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not controllers:
-            yield from _limits(_CGROUPS, path, "memory.max", "memory.current", "")
-        elif "memory" in controllers.split(","):
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-            yield from _limits(_CGROUPS / "memory", path, *names)
-
-
-def _limits(root: Path, path: str, most: str, taken: str, prefix: str) -> Iterator[tuple[Path, int]]:
-    """Yield (group, free bytes) from the process's group to the root; the page cache counts as free."""
-    # A group outside the namespace has ".." in its path; only the root is visible.
-    folder = root if ".." in path else root / path.lstrip("/")
-    for group in (folder, *folder.parents):
-        if not group.is_relative_to(root):
-            return
+    names = {
+        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+        2: ("memory.max", "memory.current", ""),
+    }
+    for group, version in cgroups(_text(_PROC / "self/cgroup"), _CGROUPS, "memory"):
+        most, taken, prefix = names[version]
         limit, used = _text(group / most).strip(), _text(group / taken).strip()
         if not limit.isdecimal() or not used.isdecimal():
             continue
         held = (line.split() for line in _text(group / "memory.stat").splitlines())
         files = {f"{prefix}inactive_file", f"{prefix}active_file"}
+        # The page cache counts as free.
         cache = sum(int(words[1]) for words in held if words[0] in files)
         # Version 1 writes "no limit" as a number larger than any memory.
         yield group, max(0, int(limit) - int(used) + cache)

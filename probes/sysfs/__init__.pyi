@@ -1,4 +1,5 @@
 from . import kfd as kfd, machine as machine, pci_config as pci_config
+from .cgroups import cgroups as cgroups
 from .net import (
     ERROR_COUNTERS as ERROR_COUNTERS,
     INTERFACE_COUNTERS as INTERFACE_COUNTERS,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from probes.base import DataError
 from probes.sysfs import pci_config
+from probes.sysfs.cgroups import cgroups
 from probes.sysfs.net import ERROR_COUNTERS, INTERFACE_COUNTERS, TRANSPORT_COUNTERS
 from probes.sysfs.text import lines
 
@@ -64,6 +65,11 @@ _SETTINGS = (
 )
 # Modules of the kernel: whether they are loaded, and their versions, which some do not state.
 _MODULES = ("nvidia", "amdgpu", "mlx5_core", "efa", "gdrdrv", "nvidia_peermem", "nv_peer_mem")
+# The limits of cgroups on processors, of both versions.
+_CGROUP = {
+    "cpu": ["cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat"],
+    "cpuset": ["cpuset.cpus.effective", "cpuset.effective_cpus"],
+}
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
 # Addresses of the documentation (RFC 5737, RFC 3849) and link-local ones.
 _IPV4_GID = "0000:0000:0000:0000:0000:ffff:c000:0201"
@@ -109,6 +115,7 @@ def _lines(root: Path) -> Iterator[tuple[Path, str]]:
     yield from _kfd(sys)
     yield from _iommu(sys)
     yield from _settings(root)
+    yield from _cgroups(root)
     processor = [_reduced(line) for line in lines(root / "proc/cpuinfo").splitlines() if _CPU.match(line)]
     if processor:
         yield root / "proc", "cpuinfo = " + "\\n".join(dict.fromkeys(processor))
@@ -161,6 +168,21 @@ def _settings(root: Path) -> Iterator[tuple[Path, str]]:
     options = [word for word in lines(root / "proc/cmdline").split() if word.split("=")[0] in KERNEL_OPTIONS]
     if (root / "proc/cmdline").exists():
         yield root / "proc", f"cmdline = {' '.join(options)}"
+
+
+def _cgroups(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the processor limits of this process's cgroups, whose names become "group"."""
+    membership, top = lines(root / "proc/self/cgroup"), root / "sys/fs/cgroup"
+    groups: dict[str, str] = {}
+    for number, (controller, names) in enumerate(_CGROUP.items(), 1):
+        for group, version in cgroups(membership, top, controller):
+            own = "" if version == 2 else controller
+            path = "/".join(["group"] * len(group.relative_to(top / own).parts))
+            # The first group is the process's own.
+            groups.setdefault(own, f"{number if own else 0}:{own}:/{path}")
+            yield from ((top / own / path, line) for _, line in _files(group, names))
+    if groups:
+        yield root / "proc/self", "cgroup = " + "\\n".join(groups.values())
 
 
 def _is_release(line: str) -> bool:

@@ -69,8 +69,8 @@ def lines(
 def _culprit(number: int, culprit: Culprit, width: int | None) -> Iterator[str]:
     yield visible(f"{number}. {acceptance.surely(culprit)}: {culprit.part}")
     yield from _wrapped("   ", culprit.text, width)
-    if culprit.cost is not None:
-        yield from _line("cost", acceptance.cost_text(culprit.cost), width)
+    for words in acceptance.cost_texts(culprit):
+        yield from _line("cost", words, width)
     if culprit.remedy:
         yield from _line("to do", culprit.remedy, width)
     for at, words in enumerate(culprit.evidence):
@@ -166,9 +166,10 @@ def summary(certificate: Certificate, changes: Changes | None = None) -> dict[st
 
 
 def _culprit_summary(culprit: Culprit) -> dict[str, Any]:
-    costs = "collective size_bytes with_s without_s times algorithm"
+    names = "collective size_bytes with_s without_s times algorithm library measured"
+    costs = {"cost": culprit.cost, "library_cost": culprit.library_cost}
     return figures(culprit, "kind part hosts severity sure text remedy evidence") | {
-        "cost": None if culprit.cost is None else figures(culprit.cost, costs)
+        name: None if cost is None else figures(cost, names) for name, cost in costs.items()
     }
 
 

@@ -97,7 +97,7 @@ def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(run_ccctl, tmp_path):
 
 @pytest.mark.mpi
 def test_a_budget_is_kept_and_what_it_left_out_is_told(run_ccctl):
-    done = run_ccctl("profile", "-n", "4", "--budget", "0.2", "--json")
+    done = run_ccctl("profile", "-n", "4", "--budget", "0.2s", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["findings"][0].startswith("left out (budget of 0.2 s): ")

@@ -51,6 +51,16 @@ def test_the_verdict_is_one_line():
             "schedule (forest)",
         ),
         (
+            FaultCost("all_reduce", GIB, 34e-3, 21e-3, "rabenseifner", "Open MPI v5.0.11", measured=True),
+            "an all_reduce of 1 GiB by Open MPI v5.0.11 (rabenseifner) takes 34 ms now (measured), and 21 ms "
+            "once it is repaired, by the model",
+        ),
+        (
+            FaultCost("all_reduce", GIB, 34e-3, 21e-3, "forest", measured=True),
+            "an all_reduce of 1 GiB by ccctl (forest) takes 34 ms now (measured), and 21 ms once it is "
+            "repaired, by the model",
+        ),
+        (
             FaultCost("broadcast", 2048, 3e-6, 3e-6),
             "a broadcast of 2 KiB takes 3 us now, and no less once it is repaired, by the model",
         ),

@@ -104,6 +104,8 @@ def test_the_summary_has_units_in_its_names():
         "without_s": 21e-3,
         "times": pytest.approx(34 / 21),
         "algorithm": "",
+        "library": "",
+        "measured": False,
     }
     assert told["culprits"][2]["cost"] is None
     assert told["whole"][0]["percent_of_bound"] == pytest.approx(100 * 31 / 34)
