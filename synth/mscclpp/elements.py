@@ -20,7 +20,7 @@ from probes.base import Indices, Mask
 from synth.mscclpp.memory import PlanMemory
 from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
-__all__ = ["End", "PlanElement", "atoms_of", "ends", "other", "unfold"]
+__all__ = ["End", "PlanElement", "atoms_of", "other", "unfold"]
 
 # One end of a connection: (rank, "memory" or "port", peer, number of earlier channels to that peer).
 End = tuple[int, str, int, int]
@@ -62,16 +62,6 @@ class PlanElement:
         """The position in the file, for messages."""
         inner = "".join(f".ops[{at}]" for at in self.place)
         return f"gpus[{self.rank}].threadblocks[{self.block}]{inner} ({self.name})"
-
-
-def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
-    """Return the rank's end of the connection for each channel of type ``kind``."""
-    counts: dict[int, int] = {}
-    found = []
-    for peer in gpu.peers(kind):
-        found.append((rank, kind, peer, counts.get(peer, 0)))
-        counts[peer] = counts.get(peer, 0) + 1
-    return found
 
 
 def other(end: End) -> End:
@@ -133,7 +123,6 @@ class _Block:
         self.atoms = atoms
         self.gpu: PlanRank = plan.gpus[rank]
         self.block: Threadblock = self.gpu.threadblocks[at]
-        self.ends = {kind: ends(self.gpu, rank, kind) for kind in ("memory", "port")}
 
     def elements(self) -> Iterator[PlanElement]:
         for number, operation in enumerate(self.block.operations):
@@ -284,8 +273,10 @@ class _Block:
         )
 
     def end(self, kind: str, channel: int) -> End:
-        ids = self.block.memory if kind == "memory" else self.block.port
-        return self.ends[kind][ids[channel]]
+        """Return the rank's end of a channel: of several to one peer, the how-manieth it is."""
+        at = (self.block.memory if kind == "memory" else self.block.port)[channel]
+        peers = self.gpu.peers(kind)
+        return (self.rank, kind, peers[at], peers[:at].count(peers[at]))
 
     def span(self, operation: Operation, operand: Operand, unit: int, *, packets: bool) -> _Span:
         """Return the cells of an operand: at one rank, or at each rank of a switch group."""

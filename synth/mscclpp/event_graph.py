@@ -17,8 +17,7 @@ from synth.kernels import compiled
 
 __all__ = ["EventGraph", "weakly"]
 
-# Earlier events whose followers one pass through the graph marks, 64 in a word: passes over 200,000 events
-# for 8 words take twice the time of those for one.
+# Earlier events that one pass through the graph follows, 64 in a word: a cache line of words for each event.
 _WORDS = 8
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -285,8 +286,9 @@ class _Values:
         """Return the number of a sum of values."""
         found = self.known.get(numbers)
         if found is None:
-            parts = [one for number in numbers for one in self.parts(number)]
-            found = self.known[numbers] = self.number(tuple(sorted(parts)))
+            # Sorting joins runs that are sorted already.
+            parts = sorted(chain.from_iterable(map(self.parts, numbers)))
+            found = self.known[numbers] = self.number(tuple(parts))
         return found
 
     def number(self, parts: tuple[int, ...]) -> int:
