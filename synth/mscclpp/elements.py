@@ -202,8 +202,8 @@ class _Block:
                     yield self.post(operation, place, thread, reads, writes, packs)
                 elif packs:
                     for one, two in zip(_apart(reads), _apart(writes), strict=True):
-                        packed = frozenset(_numbers(two))
-                        yield self.element(operation, place, "data", reads=one, writes=two, packed=packed)
+                        cells = frozenset(_numbers(two))
+                        yield self.element(operation, place, "data", reads=one, writes=two, packed=cells)
                 else:
                     yield self.element(operation, place, "data", reads=reads, writes=writes)
             return

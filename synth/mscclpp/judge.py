@@ -140,6 +140,12 @@ class _Uses(NamedTuple):
     writes: Mask
     packet: Mask
 
+    def taken(self, rows: Indices) -> _Uses:
+        """Return the uses of these rows, in this order."""
+        return _Uses(
+            self.cell[rows], self.access[rows], self.part[rows], self.writes[rows], self.packet[rows]
+        )
+
 
 def _uses_of(accesses: list[Access], users: list[Indices]) -> _Uses:
     """Return the uses of cells by all accesses; those of one atom of an operation are one part of it."""
@@ -187,7 +193,7 @@ class _Races:
         self.memory, self.accesses, self.graph = memory, ran.accesses, ran.graph
         # The uses of a cell lie together, in the order of accesses.
         self.order = np.argsort(uses.cell, kind="stable")
-        self.uses = _Uses(*(column[self.order] for column in uses))
+        self.uses = uses.taken(self.order)
         self.event = np.fromiter((one.event for one in ran.accesses), dtype=np.int64)
 
     def found(self) -> tuple[list[str], int]:
