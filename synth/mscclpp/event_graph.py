@@ -8,6 +8,7 @@ is searched, for many pairs at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -83,15 +84,16 @@ class EventGraph:
     def orders(self, earlier: Indices, later: Indices, *, data: bool) -> Mask:
         """Return for each pair of events whether they are ordered; with ``data``, data must be seen, too.
 
-        O(pairs + passes · events between the first and last event of a pass).
+        No event may be added afterwards. O(pairs + passes · events between the first and last of a pass).
         """
-        known = self._surely(earlier, later)
-        open_pairs = np.flatnonzero(~known & (earlier < later))
+        pairs, number = np.unique(earlier * len(self.place) + later, return_inverse=True)
+        one, two = np.divmod(pairs, len(self.place))
+        known = self._surely(one, two)
+        open_pairs = np.flatnonzero(~known & (one < two))
         if len(open_pairs):
-            pairs = earlier[open_pairs] * len(self.place) + later[open_pairs]
-            pairs, number = np.unique(pairs, return_inverse=True)
-            known[open_pairs] = self._searched(*np.divmod(pairs, len(self.place)), data=data)[number]
-        return known
+            known[open_pairs] = self._searched(one[open_pairs], two[open_pairs], data=data)
+        found: Mask = known[number]
+        return found
 
     def _surely(self, earlier: Indices, later: Indices) -> Mask:
         place, base, thread = (np.array(one, dtype=np.int64) for one in (self.place, self.base, self.thread))
@@ -103,10 +105,16 @@ class EventGraph:
         found: Mask = within | ((here != there) & turns)
         return found
 
+    @cached_property
+    def _edges(self) -> tuple[Indices, Indices]:
+        """Where the events that each one follows begin, and all of them; the graph must be complete."""
+        start = offsets(np.fromiter(map(len, self.follows), dtype=np.int64, count=len(self.follows)))
+        follows = chain.from_iterable(self.follows)
+        return start, np.fromiter(follows, dtype=np.int64, count=int(start[-1]))
+
     def _searched(self, earlier: Indices, later: Indices, *, data: bool) -> Mask:
         """Search the graph for pairs that are sorted by the earlier event."""
-        start = offsets(np.fromiter(map(len, self.follows), dtype=np.int64, count=len(self.follows)))
-        follows = np.fromiter(chain.from_iterable(self.follows), dtype=np.int64, count=int(start[-1]))
+        start, follows = self._edges
         # An event that is followed weakly is left out of a search for data: -1 is no event.
         follows = np.maximum(follows, -1) if data else np.where(follows < 0, ~follows, follows)
         found = np.zeros(len(earlier), dtype=bool)
