@@ -53,8 +53,8 @@ class ExecutionOrder:
     """The outcome of a run: findings if there is no order of the events, or if it may vary.
 
     ``accesses`` are in an order in which they can run. ``unfinished`` are the puts of proxies, each with the
-    event in which all threadblocks of its rank have ended. ``uncounted`` are the counters that a launch does
-    not count up as often as down.
+    event in which all threadblocks of its rank have ended. ``balance`` has the counters that a launch does
+    not count up as often as down, with both numbers.
     """
 
     findings: list[str]

@@ -315,7 +315,7 @@ class _Values:
 
 
 class _Results:
-    """What is wrong with outputs at the ends of launches."""
+    """A check of the outputs at the ends of launches."""
 
     def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
         self.plan, self.memory = plan, memory
