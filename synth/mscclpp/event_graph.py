@@ -107,7 +107,7 @@ class EventGraph:
 
     @cached_property
     def _edges(self) -> tuple[Indices, Indices]:
-        """All followed events, one event after the other, and the start of each; the graph must be complete."""
+        """All events that others follow, by the ones that follow, and where those of each begin."""
         start = offsets(np.fromiter(map(len, self.follows), dtype=np.int64, count=len(self.follows)))
         follows = chain.from_iterable(self.follows)
         return start, np.fromiter(follows, dtype=np.int64, count=int(start[-1]))
