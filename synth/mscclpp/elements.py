@@ -1,4 +1,4 @@
-"""Unfolds a plan into elements: steps of single threads, and steps of all threads on one atom.
+"""Unfolds a plan into elements: steps of single threads, and steps of all threads on data.
 
 Operations on data work cell by cell, on threads that do not synchronize before the next ``nop``. Single
 threads signal, wait and hand puts to the proxy: thread k serves the k-th channel of an operation.
@@ -10,16 +10,17 @@ moves them to one atom of equal length. So one cell, the first, stands for its a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from probes.base import Mask
+from probes.base import Indices, Mask
 from synth.mscclpp.memory import PlanMemory
 from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
-__all__ = ["End", "PlanElement", "atoms_of", "ends", "other", "unfold"]
+__all__ = ["End", "PlanElement", "atoms_of", "other", "unfold"]
 
 # One end of a connection: (rank, "memory" or "port", peer, number of earlier channels to that peer).
 End = tuple[int, str, int, int]
@@ -29,12 +30,14 @@ _SUMS = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "gl
 
 @dataclass(slots=True, eq=False)
 class PlanElement:
-    """One step of one thread (``thread`` ≥ 0), or of all threads on one atom (``thread`` -1).
+    """One step of one thread (``thread`` ≥ 0), or of all threads on atoms (``thread`` -1).
 
-    ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. A post hands ``reads`` and
-    ``writes`` to the proxy, which signals ``end`` afterwards if ``signals``. ``awaited`` are the cells of
-    ``reads`` that are read as packets, once these arrive; ``packed`` are the cells of ``writes`` that are
-    written as packets.
+    ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. ``reads`` and ``writes`` have a
+    row of atoms for each operand, all of one length: the threads on atom k read the k-th of each row, and
+    write the k-th of each row. A post hands them to the proxy, which signals ``end`` afterwards if
+    ``signals``. ``awaited`` are the cells of ``reads`` that are read as packets, once these arrive;
+    ``packed`` are the cells of ``writes`` that are written as packets. An element with either has one atom,
+    unless the proxy moves it.
     """
 
     kind: str
@@ -49,26 +52,16 @@ class PlanElement:
     adds: bool = False
     signals: bool = False
     flushes: bool = False
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    awaited: frozenset[int] = field(default_factory=frozenset)
-    packed: frozenset[int] = field(default_factory=frozenset)
+    reads: tuple[Indices, ...] = ()
+    writes: tuple[Indices, ...] = ()
+    awaited: frozenset[int] = frozenset()
+    packed: frozenset[int] = frozenset()
 
     @property
     def where(self) -> str:
         """The position in the file, for messages."""
         inner = "".join(f".ops[{at}]" for at in self.place)
         return f"gpus[{self.rank}].threadblocks[{self.block}]{inner} ({self.name})"
-
-
-def ends(gpu: PlanRank, rank: int, kind: str) -> list[End]:
-    """Return the rank's end of the connection for each channel of type ``kind``."""
-    counts: dict[int, int] = {}
-    found = []
-    for peer in gpu.peers(kind):
-        found.append((rank, kind, peer, counts.get(peer, 0)))
-        counts[peer] = counts.get(peer, 0) + 1
-    return found
 
 
 def other(end: End) -> End:
@@ -130,7 +123,6 @@ class _Block:
         self.atoms = atoms
         self.gpu: PlanRank = plan.gpus[rank]
         self.block: Threadblock = self.gpu.threadblocks[at]
-        self.ends = {kind: ends(self.gpu, rank, kind) for kind in ("memory", "port")}
 
     def elements(self) -> Iterator[PlanElement]:
         for number, operation in enumerate(self.block.operations):
@@ -206,18 +198,14 @@ class _Block:
         if name in _PUTS:
             for thread, ((source,), (target,)) in enumerate(parts):
                 reads, writes = self.cells(source), self.cells(target)
-                if not over_port:
-                    for one, two in zip(reads, writes, strict=True):
-                        yield self.element(
-                            operation,
-                            place,
-                            "data",
-                            reads=one,
-                            writes=two,
-                            packed=frozenset(two) if packs else frozenset(),
-                        )
-                else:
+                if over_port:
                     yield self.post(operation, place, thread, reads, writes, packs)
+                elif packs:
+                    for one, two in zip(_apart(reads), _apart(writes), strict=True):
+                        cells = frozenset(_numbers(two))
+                        yield self.element(operation, place, "data", reads=one, writes=two, packed=cells)
+                else:
+                    yield self.element(operation, place, "data", reads=reads, writes=writes)
             return
         # All other operations use the same range of cells in each of their operands.
         [(spans, into_spans)] = parts
@@ -228,34 +216,36 @@ class _Block:
         if name == "rppkt" and over_port:
             yield from self.forward(operation, place, sources[0], targets)
             return
-        for cell in range(len(sources[0])):
-            every = tuple(one for source in sources for one in source[cell])
-            into = tuple(one for target in targets for one in target[cell])
+        every = tuple(row for source in sources for row in source)
+        into = tuple(row for target in targets for row in target)
+        adds = name in _SUMS
+        if not (any(awaits) or any(makes)):
+            yield self.element(operation, place, "data", reads=every, writes=into, adds=adds)
+            return
+        awaited = [on for source, on in zip(sources, awaits, strict=True) for _ in source]
+        packed = [on for target, on in zip(targets, makes, strict=True) for _ in target]
+        for one, two in zip(_apart(every), _apart(into, len(every[0])), strict=True):
             yield self.element(
                 operation,
                 place,
                 "data",
-                reads=every,
-                writes=into,
-                adds=name in _SUMS,
-                awaited=frozenset(
-                    one for source, on in zip(sources, awaits, strict=True) if on for one in source[cell]
-                ),
-                packed=frozenset(
-                    one for target, on in zip(targets, makes, strict=True) if on for one in target[cell]
-                ),
+                reads=one,
+                writes=two,
+                adds=adds,
+                awaited=frozenset(compress(_numbers(one), awaited)),
+                packed=frozenset(compress(_numbers(two), packed)),
             )
 
     def forward(
         self,
         operation: Operation,
         place: tuple[int, ...],
-        source: list[tuple[int, ...]],
-        targets: list[list[tuple[int, ...]]],
+        source: tuple[Indices, ...],
+        targets: list[tuple[Indices, ...]],
     ) -> Iterator[PlanElement]:
         """Yield the elements that forward packets through the proxy: all threads wait, meet, then post."""
-        for reads in source:
-            yield self.element(operation, place, "data", reads=reads, awaited=frozenset(reads))
+        for reads in _apart(source):
+            yield self.element(operation, place, "data", reads=reads, awaited=frozenset(_numbers(reads)))
         yield self.element(operation, place, "nop")
         for thread, writes in enumerate(targets):
             yield self.post(operation, place, thread, source, writes, True)
@@ -265,27 +255,28 @@ class _Block:
         operation: Operation,
         place: tuple[int, ...],
         thread: int,
-        reads: list[tuple[int, ...]],
-        writes: list[tuple[int, ...]],
+        reads: tuple[Indices, ...],
+        writes: tuple[Indices, ...],
         packs: bool,
     ) -> PlanElement:
-        flat = tuple(cell for cells in writes for cell in cells)
         return self.element(
             operation,
             place,
             "post",
             thread=thread,
             end=self.end("port", operation.channels[thread]),
-            reads=tuple(cell for cells in reads for cell in cells),
-            writes=flat,
-            packed=frozenset(flat) if packs else frozenset(),
+            reads=reads,
+            writes=writes,
+            packed=frozenset(np.concatenate(writes).tolist()) if packs else frozenset(),
             signals=operation.name in ("pws", "pwsf"),
             flushes=operation.name == "pwsf",
         )
 
     def end(self, kind: str, channel: int) -> End:
-        ids = self.block.memory if kind == "memory" else self.block.port
-        return self.ends[kind][ids[channel]]
+        """Return the rank's end of a channel: of several to one peer, the how-manieth it is."""
+        at = (self.block.memory if kind == "memory" else self.block.port)[channel]
+        peers = self.gpu.peers(kind)
+        return (self.rank, kind, peers[at], peers[:at].count(peers[at]))
 
     def span(self, operation: Operation, operand: Operand, unit: int, *, packets: bool) -> _Span:
         """Return the cells of an operand: at one rank, or at each rank of a switch group."""
@@ -303,11 +294,22 @@ class _Block:
         firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
         return _Span(tuple(first + low for first in firsts), high - low)
 
-    def cells(self, span: _Span) -> list[tuple[int, ...]]:
-        """Return the first cell of each atom: one, or one for each rank of a switch group."""
+    def cells(self, span: _Span) -> tuple[Indices, ...]:
+        """Return the first cells of all atoms: one row, or one for each rank of a switch group."""
         begin = span.firsts[0]
-        heads = np.flatnonzero(self.atoms[begin : begin + span.length]).tolist()
-        return [tuple(first + at for first in span.firsts) for at in heads]
+        heads = np.flatnonzero(self.atoms[begin : begin + span.length])
+        return tuple([heads + first for first in span.firsts])
 
     def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: Any) -> PlanElement:
         return PlanElement(kind, self.rank, self.at, place, operation.name, **of)
+
+
+def _apart(rows: tuple[Indices, ...], atoms: int = 0) -> Iterator[tuple[Indices, ...]]:
+    """Yield the rows of each atom alone; ``atoms`` times none if there are no rows."""
+    for at in range(len(rows[0]) if rows else atoms):
+        yield tuple(row[at : at + 1] for row in rows)
+
+
+def _numbers(rows: tuple[Indices, ...]) -> list[int]:
+    """Return the cell of each row of one atom."""
+    return [int(row[0]) for row in rows]

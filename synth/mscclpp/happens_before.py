@@ -1,11 +1,11 @@
 """The happens-before relation of a plan: which events precede which in every run.
 
-Each event has two sets of events, kept as bits: those that always happen before it, and those of them whose
-data it is sure to see. A relaxed signal adds to the first set only. Threads of a block meet at a ``nop`` and
-nowhere else, so all events on data between two nops of a block become known together and share a bit. The
-k-th wait at an end of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows
-its k-th release. This holds only if the signals of each channel end, and its waits, have a fixed order; that
-is checked after the run. If only the signals are unordered, the last wait of a launch still follows all of
+A run of the plan makes a graph of events. An event follows others, and is sure to see the data of those that
+it does not follow by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else,
+so all accesses to data between two nops of a block become known together and are one event. The k-th wait at
+an end of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th
+release. This holds only if the signals of each channel end, and its waits, have a fixed order; that is
+checked during the run. If only the signals are unordered, the last wait of a launch still follows all of
 them. Waits of one counter that race are a finding: in a plan without one, one run decides about deadlock.
 
 Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
@@ -15,41 +15,34 @@ rank, so an access to the buffers of a rank that has not begun or has ended race
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from probes.base import Mask
 from synth.mscclpp.elements import End, PlanElement, other, unfold
+from synth.mscclpp.event_graph import EventGraph, weakly
 from synth.mscclpp.memory import PlanMemory
 from synth.mscclpp.plan import ExecutionPlan
 
-__all__ = ["ExecutedElement", "ExecutionOrder", "history"]
+__all__ = ["Access", "ExecutionOrder", "history"]
 
 # A plan whose waits race mostly does so in many places; the first ones show it.
 _ENOUGH_RACES = 5
 
 
 @dataclass(slots=True, eq=False)
-class ExecutedElement:
-    """An element that ran (None: the caller's turn between launches), and the events before it, as bits.
+class Access:
+    """An element that accessed data (None: the caller's turn before a launch), as part of an event."""
 
-    The bits are there while the event is watched, and later only if other events may still follow from it.
-    """
-
-    number: int
+    event: int
     rank: int
     launch: int
     element: PlanElement | None
-    before: int
-    seen: int
     proxy: bool = False
 
     @property
-    def bit(self) -> int:
-        return 1 << self.number
-
-    @property
     def where(self) -> str:
+        """The position in the file, for messages."""
         if self.element is None:
             return f"the caller of rank {self.rank}"
         return f"{self.element.where}{' by the proxy' if self.proxy else ''}"
@@ -57,205 +50,217 @@ class ExecutedElement:
 
 @dataclass(slots=True)
 class ExecutionOrder:
-    """The outcome of a run: findings if there is no order of the events, or if it may vary."""
+    """The outcome of a run: findings if there is no order of the events, or if it may vary.
+
+    ``accesses`` are in an order in which they can run. ``unfinished`` are the puts of proxies, each with the
+    event in which all threadblocks of its rank have ended. ``balance`` has the counters that a launch does
+    not count up as often as down, with both numbers.
+    """
 
     findings: list[str]
-    unfinished_puts: int = 0
+    graph: EventGraph
+    accesses: list[Access] = field(default_factory=list)
+    unfinished: list[tuple[int, int]] = field(default_factory=list)
+    balance: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 _Counter = End | tuple[int, int]
-_Watch = Callable[[ExecutedElement], None]
-"""Called with each event, in an order that the events can run in."""
 
 
 @dataclass(slots=True)
 class _Counts:
     """The ups and downs of a counter so far.
 
-    ``waiting`` are the ups that no down has needed yet; ``before`` and ``seen`` join the bits of the
-    ``joined`` ones before them. ``chance`` is set if an up does not follow the one before. ``last_up`` is
-    the number of the last up, and ``last_down`` number and element of the last down.
+    ``waiting`` are the ups, with their launches, that no down has needed yet; ``head`` is an event that
+    follows the ``joined`` ones before them. Relaxed ones are named weakly. ``chance`` is set if an up does
+    not follow the one before.
     """
 
     ups: int = 0
     downs: int = 0
-    waiting: deque[ExecutedElement] = field(default_factory=deque)
+    waiting: deque[tuple[int, int]] = field(default_factory=deque)
     joined: int = 0
-    before: int = 0
-    seen: int = 0
+    head: int | None = None
     chance: bool = False
     last_up: int = -1
-    last_down: tuple[int, PlanElement | None] = (-1, None)
+    last_down: Access | None = None
 
-    def count_up(self, event: ExecutedElement) -> None:
-        self.chance |= self.last_up >= 0 and not event.before >> self.last_up & 1
-        self.ups, self.last_up = self.ups + 1, event.number
-        self.waiting.append(event)
+    def count_up(self, graph: EventGraph, event: int, relaxed: bool, launch: int) -> None:
+        if self.last_up >= 0 and not self.chance:
+            self.chance = not graph.precedes(self.last_up, event)
+        self.ups, self.last_up = self.ups + 1, event
+        self.waiting.append((weakly(event) if relaxed else event, launch))
 
-    def join(self, need: int) -> tuple[int, int]:
-        """Return the bits of the first ``need`` ups, joined."""
+    def join(self, graph: EventGraph, need: int) -> None:
+        """Let the head follow the first ``need`` ups."""
         while self.joined < need:
-            self._take(self.waiting.popleft())
-        return self.before, self.seen
+            self._take(graph, self.waiting.popleft()[0])
 
-    def join_launches(self, launches: int) -> tuple[int, int]:
-        """Return the bits of all ups of the first ``launches`` launches, joined."""
+    def join_launches(self, graph: EventGraph, launches: int) -> None:
+        """Let the head follow all ups of the first ``launches`` launches."""
         for _ in range(len(self.waiting)):
-            up = self.waiting.popleft()
-            if up.launch < launches:
-                self._take(up)
+            up, launch = self.waiting.popleft()
+            if launch < launches:
+                self._take(graph, up)
             else:
-                self.waiting.append(up)
-        return self.before, self.seen
+                self.waiting.append((up, launch))
 
-    def _take(self, up: ExecutedElement) -> None:
+    def _take(self, graph: EventGraph, up: int) -> None:
         self.joined += 1
-        self.before |= up.before | up.bit
-        if up.element is None or not up.element.relaxed:
-            self.seen |= up.seen | up.bit
+        head = self.head
+        if head is None or (up >= 0 and graph.surely(max(head, ~head), up)):
+            self.head = up
+        else:
+            self.head = graph.add((head, up))
 
 
-@dataclass(slots=True)
-class _Thread:
-    before: int = 0
-    seen: int = 0
-
-
-def history(
-    plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, launches: int, watching: Callable[[], _Watch]
-) -> ExecutionOrder:
-    """Run ``launches`` launches of a plan; O(events · bits that differ), with O(threadblocks · events) bits.
-
-    ``watching`` is called at the start of each run and returns what watches its events. Only the last run
-    counts.
-    """
+def history(plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, launches: int) -> ExecutionOrder:
+    """Run ``launches`` launches of a plan; O(elements + pairs of events whose order is in doubt)."""
     by_chance: set[_Counter] = set()
     while True:
-        run = _Run(plan, memory, atoms, launches, by_chance, watching())
+        run = _Run(plan, memory, atoms, launches, by_chance)
         found = run.history()
         doubtful = run.unordered_ups() - by_chance
         if found.findings or not doubtful:
-            if not found.findings:
-                found.findings += run.races[:_ENOUGH_RACES]
+            found.findings += [] if found.findings else run.races
             return found
         by_chance |= doubtful
 
 
+@dataclass(slots=True)
+class _Put:
+    """A put that a channel's proxy has taken over, or a signal over a port.
+
+    ``issued`` handed it over, ``done`` is its end. ``last`` is set if it follows all earlier ones.
+    """
+
+    issued: int
+    done: int
+    last: bool
+
+
 class _Run:
     def __init__(
-        self,
-        plan: ExecutionPlan,
-        memory: PlanMemory,
-        atoms: Mask,
-        launches: int,
-        by_chance: set[_Counter],
-        watch: _Watch,
+        self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, launches: int, by_chance: set[_Counter]
     ) -> None:
         self.plan, self.memory, self.launches, self.by_chance = plan, memory, launches, by_chance
-        self.atoms, self.watch, self.numbers = atoms, watch, 0
+        self.atoms, self.graph = atoms, EventGraph()
+        self.order = ExecutionOrder([], self.graph)
         self.counts: dict[_Counter, _Counts] = {}
         self.initial: dict[_Counter, int] = {
             (rank, at): value for rank, gpu in enumerate(plan.gpus) for at, value in enumerate(gpu.semaphores)
         }
-        self.packets: dict[tuple[int, int], ExecutedElement] = {}
-        self.ports: dict[End, list[tuple[int, ExecutedElement]]] = {}
+        self.unfolded: dict[tuple[int, int], list[PlanElement]] = {}
+        self.packets: dict[tuple[int, int], Access] = {}
+        self.ports: dict[End, list[_Put]] = {}
         self.sleeping: dict[object, list[_Block]] = {}
         self.ready: deque[_Block] = deque()
         self.left = [0] * plan.ranks
         self.done: list[list[_Block]] = [[] for _ in plan.gpus]
         self.meeting: dict[tuple[int, int], list[_Block]] = {}
         self.per_launch: dict[_Counter, int] = {}
-        self.proxied: dict[int, list[ExecutedElement]] = {}
-        self.unfinished_puts = 0
-        self.findings: list[str] = []
+        self.downs: dict[_Counter, int] = {}
+        self.proxied: dict[int, list[int]] = {}
+        self.proxies: list[int] = [0] * plan.ranks
         self.races: list[str] = []
 
     def history(self) -> ExecutionOrder:
         for rank in range(self.plan.ranks):
-            self.turn(rank, 0, 0, 0)
+            self.turn(rank, 0, ())
         while self.ready:
             self.ready.popleft().go()
         stuck = [block for blocks in self.sleeping.values() for block in blocks]
         stuck += [block for blocks in self.meeting.values() for block in blocks]
         told = {block.element.where for block in stuck}
-        self.findings += [f"{place} waits for ever" for place in sorted(told)]
-        return ExecutionOrder(self.findings, self.unfinished_puts)
+        self.order.findings += [f"{place} waits for ever" for place in sorted(told)]
+        for key in dict.fromkeys((*self.per_launch, *self.downs)):
+            counts = self.per_launch.get(key, 0), self.downs.get(key, 0)
+            if counts[0] != counts[1]:
+                self.order.balance[_named(key)] = counts
+        return self.order
 
-    def event(
-        self, rank: int, launch: int, element: PlanElement | None, before: int, seen: int
-    ) -> ExecutedElement:
-        return ExecutedElement(self.next_number(), rank, launch, element, before, seen)
+    def access(self, event: int, rank: int, launch: int, element: PlanElement | None) -> Access:
+        """Add an access to data."""
+        made = Access(event, rank, launch, element)
+        self.order.accesses.append(made)
+        return made
 
-    def next_number(self) -> int:
-        self.numbers += 1
-        return self.numbers - 1
-
-    def turn(self, rank: int, launch: int, before: int, seen: int) -> None:
+    def turn(self, rank: int, launch: int, follows: tuple[int, ...]) -> None:
         """Add the caller's turn before a launch, then make the launch's blocks ready."""
-        event = self.event(rank, launch, None, before, seen)
-        self.watch(event)
-        before, seen = before | event.bit, seen | event.bit
-        # The watch may keep the event, whose bits would fill the memory.
-        event.before = event.seen = 0
+        graph = self.graph
+        event = graph.add(follows, graph.new_place(rank, 2 * launch))
+        self.access(event, rank, launch, None)
         if launch == self.launches:
             return
         blocks = self.plan.gpus[rank].threadblocks
         self.left[rank] = len(blocks)
         self.done[rank] = []
+        self.proxies[rank] = graph.new_place(rank, 2 * launch + 1)
         for at in range(len(blocks)):
-            elements = unfold(self.plan, self.memory, self.atoms, rank, at, launch)
-            for element in elements:
-                if (counter := _up(element)) is not None and launch == 0:
-                    self.per_launch[counter] = self.per_launch.get(counter, 0) + 1
-            self.ready.append(_Block(self, rank, launch, elements, before, seen))
+            self.ready.append(_Block(self, rank, launch, self.elements(rank, at, launch), event))
         if not blocks:
-            self.turn(rank, launch + 1, before, seen)
+            self.turn(rank, launch + 1, (event,))
+
+    def elements(self, rank: int, at: int, launch: int) -> list[PlanElement]:
+        """Return the elements of a block; launches differ only in the half of scratch that they use."""
+        key = (rank, at)
+        if launch and not self.plan.double_scratch:
+            return self.unfolded[key]
+        found = self.unfolded[key] = unfold(self.plan, self.memory, self.atoms, rank, at, launch)
+        for element in found if launch == 0 else ():
+            if (up := _up(element)) is not None:
+                self.per_launch[up] = self.per_launch.get(up, 0) + 1
+            if element.kind in ("wait", "acquire"):
+                down = _down(element)
+                self.downs[down] = self.downs.get(down, 0) + 1
+        return found
 
     def ended(self, block: _Block) -> None:
         rank = block.rank
         self.left[rank] -= 1
+        block.meet()
         self.done[rank].append(block)
         if self.left[rank]:
             return
-        before = seen = 0
-        for one in self.done[rank]:
-            before |= one.before | one.phase_before
-            seen |= one.seen | one.phase_seen
+        end = self.graph.add(tuple(one.base for one in self.done[rank]))
         # The library has no way to wait for the proxy. Puts that it may still work on when the blocks end
         # become a caution.
-        for event in self.proxied.pop(rank, ()):
-            self.unfinished_puts += not before >> event.number & 1
-            before |= event.before | event.bit
-            seen |= event.seen | event.bit
-        self.turn(rank, block.launch + 1, before, seen)
+        puts = self.proxied.pop(rank, [])
+        self.order.unfinished += [(put, end) for put in puts]
+        self.turn(rank, block.launch + 1, (end, *puts))
 
     def counter(self, key: _Counter) -> _Counts:
-        return self.counts.setdefault(key, _Counts())
+        found = self.counts.get(key)
+        if found is None:
+            found = self.counts[key] = _Counts()
+        return found
 
-    def count_up(self, key: _Counter, event: ExecutedElement) -> None:
-        self.counter(key).count_up(event)
-        self.wake(key)
+    def count_up(self, key: _Counter, event: int, relaxed: bool, launch: int) -> None:
+        self.counter(key).count_up(self.graph, event, relaxed, launch)
+        self.ready.extend(self.sleeping.pop(key, ()))
 
-    def count_down(self, key: _Counter, event: ExecutedElement, relaxed: bool) -> None:
-        """Let an event follow all that surely counted up before a wait that it stands for returns.
+    def counted_up(self, key: _Counter, relaxed: bool) -> tuple[int, ...]:
+        """Return an event that follows all that surely counted up before the next wait returns, if any.
 
         They are the first ones that it needs; if their order may vary, only those of whole launches.
         """
         counts, need = self.counter(key), max(self.needed(key), 0)
         if key in self.by_chance:
-            before, seen = counts.join_launches(need // max(self.per_launch.get(key, 1), 1))
+            counts.join_launches(self.graph, need // max(self.per_launch.get(key, 1), 1))
         else:
-            before, seen = counts.join(need)
-        event.before |= before
-        if not relaxed:
-            event.seen |= seen
-        number, last = counts.last_down
-        if last is not None and not event.before >> number & 1:
-            self.races.append(f"{event.where} and {last.where}: which of them waits first is left to chance")
-        counts.downs, counts.last_down = counts.downs + 1, (event.number, event.element)
+            counts.join(self.graph, need)
+        if counts.head is None:
+            return ()
+        return (weakly(counts.head) if relaxed and counts.head >= 0 else counts.head,)
 
-    def wake(self, key: object) -> None:
-        self.ready.extend(self.sleeping.pop(key, ()))
+    def count_down(self, key: _Counter, event: Access) -> None:
+        counts = self.counter(key)
+        last = counts.last_down
+        counts.downs, counts.last_down = counts.downs + 1, event
+        if last is None or len(self.races) == _ENOUGH_RACES:
+            return
+        if not self.graph.precedes(last.event, event.event):
+            self.races.append(f"{event.where} and {last.where}: which of them waits first is left to chance")
 
     def needed(self, key: _Counter) -> int:
         """Return how many events must have counted up before the next can count down."""
@@ -273,18 +278,34 @@ def _up(element: PlanElement) -> _Counter | None:
     return (element.rank, element.counter) if element.kind == "release" else None
 
 
-class _Block:
-    """A threadblock in one launch; ``before`` has events up to its last nop, ``phase_before`` those since."""
+def _down(element: PlanElement) -> _Counter:
+    """Return the counter that a wait or an acquire counts down."""
+    if element.kind == "acquire":
+        return (element.rank, element.counter)
+    assert element.end is not None
+    return other(element.end)
 
-    def __init__(
-        self, run: _Run, rank: int, launch: int, elements: list[PlanElement], before: int, seen: int
-    ) -> None:
+
+def _named(key: _Counter) -> str:
+    if len(key) == 2:
+        return f"gpus[{key[0]}].semaphores[{key[1]}]"
+    rank, kind, peer, number = key
+    return f"{kind} channel {number} from rank {rank} to rank {peer}"
+
+
+class _Block:
+    """A threadblock in one launch.
+
+    All of its events up to its last nop precede ``base``. Of those since, ``threads`` has the last one of
+    each thread, ``others`` those of no thread, and ``phase`` the one that stands for plain accesses (or -1).
+    """
+
+    def __init__(self, run: _Run, rank: int, launch: int, elements: list[PlanElement], base: int) -> None:
         self.run, self.rank, self.launch, self.elements = run, rank, launch, elements
-        self.at = 0
-        self.before, self.seen = before, seen
-        self.phase_before = self.phase_seen = 0
-        self.phase_number = -1
-        self.threads: dict[int, _Thread] = {}
+        self.at, self.place = 0, run.graph.new_place(rank, 2 * launch + 1)
+        self.base, self.phase = base, -1
+        self.threads: dict[int, int] = {}
+        self.others: list[int] = []
 
     @property
     def element(self) -> PlanElement:
@@ -308,11 +329,14 @@ class _Block:
         self.run.ended(self)
 
     def meet(self) -> None:
-        self.before |= self.phase_before
-        self.seen |= self.phase_seen
-        self.phase_before = self.phase_seen = 0
-        self.phase_number = -1
+        heads = [*self.threads.values(), *self.others]
+        if self.phase >= 0:
+            heads.append(self.phase)
+        if heads:
+            self.base = heads[0] if len(heads) == 1 else self.run.graph.add(heads, self.place)
+        self.phase = -1
         self.threads.clear()
+        self.others.clear()
 
     def barrier(self, element: PlanElement) -> bool:
         """Meet with the other blocks; return whether all of them have arrived."""
@@ -331,12 +355,9 @@ class _Block:
         if len(there) < users:
             return False
         del run.meeting[key]
-        before = seen = 0
+        base = run.graph.add([block.base for block in there])
         for block in there:
-            before |= block.before
-            seen |= block.seen
-        for block in there:
-            block.before, block.seen = before, seen
+            block.base = base
             if block is not self:
                 block.at += 1
                 run.ready.append(block)
@@ -346,115 +367,91 @@ class _Block:
         """Return the key that an element must wait for, or None."""
         run = self.run
         if element.kind in ("wait", "acquire"):
-            key = self.down(element)
+            key = _down(element)
             return key if run.counter(key).ups < run.needed(key) else None
         for cell in element.awaited:
             if (cell, self.launch) not in run.packets:
                 return ("packet", cell, self.launch)
         return None
 
-    def down(self, element: PlanElement) -> _Counter:
-        """Return the counter that a wait or an acquire counts down."""
-        if element.kind == "acquire":
-            return (self.rank, element.counter)
-        assert element.end is not None
-        return other(element.end)
-
     def step(self, element: PlanElement) -> None:
-        run = self.run
-        if element.kind == "data" and not element.packed:
-            self.access(element)
-            return
-        before, seen = self.before, self.seen
-        if element.thread >= 0:
-            thread = self.threads.setdefault(element.thread, _Thread())
-            before |= thread.before
-            seen |= thread.seen
-        event = run.event(self.rank, self.launch, element, before, seen)
-        if element.kind in ("wait", "acquire"):
-            run.count_down(self.down(element), event, element.relaxed)
-        else:
-            self.await_packets(element, event)
-            self.effects(element, event)
-        run.watch(event)
-        known, sees = event.before | event.bit, event.seen | event.bit
-        self.phase_before |= known
-        self.phase_seen |= sees
-        if element.thread >= 0:
-            thread = self.threads[element.thread]
-            thread.before |= known
-            thread.seen |= sees
-
-    def access(self, element: PlanElement) -> None:
-        """Run an element on data, whose event shares the bit of all such elements since the last nop."""
-        run = self.run
-        if self.phase_number < 0:
-            self.phase_number = run.next_number()
-            self.phase_before |= 1 << self.phase_number
-            self.phase_seen |= 1 << self.phase_number
-        event = ExecutedElement(self.phase_number, self.rank, self.launch, element, self.before, self.seen)
-        if element.awaited:
-            self.await_packets(element, event)
-            self.phase_before |= event.before
-        run.watch(event)
-        # The watch may keep the event, whose bits would fill the memory.
-        event.before = event.seen = 0
-
-    def await_packets(self, element: PlanElement, event: ExecutedElement) -> None:
-        for cell in element.awaited:
-            writer = self.run.packets[cell, self.launch]
-            event.before |= writer.before | writer.bit
-
-    def effects(self, element: PlanElement, event: ExecutedElement) -> None:
-        run = self.run
+        run, thread = self.run, element.thread
         if element.kind == "data":
-            self.send_packets(element, event)
-        elif element.kind == "release":
-            run.count_up((self.rank, element.counter), event)
-        elif element.kind == "signal":
-            assert element.end is not None
-            for issued, transfer in run.ports.get(element.end, ()):
-                if event.before >> issued & 1:
-                    event.before |= transfer.before | transfer.bit
-                    event.seen |= transfer.seen | transfer.bit
-            if element.end[1] == "port":
-                run.ports.setdefault(element.end, []).append((event.number, event))
-            run.count_up(element.end, event)
-        elif element.kind == "post":
-            self.post(element, event)
+            self.data(element)
+            return
+        last = self.threads.get(thread, self.base)
+        if element.kind in ("wait", "acquire"):
+            key = _down(element)
+            event = self.event((last, *run.counted_up(key, element.relaxed)), thread)
+            run.count_down(key, Access(event, self.rank, self.launch, element))
+        else:
+            follows = [last]
+            event = self.event(follows, thread)
+            if element.kind == "post":
+                event = self.post(element, event)
+            elif element.kind == "release":
+                run.count_up((self.rank, element.counter), event, False, self.launch)
+            else:
+                assert element.end is not None
+                if element.end[1] == "port":
+                    # A signal over a port waits in the channel's queue, too.
+                    follows += self.queue(element.end, event, event)
+                run.count_up(element.end, event, element.relaxed, self.launch)
+        self.threads[thread] = event
 
-    def post(self, element: PlanElement, event: ExecutedElement) -> None:
-        """Add the proxy's event for a put, after the channel's earlier ones; the block goes on."""
+    def event(self, follows: Sequence[int], thread: int = -1) -> int:
+        return self.run.graph.add(follows, self.place, self.base, thread)
+
+    def data(self, element: PlanElement) -> None:
         run = self.run
-        assert element.end is not None
-        transfer = run.event(
-            self.rank, self.launch, element, event.before | event.bit, event.seen | event.bit
-        )
-        transfer.proxy = True
-        queue = run.ports.setdefault(element.end, [])
-        for issued, earlier in queue:
-            if event.before >> issued & 1:
-                transfer.before |= earlier.before | earlier.bit
-                transfer.seen |= earlier.seen | earlier.bit
-        queue.append((event.number, transfer))
-        run.proxied.setdefault(self.rank, []).append(transfer)
-        self.send_packets(element, transfer)
-        run.watch(transfer)
-        if element.flushes:
-            event.before |= transfer.before | transfer.bit
-            event.seen |= transfer.seen | transfer.bit
-        if element.signals:
-            run.count_up(element.end, transfer)
+        if not element.awaited and not element.packed:
+            if self.phase < 0:
+                self.phase = self.event((self.base,))
+            run.access(self.phase, self.rank, self.launch, element)
+            return
+        writers = {run.packets[cell, self.launch].event for cell in element.awaited}
+        event = self.event((self.base, *map(weakly, sorted(writers))))
+        self.others.append(event)
+        self.send_packets(element, run.access(event, self.rank, self.launch, element))
 
-    def send_packets(self, element: PlanElement, event: ExecutedElement) -> None:
+    def post(self, element: PlanElement, event: int) -> int:
+        """Add the end of a put by the proxy, after the earlier ones; return the last event of the block."""
+        run, graph = self.run, self.run.graph
+        assert element.end is not None
+        follows = [event]
+        done = graph.add(follows, run.proxies[self.rank])
+        follows += self.queue(element.end, event, done)
+        run.proxied.setdefault(self.rank, []).append(done)
+        access = run.access(done, self.rank, self.launch, element)
+        access.proxy = True
+        self.send_packets(element, access)
+        if element.signals:
+            run.count_up(element.end, done, False, self.launch)
+        return self.event((event, done), element.thread) if element.flushes else event
+
+    def queue(self, end: End, issued: int, done: int) -> list[int]:
+        """Enter an event in the queue of a channel; return the earlier ones that it surely follows."""
+        graph, queue = self.run.graph, self.run.ports.setdefault(end, [])
+        found, every = [], True
+        for put in reversed(queue):
+            if not graph.precedes(put.issued, issued):
+                every = False
+                continue
+            found.append(put.done)
+            if put.last:
+                break
+        queue.append(_Put(issued, done, every))
+        return found
+
+    def send_packets(self, element: PlanElement, access: Access) -> None:
         run = self.run
         for cell in element.packed:
             key = (cell, self.launch)
             if key in run.packets:
-                run.findings.append(
-                    f"{event.where}: a second packet at {run.memory.name(cell)}, the first is of "
+                run.order.findings.append(
+                    f"{access.where}: a second packet at {run.memory.name(cell)}, the first is of "
                     f"{run.packets[key].where}: who waits for one cannot tell them apart"
                 )
                 continue
-            run.packets[key] = event
-            run.wake(("packet", cell, self.launch))
+            run.packets[key] = access
+            run.ready.extend(run.sleeping.pop(("packet", cell, self.launch), ()))

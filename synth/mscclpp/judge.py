@@ -11,14 +11,16 @@ By the rules of the library's executor, the judge proves that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from probes.base import Mask
-from synth.mscclpp.elements import PlanElement, atoms_of, other
-from synth.mscclpp.happens_before import ExecutedElement, history
+from probes.base import Indices, Mask, spans
+from synth.mscclpp.elements import PlanElement, atoms_of
+from synth.mscclpp.happens_before import Access, ExecutionOrder, history
 from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
 from synth.mscclpp.plan import ExecutionPlan
 from synth.mscclpp.well_formed import form
@@ -29,6 +31,9 @@ __all__ = ["PlanVerdict", "examine_plan", "judge_plan"]
 _ENOUGH = 1000
 # Threadblocks that an A100 runs at once, one on each multiprocessor; newer GPUs have more.
 _RESIDENT = 108
+# Values that are no sum of inputs: nothing was written, or only before this launch.
+_NOTHING, _STALE = -1, -2
+_Cells = TypeVar("_Cells", int, Indices)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def judge_plan(plan: ExecutionPlan) -> list[str]:
 
 
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
-    """Return findings against a plan, and cautions; O(threadblocks · events) bits."""
+    """Return findings against a plan, and cautions; O(uses of cells · log)."""
     if found := form(plan):
         return PlanVerdict(tuple(found[:_ENOUGH]))
     if plan.reuse_resources:
@@ -92,288 +97,298 @@ def _large(plan: ExecutionPlan) -> list[str]:
 
 def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[str]]:
     launches = 3 if plan.double_scratch else 2
-    watched: list[_Watched] = []
-
-    def watching() -> Callable[[ExecutedElement], None]:
-        watched[:] = [_Watched(plan, memory, atoms)]
-        return watched[0].see
-
     atoms = atoms_of(plan, memory, launches)
-    ran = history(plan, memory, atoms, launches, watching)
-    [all_of] = watched
-    findings = ran.findings or all_of.balance.findings()
+    ran = history(plan, memory, atoms, launches)
+    findings = ran.findings or [
+        f"{name}: {ups} signals and {downs} waits a launch: the next one begins with the rest"
+        for name, (ups, downs) in ran.balance.items()
+    ]
     if findings:
         return findings, []
-    accesses = all_of.accesses
-    cautions = accesses.told()
-    findings = all_of.scratch.findings() + list(dict.fromkeys(accesses.findings)) + all_of.results.told()
-    if ran.unfinished_puts:
+    users = [
+        np.union1d(
+            *(memory.of(rank, buffer, 0) + _heads(memory, atoms, rank, buffer) for buffer in ("i", "o"))
+        )
+        for rank in range(plan.ranks)
+    ]
+    uses = _uses_of(ran.accesses, users)
+    findings = _mixed_scratch(memory, uses)
+    races, relaxed = _Races(memory, ran, uses).found()
+    findings += list(dict.fromkeys(races))
+    findings += _Results(plan, memory, atoms).wrong(ran.accesses)
+    cautions = []
+    if relaxed:
         cautions.append(
-            f"{ran.unfinished_puts // launches} puts over ports are not known to be through when the kernel "
+            f"{relaxed} accesses to outputs are followed by relaxed signals only, which order no "
+            "data: outputs are complete once the kernels of all ranks have ended, not earlier"
+        )
+    puts = np.array(ran.unfinished, dtype=np.int64).reshape(-1, 2)
+    if unfinished := int((~ran.graph.orders(puts[:, 0], puts[:, 1], data=False)).sum()):
+        cautions.append(
+            f"{unfinished // launches} puts over ports are not known to be through when the kernel "
             "ends: the caller may change their sources too early, and the library offers no way to wait"
         )
     return findings, cautions
 
 
-class _Watched:
-    """All that is checked of the events of a run."""
+class _Uses(NamedTuple):
+    """Each use of a cell: by which access, and by which part of it. They are in the order of accesses."""
 
-    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
-        self.balance, self.scratch = _Balance(), _MixedScratch(memory)
-        self.accesses = _Accesses(plan, memory, atoms)
-        self.results = _Results(plan, memory, atoms)
+    cell: Indices
+    access: Indices
+    part: Indices
+    writes: Mask
+    packet: Mask
 
-    def see(self, event: ExecutedElement) -> None:
-        for each in (self.balance, self.scratch, self.accesses, self.results):
-            each.see(event)
-
-
-class _Balance:
-    """The signals and waits of each counter in the first launch."""
-
-    def __init__(self) -> None:
-        self.ups: Counter[object] = Counter()
-        self.downs: Counter[object] = Counter()
-        self.names: dict[object, str] = {}
-
-    def see(self, event: ExecutedElement) -> None:
-        element = event.element
-        if element is None or event.launch or event.proxy:
-            return
-        if element.kind == "release" or element.kind == "acquire":
-            key: object = (element.rank, element.counter)
-            self.names[key] = f"gpus[{element.rank}].semaphores[{element.counter}]"
-            (self.ups if element.kind == "release" else self.downs)[key] += 1
-        elif element.kind == "signal" or element.signals or element.kind == "wait":
-            assert element.end is not None
-            end = other(element.end) if element.kind == "wait" else element.end
-            if end not in self.names:
-                rank, kind, peer, number = end
-                self.names[end] = f"{kind} channel {number} from rank {rank} to rank {peer}"
-            (self.downs if element.kind == "wait" else self.ups)[end] += 1
-
-    def findings(self) -> list[str]:
-        """Return a finding for each counter with more signals than waits in a launch, or fewer."""
-        ups, downs = self.ups, self.downs
-        return [
-            f"{name}: {ups[key]} signals and {downs[key]} waits a launch: the next one begins with the rest"
-            for key, name in self.names.items()
-            if ups[key] != downs[key]
-        ]
-
-
-class _MixedScratch:
-    """The ranks that use scratch for plain chunks, and those that use it for packets."""
-
-    def __init__(self, memory: PlanMemory) -> None:
-        self.memory = memory
-        self.plain: set[int] = set()
-        self.packed: set[int] = set()
-
-    def see(self, event: ExecutedElement) -> None:
-        if event.element is not None:
-            for cell in (*event.element.reads, *event.element.writes):
-                rank, region = divmod(cell // self.memory.span, 6)
-                if region >= 2:
-                    (self.packed if region >= 4 else self.plain).add(rank)
-
-    def findings(self) -> list[str]:
-        return [
-            f"gpus[{rank}]: packets and plain chunks in one scratch, where they take other places"
-            for rank in sorted(self.plain & self.packed)
-        ]
-
-
-class _Accesses:
-    """A check that any two accesses to a cell, one of them a write, are ordered."""
-
-    def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
-        self.memory = memory
-        self.findings: list[str] = []
-        self.relaxed = 0
-        self.writer: dict[int, ExecutedElement] = {}
-        self.readers: dict[int, list[ExecutedElement]] = {}
-        # The number of the caller's turn before a launch of a rank.
-        self.turns: dict[tuple[int, int], int] = {}
-        self.users = [_user_cells(memory, atoms, rank) for rank in range(plan.ranks)]
-
-    def see(self, event: ExecutedElement) -> None:
-        element = event.element
-        if element is None:
-            self.turns[event.rank, event.launch] = event.number
-            for cell in self.users[event.rank]:
-                self.write(cell, event)
-        elif element.kind == "data" or event.proxy:
-            for cell in element.reads:
-                self.read(cell, event, packet=cell in element.awaited)
-            for cell in element.writes:
-                self.write(cell, event)
-
-    def told(self) -> list[str]:
-        """Return the cautions."""
-        if not self.relaxed:
-            return []
-        return [
-            f"{self.relaxed} accesses to outputs are followed by relaxed signals only, which order no "
-            "data: outputs are complete once the kernels of all ranks have ended, not earlier"
-        ]
-
-    def read(self, cell: int, event: ExecutedElement, *, packet: bool) -> None:
-        self.readers.setdefault(cell, []).append(event)
-        writer = self.writer.get(cell)
-        if writer is None:
-            self.note(f"{event.where} reads {self.memory.name(cell)}, which nothing has written")
-        elif writer is not event:
-            self.ordered(cell, writer, event, packet=packet)
-
-    def write(self, cell: int, event: ExecutedElement) -> None:
-        writer = self.writer.get(cell)
-        if writer is not None and writer is not event:
-            self.ordered(cell, writer, event, packet=False)
-        for reader in self.readers.get(cell, ()):
-            if reader is not event and not event.before >> reader.number & 1:
-                self.race(cell, reader, "reads", event)
-        self.writer[cell] = event
-        self.readers[cell] = []
-
-    def ordered(self, cell: int, writer: ExecutedElement, event: ExecutedElement, *, packet: bool) -> None:
-        """Check that an access happens after ``writer``, and sees its data."""
-        if not event.before >> writer.number & 1:
-            self.race(cell, writer, "writes", event)
-        elif not (packet or event.seen >> writer.number & 1 or self.has_ended(writer, event)):
-            if event.element is None:
-                self.relaxed += 1
-            else:
-                self.note(
-                    f"{event.where} follows {writer.where} at {self.memory.name(cell)} by relaxed signals "
-                    "or packets of other data only, which do not order its data"
-                )
-
-    def has_ended(self, writer: ExecutedElement, event: ExecutedElement) -> bool:
-        """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
-        if writer.element is None:
-            return True
-        end = self.turns.get((writer.rank, writer.launch + 1))
-        return end is not None and bool(event.before >> end & 1)
-
-    def race(self, cell: int, first: ExecutedElement, does: str, event: ExecutedElement) -> None:
-        self.note(
-            f"{first.where} {does} {self.memory.name(cell)} in a race with "
-            f"{event.where}: nothing orders the two"
+    def taken(self, rows: Indices) -> _Uses:
+        """Return the uses of these rows, in this order."""
+        return _Uses(
+            self.cell[rows], self.access[rows], self.part[rows], self.writes[rows], self.packet[rows]
         )
 
-    def note(self, finding: str) -> None:
-        self.findings.append(finding)
+
+def _uses_of(accesses: list[Access], users: list[Indices]) -> _Uses:
+    """Return the uses of cells by all accesses; those of one atom of an operation are one part of it."""
+    rows: list[Indices] = []
+    number, first, writes, waits = [], [], [], []
+    parts = 0
+    for at, access in enumerate(accesses):
+        element = access.element
+        reads, into = ((), (users[access.rank],)) if element is None else (element.reads, element.writes)
+        for row in reads:
+            rows.append(row)
+            writes.append(False)
+            waits.append(element is not None and bool(element.awaited) and int(row[0]) in element.awaited)
+        for row in into:
+            rows.append(row)
+            writes.append(True)
+            waits.append(False)
+        number += [at] * (len(reads) + len(into))
+        first += [parts] * (len(reads) + len(into))
+        parts += max(map(len, (*reads, *into)), default=0)
+    sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    return _Uses(
+        np.concatenate(rows).astype(np.int64),
+        np.repeat(np.array(number, dtype=np.int64), sizes),
+        spans(np.array(first, dtype=np.int64), sizes),
+        np.repeat(np.array(writes, dtype=bool), sizes),
+        np.repeat(np.array(waits, dtype=bool), sizes),
+    )
+
+
+def _mixed_scratch(memory: PlanMemory, uses: _Uses) -> list[str]:
+    """Return the ranks that use scratch for plain chunks, and for packets."""
+    rank, region = np.divmod(np.unique(uses.cell // memory.span), 6)
+    mixed = np.intersect1d(rank[(region == 2) | (region == 3)], rank[region >= 4])
+    return [
+        f"gpus[{one}]: packets and plain chunks in one scratch, where they take other places"
+        for one in mixed.tolist()
+    ]
+
+
+class _Races:
+    """A check that any two uses of a cell, one of them a write, are ordered."""
+
+    def __init__(self, memory: PlanMemory, ran: ExecutionOrder, uses: _Uses) -> None:
+        self.memory, self.accesses, self.graph = memory, ran.accesses, ran.graph
+        # The uses of a cell lie together, in the order of accesses.
+        self.order = np.argsort(uses.cell, kind="stable")
+        self.uses = uses.taken(self.order)
+        self.event = np.fromiter((one.event for one in ran.accesses), dtype=np.int64)
+
+    def found(self) -> tuple[list[str], int]:
+        """Return the findings, and the number of uses by callers that see data by relaxed signals only."""
+        cell, access, part, writes, _ = self.uses
+        at = np.arange(len(cell))
+        begins = np.diff(cell, prepend=-1) != 0
+        first = np.maximum.accumulate(np.where(begins, at, 0))
+        # The last write before each use, and the first write after it, of the same cell.
+        last = np.maximum.accumulate(np.where(writes, at, -1))
+        last = np.concatenate([[-1], last[:-1]])
+        last[last < first] = -1
+        after = np.minimum.accumulate(np.where(writes, at, len(at))[::-1])[::-1]
+        after = np.concatenate([after[1:], [len(at)]])
+        after[(after < len(at)) & (first[np.minimum(after, len(at) - 1)] != first)] = len(at)
+        told = [(use, -1, "") for use in np.flatnonzero(~writes & (last < 0)).tolist()]
+        later = np.flatnonzero((last >= 0) & (part != part[last]))
+        blind, relaxed = self.blind(last[later], later)
+        told += blind
+        earlier = np.flatnonzero(~writes & (after < len(at)) & (part != part[np.minimum(after, len(at) - 1)]))
+        free = ~self.graph.orders(self.event[access[earlier]], self.event[access[after[earlier]]], data=False)
+        told += [(int(after[use]), int(use), "reads") for use in earlier[free].tolist()]
+        told.sort(key=lambda one: (int(self.order[one[0]]), int(self.order[one[1]])))
+        return [self.named(*one) for one in told[:_ENOUGH]], relaxed
+
+    def blind(self, writer: Indices, later: Indices) -> tuple[list[tuple[int, int, str]], int]:
+        """Return the uses that do not surely follow the write before, or do not see its data."""
+        access, packet = self.uses.access, self.uses.packet
+        one, two = self.event[access[writer]], self.event[access[later]]
+        open_uses = np.flatnonzero(~self.graph.orders(one, two, data=True))
+        writer, later, one, two = writer[open_uses], later[open_uses], one[open_uses], two[open_uses]
+        ordered = self.graph.orders(one, two, data=False)
+        told = [
+            (use, write, "writes")
+            for write, use in zip(writer[~ordered].tolist(), later[~ordered].tolist(), strict=True)
+        ]
+        unseen = np.flatnonzero(ordered & ~packet[later])
+        unseen = unseen[~self.has_ended(access[writer[unseen]], two[unseen])]
+        relaxed = 0
+        for write, use in zip(writer[unseen].tolist(), later[unseen].tolist(), strict=True):
+            if self.accesses[access[use]].element is None:
+                relaxed += 1
+            else:
+                told.append((use, write, ""))
+        return told, relaxed
+
+    def has_ended(self, writers: Indices, events: Indices) -> Mask:
+        """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
+        turns = {(one.rank, one.launch): one.event for one in self.accesses if one.element is None}
+        of = [self.accesses[writer] for writer in writers.tolist()]
+        ends = np.array([turns.get((one.rank, one.launch + 1), -1) for one in of], dtype=np.int64)
+        callers = np.array([one.element is None for one in of], dtype=bool)
+        there = (ends >= 0) & (ends < events)
+        found: Mask = callers.copy()
+        found[there] |= self.graph.orders(ends[there], events[there], data=False)
+        return found
+
+    def named(self, use: int, other: int, does: str) -> str:
+        where = self.accesses[self.uses.access[use]].where
+        cell = self.memory.name(int(self.uses.cell[use]))
+        if other < 0:
+            return f"{where} reads {cell}, which nothing has written"
+        first = self.accesses[self.uses.access[other]].where
+        if does:
+            return f"{first} {does} {cell} in a race with {where}: nothing orders the two"
+        return (
+            f"{where} follows {first} at {cell} by relaxed signals or packets of other data only, which do "
+            "not order its data"
+        )
 
 
 class _Values:
-    """The value of each cell: the input cells that it is a sum of, with their multiplicities."""
+    """The value of each cell: a number for the input cells that it is a sum of, each with its multiplicity.
 
-    def __init__(self) -> None:
-        self.cells: dict[int, tuple[tuple[int, int], ...]] = {}
+    The number of a single input cell is the cell's own, below ``singles``.
+    """
+
+    def __init__(self, cells: int, singles: int) -> None:
+        self.held = np.full(cells, _NOTHING, dtype=np.int64)
+        self.singles = singles
+        self.sums: list[tuple[int, ...]] = []
+        self.numbers: dict[tuple[int, ...], int] = {}
+        self.known: dict[tuple[int, ...], int] = {}
 
     def run(self, element: PlanElement) -> None:
+        """Write what an element on data writes."""
         if element.adds:
-            value = _sum([self.cells.get(cell, ()) for cell in element.reads])
-            for cell in element.writes:
-                self.cells[cell] = value
-            return
-        if not element.writes:
-            return
-        # Copy one cell to several, or cell by cell.
-        values = [self.cells.get(cell, ()) for cell in element.reads]
-        for at, cell in enumerate(element.writes):
-            self.cells[cell] = values[at] if len(values) > 1 else values[0]
+            rows = zip(*(self.held[row].tolist() for row in element.reads), strict=True)
+            value = np.array([self.sum(numbers) for numbers in rows], dtype=np.int64)
+        elif element.writes:
+            value = self.held[element.reads[0]]
+        for row in element.writes:
+            self.held[row] = value
 
+    def sum(self, numbers: tuple[int, ...]) -> int:
+        """Return the number of a sum of values."""
+        found = self.known.get(numbers)
+        if found is None:
+            # Sorting joins runs that are sorted already.
+            parts = sorted(chain.from_iterable(map(self.parts, numbers)))
+            found = self.known[numbers] = self.number(tuple(parts))
+        return found
 
-def _sum(values: list[tuple[tuple[int, int], ...]]) -> tuple[tuple[int, int], ...]:
-    total: dict[int, int] = {}
-    for value in values:
-        for source, times in value:
-            total[source] = total.get(source, 0) + times
-    return tuple(sorted(total.items()))
+    def number(self, parts: tuple[int, ...]) -> int:
+        """Return the number of the sum of sorted input cells."""
+        if len(parts) < 2:
+            return parts[0] if parts else _NOTHING
+        found = self.numbers.get(parts)
+        if found is None:
+            found = self.numbers[parts] = self.singles + len(self.sums)
+            self.sums.append(parts)
+        return found
+
+    def parts(self, number: int) -> tuple[int, ...]:
+        """Return the input cells that a value is the sum of."""
+        if number >= self.singles:
+            return self.sums[number - self.singles]
+        return () if number == _NOTHING else (number,)
 
 
 class _Results:
-    """The value of each cell, and what is wrong with outputs at the ends of launches."""
+    """A check of the outputs at the ends of launches."""
 
     def __init__(self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask) -> None:
         self.plan, self.memory = plan, memory
-        self.values = _Values()
-        self.wrong: list[str] = []
-        self.wanted: dict[tuple[int, int, int], tuple[tuple[int, int], ...]] = {}
+        launches = 4  # more than are ever run
+        self.values = _Values(memory.total(), launches * plan.ranks * memory.span)
+        self.expected_values: dict[tuple[int, int], Indices] = {}
         self.inputs = [_heads(memory, atoms, rank, "i") for rank in range(plan.ranks)]
         self.outputs = [_heads(memory, atoms, rank, "o") for rank in range(plan.ranks)]
 
-    def see(self, event: ExecutedElement) -> None:
-        if event.element is not None:
-            if event.element.kind == "data" or event.proxy:
-                self.values.run(event.element)
-            return
-        rank, launch, memory = event.rank, event.launch, self.memory
-        if launch and known(self.plan.collective):
-            self.check(rank, launch)
-        first = memory.of(rank, "o", 0)
-        for at in self.outputs[rank]:
-            self.values.cells[first + at] = ((-1, 1),)
-        first = memory.of(rank, "i", 0)
-        for at in self.inputs[rank]:
-            self.values.cells[first + at] = ((_source(memory, launch, rank, at), 1),)
-
-    def check(self, rank: int, launch: int) -> None:
-        """Compare the output of a rank at the end of the launch before with what it must be."""
-        memory, plan = self.memory, self.plan
-        first, chunk_found = memory.of(rank, "o", 0), -1
-        for at in self.outputs[rank]:
-            chunk = at // memory.cells
-            if chunk == chunk_found:
+    def wrong(self, accesses: list[Access]) -> list[str]:
+        """Return a finding for each wrong chunk of an output."""
+        found: list[str] = []
+        memory, held = self.memory, self.values.held
+        for access in accesses:
+            if access.element is not None:
+                self.values.run(access.element)
                 continue
-            wanted = self.expected(rank, at, launch - 1)
-            held = self.values.cells.get(first + at, ())
-            if held != wanted:
-                chunk_found = chunk
-                told = _difference(memory, dict(held), dict(wanted), launch - 1)
-                self.wrong.append(f"rank {rank} must end with o[{chunk}] of {plan.collective}: {told}")
+            rank, launch = access.rank, access.launch
+            if launch and known(self.plan.collective):
+                found += self.checked(rank, launch - 1)
+            held[memory.of(rank, "o", 0) + self.outputs[rank]] = _STALE
+            held[memory.of(rank, "i", 0) + self.inputs[rank]] = _source(
+                memory, launch, rank, self.inputs[rank]
+            )
+        return list(dict.fromkeys(found))
 
-    def expected(self, rank: int, at: int, launch: int) -> tuple[tuple[int, int], ...]:
-        """Return the value that a cell of the output must have, counted from the output's first cell."""
+    def checked(self, rank: int, launch: int) -> Iterator[str]:
+        """Compare the output of a rank at the end of a launch with what it must be."""
+        memory, plan = self.memory, self.plan
+        at = self.outputs[rank]
+        held, wanted = self.values.held[memory.of(rank, "o", 0) + at], self.expected(rank, launch)
+        bad = np.flatnonzero(held != wanted)
+        chunks, first = np.unique(at[bad] // memory.cells, return_index=True)
+        for chunk, one in zip(chunks.tolist(), bad[first].tolist(), strict=True):
+            here, there = (Counter(self.values.parts(int(each[one]))) for each in (held, wanted))
+            told = _difference(memory, here, there, launch)
+            yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {told}"
+
+    def expected(self, rank: int, launch: int) -> Indices:
+        """Return the value that each atom of the output must have."""
         # These collectives end alike on all ranks.
-        key = (-1 if self.plan.collective in ("allreduce", "broadcast") else rank, at, launch)
-        if key not in self.wanted:
-            chunk, inside = divmod(at, self.memory.cells)
-            parts = expected(self.plan, rank, chunk)
-            sources = [
-                _source(self.memory, launch, source, slot * self.memory.cells + inside)
-                for source, slot in parts
+        key = (-1 if self.plan.collective in ("allreduce", "broadcast") else rank, launch)
+        if key not in self.expected_values:
+            chunks, inside = np.divmod(self.outputs[rank], self.memory.cells)
+            found = [
+                self.values.number(
+                    tuple(
+                        sorted(
+                            _source(self.memory, launch, source, slot * self.memory.cells + offset)
+                            for source, slot in expected(self.plan, rank, chunk)
+                        )
+                    )
+                )
+                for chunk, offset in zip(chunks.tolist(), inside.tolist(), strict=True)
             ]
-            self.wanted[key] = tuple((source, 1) for source in sorted(sources))
-        return self.wanted[key]
-
-    def told(self) -> list[str]:
-        """Return the findings."""
-        return list(dict.fromkeys(self.wrong))
+            self.expected_values[key] = np.array(found, dtype=np.int64)
+        return self.expected_values[key]
 
 
-def _heads(memory: PlanMemory, atoms: Mask, rank: int, buffer: str) -> list[int]:
+def _heads(memory: PlanMemory, atoms: Mask, rank: int, buffer: str) -> Indices:
     """Return the first cell of each atom of input or output, counted from the buffer's first cell."""
     first = memory.of(rank, buffer, 0)
     cells = memory.plan.gpus[rank].chunks(buffer) * memory.cells
-    found: list[int] = np.flatnonzero(atoms[first : first + cells]).tolist()
-    return found
+    return np.flatnonzero(atoms[first : first + cells])
 
 
-def _user_cells(memory: PlanMemory, atoms: Mask, rank: int) -> set[int]:
-    firsts = [(memory.of(rank, buffer, 0), _heads(memory, atoms, rank, buffer)) for buffer in "io"]
-    return {first + at for first, heads in firsts for at in heads}
-
-
-def _source(memory: PlanMemory, launch: int, rank: int, at: int) -> int:
+def _source(memory: PlanMemory, launch: int, rank: int, at: _Cells) -> _Cells:
     """Return the number of an input cell's contribution; it differs from launch to launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 
-def _difference(memory: PlanMemory, held: dict[int, int], wanted: dict[int, int], launch: int) -> str:
-    if -1 in held or not held:
+def _difference(memory: PlanMemory, held: Counter[int], wanted: Counter[int], launch: int) -> str:
+    if _STALE in held or not held:
         return "nothing of this launch is written there"
 
     def name(source: int) -> str:

@@ -101,9 +101,14 @@ def _timed_as_merged(found: Synthesis, program: Program) -> Synthesis:
     schedule = found.listed
     outcome = schedule.outcome
     assert outcome is not None
-    moved = simulate_program(program, schedule.network, schedule.chunk_bytes, Costs(step_s=0.0))
-    timed = replace(schedule, outcome=replace(outcome, time_s=moved.time_s, status="feasible"))
+    time_s = _merged_time_s(program, schedule)
+    timed = replace(schedule, outcome=replace(outcome, time_s=time_s, status="feasible"))
     return replace(found, schedule=timed, why=f"{found.why}, in merged messages")
+
+
+def _merged_time_s(program: Program, schedule: Schedule) -> float:
+    """Return the time of a schedule whose messages a program merges."""
+    return simulate_program(program, schedule.network, schedule.chunk_bytes, Costs(step_s=0.0)).time_s
 
 
 def loadable_sweep(
@@ -122,7 +127,7 @@ def loadable_sweep(
         progress.update(at, len(found.sizes), f"compiling for {runtime}")
         compiled.fastest(size)
     if not compiled.usable:
-        raise _none_loads(runtime, len(found.race.candidates), compiled.limits())
+        return compiled.merged(progress)
     swept = found.chosen(compiled.usable)
     selection = swept.schedule
     assert isinstance(selection, Selection)
@@ -199,15 +204,32 @@ class _Compiled:
             if one.limit
         }
 
-    def planned(self, selection: Selection) -> list[LoadedRange]:
-        """Return the plan of each range of a selection."""
+    def merged(self, progress: Progress) -> Synthesis:
+        """Return one schedule in merged messages for all sizes; raises UsageError if none loads."""
+        found, limits = self.found, dict(self.limits())
+        race, largest = found.race, found.sizes[-1]
+        fastest = min(range(len(race.candidates)), key=lambda one: race.time_s(one, largest))
+        for tried, schedule in enumerate(_in_few_messages(race.scheduled(fastest, largest)), start=1):
+            progress.update(tried, len(_LAPS) + 1, f"merging the messages of {schedule.method}")
+            made = _compiled(schedule, self.runtime, merging=True)
+            if made.program is not None:
+                number = race.add(schedule)
+                self.attempts[number] = made
+                swept = found.chosen([number])
+                selection = swept.schedule
+                assert isinstance(selection, Selection)
+                return replace(swept, ranges=tuple(self.planned(selection, made.program)))
+            limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
+        raise _none_loads(self.runtime, len(race.candidates), limits)
+
+    def planned(self, selection: Selection, merged: Program | None = None) -> list[LoadedRange]:
+        """Return the plan of each range of a selection; if ``merged``, that program is the only one."""
         found = []
         for one in selection.ranges:
             algorithm = selection.algorithms[one.algorithm]
             number = next(at for at, each in enumerate(self.found.race.candidates) if each is algorithm)
             made = self.attempts[number]
             assert made.program is not None
-            assert made.plan is not None
             sizes = [point.size_bytes for point in selection.points]
             within = [size for size in sizes if one.from_bytes <= size <= one.to_bytes]
             least, most = one.from_bytes, one.to_bytes
@@ -218,8 +240,8 @@ class _Compiled:
                     algorithm.method,
                     1,
                     replace(made.program, min_bytes=least, max_bytes=most),
-                    replace(made.plan, min_bytes=least, max_bytes=most),
-                    tuple(self._point(selection, one.algorithm, size) for size in within),
+                    made.plan and replace(made.plan, min_bytes=least, max_bytes=most),
+                    tuple(self._point(selection, one.algorithm, size, merged) for size in within),
                 )
             )
         return found
@@ -243,11 +265,14 @@ class _Compiled:
             )
         return found
 
-    def _point(self, selection: Selection, algorithm: int, size_bytes: int) -> LoadedPoint:
+    def _point(
+        self, selection: Selection, algorithm: int, size_bytes: int, merged: Program | None = None
+    ) -> LoadedPoint:
         """Return how near a schedule of the selection is to the bound at a size, and the best of all."""
         race = self.found.race
         bound_s = next(one.bound_s for one in selection.points if one.size_bytes == size_bytes)
-        time_s = replay(selection.algorithms[algorithm].scheduled(selection.network, size_bytes)).time_s
+        schedule = selection.algorithms[algorithm].scheduled(selection.network, size_bytes)
+        time_s = replay(schedule).time_s if merged is None else _merged_time_s(merged, schedule)
         least_s = min(race.time_s(number, size_bytes) for number in range(len(race.candidates)))
         percent, free = (100 * min(1.0, bound_s / each) if each else 100.0 for each in (time_s, least_s))
         return LoadedPoint(size_bytes, percent, free, self.fastest(size_bytes)[1])

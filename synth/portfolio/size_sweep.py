@@ -124,7 +124,8 @@ def candidates_of(
     explored, workers_bytes = _all_explored(asked, sizes, progress, pools)
     found = [algorithm for one in explored for algorithm in one.found]
     if library:
-        found += [_algorithm(request, one) for one in library_schedules(replace(asked, size_bytes=sizes[-1]))]
+        libraries = library_schedules(replace(asked, size_bytes=sizes[-1]))
+        found += [_algorithm(replace(one, seed=request.seed)) for one in libraries]
     pool = {_digest(algorithm): algorithm for algorithm in found}
     race = _Race(request.network, tuple(pool.values()), predicted=here)
     progress.update(len(sizes), len(sizes))
@@ -224,13 +225,13 @@ def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
         hopeful = [synthesis.listed, *(one for one in kept if not early_limit(one, request.runtime))]
     else:
         hopeful = [one for one in kept if replay(one).time_s <= best.time_s * _HOPELESS]
-    found = tuple(_algorithm(request, one) for one in hopeful)
+    found = tuple(_algorithm(replace(one, seed=request.seed)) for one in hopeful)
     return _Explored(best.binding, found, synthesis.workers_bytes)
 
 
-def _algorithm(request: Request, one: Schedule) -> UnsizedSchedule:
+def _algorithm(one: Schedule) -> UnsizedSchedule:
     columns = (one.chunk, one.link, one.op, one.stream, one.addend_start, one.addend)
-    return UnsizedSchedule(one.method, request.seed, one.collective, *columns)
+    return UnsizedSchedule(one.method, one.seed, one.collective, *columns)
 
 
 class _Race:
@@ -245,6 +246,11 @@ class _Race:
         self._predictions: dict[tuple[int, int], float] = {}
         self._known: dict[tuple[int, int], float] = {}
         self.candidates = candidates
+
+    def add(self, schedule: Schedule) -> int:
+        """Return the number of one more candidate."""
+        self.candidates = (*self.candidates, _algorithm(schedule))
+        return len(self.candidates) - 1
 
     def time_s(self, candidate: int, size_bytes: int) -> float:
         key = (candidate, size_bytes)

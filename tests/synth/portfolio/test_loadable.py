@@ -12,7 +12,7 @@ from synth import Request, synthesize
 from synth.check import check, judge
 from synth.compiler import lower
 from synth.msccl import beyond, read_xml, write_xml
-from synth.mscclpp import examine_plan
+from synth.mscclpp import examine_plan, judge_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.schedules import Selection
@@ -73,6 +73,23 @@ def test_messages_are_merged_where_nothing_else_loads(monkeypatch: pytest.Monkey
     outcome = found.listed.outcome
     assert outcome is not None
     assert outcome.percent_of_optimal < found.loaded.unrestricted_percent
+
+
+@pytest.mark.parametrize("runtime", ["rccl", "mscclpp"])
+def test_a_sweep_merges_messages_where_nothing_else_loads(
+    monkeypatch: pytest.MonkeyPatch, runtime: str
+) -> None:
+    monkeypatch.setattr(loadable, "_MOST_SENDS", 1)
+    network, sizes = pod("dgx-a100:2"), (1 << 16, 1 << 22)
+    found = synthesize(Request(network, "all_reduce", sizes=sizes, jobs=0, runtime=runtime, quick=True))
+    (only,) = found.ranges
+    assert (only.from_bytes, only.to_bytes, only.method) == (*sizes, "host_halving")
+    assert judge(only.program) == []
+    assert (only.plan is None) == (runtime == "rccl")
+    assert only.plan is None or judge_plan(only.plan) == []
+    for point in only.points:
+        assert 0 < point.percent_of_optimal < point.unrestricted_percent
+        assert "at most 1 are compiled" in point.limit
 
 
 def test_limits_that_forbid_everything_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:
