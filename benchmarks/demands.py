@@ -114,8 +114,8 @@ def planned(network: Network, kind: Kind, sizes: list[int]) -> tuple[float, floa
     one, size_bytes = uneven_request(kind, network.ranks, sizes)
     found = synthesize(Request(network, "custom", size_bytes=size_bytes, collectives=(one,), jobs=0))
     outcome = found.listed.outcome
-    assert outcome is not None and one.sets is not None and one.sets.blocks is not None
-    rounding = size_bytes / int(one.sets.blocks.buffer_bytes(network.ranks).max()) - 1
+    assert outcome is not None and one.sets is not None
+    rounding = size_bytes / int(one.sets.buffer_bytes().max()) - 1
     return outcome.percent_of_optimal, outcome.time_s, rounding, found.schedule.whole.chunks
 
 

@@ -52,6 +52,7 @@ from .proven import (
     read_or_compiled as read_or_compiled,
     refuse_unproven as refuse_unproven,
 )
+from .redistributions import read_redistribution as read_redistribution
 from .run_options import RunOptions as RunOptions
 from .synth_options import SynthOptions as SynthOptions
 from .topologies import read_or_described as read_or_described, read_topologies as read_topologies

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import SynthOptions, load_network, parse_collectives, uneven_collective
+from ccctl.arguments import (
+    SynthOptions,
+    load_network,
+    parse_collectives,
+    read_redistribution,
+    uneven_collective,
+)
 from ccctl.artifacts import (
     codec,
     exists,
@@ -95,6 +101,8 @@ EXAMPLES = (
 )
 
 
+# A collective that begins so names a file of tensors and layouts.
+_REDISTRIBUTE = "redistribute:"
 # Sizes from those of barriers to those of whole models' gradients.
 _STOCK_SIZES = "1K:4G"
 
@@ -221,13 +229,23 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         topology=options.topology,
     )
     method = method_of(options.method)
-    collectives = parse_collectives(
-        options.collective, network.ranks, members=options.ranks, root=options.root
+    redistributed = options.collective.startswith(_REDISTRIBUTE)
+    collectives = (
+        ()
+        if redistributed
+        else parse_collectives(options.collective, network.ranks, members=options.ranks, root=options.root)
     )
     size_bytes = None if options.size is None else parse_size(options.size, "--size")
     chunk_bytes = None if options.chunk is None else parse_size(options.chunk, "--chunk")
+    if redistributed:
+        _refuse_beside(
+            options, "the file already says what moves", counts=options.counts, ranks=options.ranks
+        )
+        blocks = read_redistribution(options.collective.removeprefix(_REDISTRIBUTE), network.ranks)
+        one, size_bytes = blocks.request(chunk_bytes)
+        collectives, chunk_bytes = (one,), None
     if options.counts is not None:
-        _refuse_beside_counts(options)
+        _refuse_beside(options, "--counts already says how large each block is")
         collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
         chunk_bytes = None
     step = options.time_step
@@ -253,11 +271,12 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     return request, digests
 
 
-def _refuse_beside_counts(options: SynthOptions) -> None:
-    """Raise UsageError for an option that has no meaning for an uneven collective."""
-    for name, value in (("--size", options.size), ("--sizes", options.sizes), ("--chunks", options.chunks)):
+def _refuse_beside(options: SynthOptions, why: str, **others: str | None) -> None:
+    """Raise UsageError for an option that has no meaning where blocks have sizes of their own."""
+    sizes = {"size": options.size, "sizes": options.sizes, "chunks": options.chunks}
+    for name, value in (sizes | others).items():
         if value is not None:
-            raise UsageError(f"{name}: --counts already says how large each block is")
+            raise UsageError(f"--{name}: {why}")
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:

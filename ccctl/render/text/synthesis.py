@@ -12,7 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from synth import Synthesis
-    from synth.collective import Collective, UnevenBlocks
+    from synth.collective import Collective
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule
 
@@ -82,7 +82,10 @@ def _lines(found: Synthesis) -> Iterator[str]:
     )
     yield from _attempts(found)
     if shape.blocks is not None:
-        yield from _rounding_lines(shape.blocks, shape, schedule.chunk_bytes)
+        yield from _rounding_lines(shape, schedule.chunk_bytes)
+        direct_s = [tried.time_s for tried in found.attempts if tried.method == "direct" and tried.time_s]
+        if direct_s and schedule.method != "direct":
+            yield f"direct sends take {min(direct_s) / outcome.time_s:.2f} times as long"
     limited = found.loaded is not None and bool(found.loaded.limit)
     kept = f"kept: {schedule.method}, {chunks}, {seconds(outcome.time_s)}" if limited else ""
     yield f"{kept or f'{schedule.method}, {chunks}'} ({found.why})"
@@ -106,9 +109,9 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield remark
 
 
-def _rounding_lines(blocks: UnevenBlocks, shape: Collective, chunk_bytes: int) -> Iterator[str]:
+def _rounding_lines(shape: Collective, chunk_bytes: int) -> Iterator[str]:
     """Say by how much whole chunks exceed the blocks of the busiest rank, if they do."""
-    grown = shape.total_bytes(chunk_bytes) / int(blocks.buffer_bytes(shape.ranks).max()) - 1
+    grown = shape.total_bytes(chunk_bytes) / int(shape.buffer_bytes().max()) - 1
     if grown > _EXACT:
         yield (
             f"time and bound are of whole chunks: {100 * grown:.1f} % more than the busiest rank has to move"
