@@ -13,6 +13,7 @@ from ccctl.arguments import (
     SynthOptions,
     load_network,
     parse_collectives,
+    read_groups,
     read_redistribution,
     uneven_collective,
 )
@@ -149,6 +150,9 @@ def synth(options: SynthOptions) -> None:
     if options.runtime == "nccl":
         _for_stock_nccl(options)
         return
+    is_file = options.collective.endswith((".toml", ".json"))
+    if is_file and not options.collective.startswith(_REDISTRIBUTE) and _step(options):
+        return
     _refuse_output(options)
     searching = _searching(options) if not options.race else None
     request, digests = _request(options)
@@ -165,6 +169,34 @@ def synth(options: SynthOptions) -> None:
     if searching is not None and not attempts:
         console.note("the hosts had nothing to do: one process finds such a schedule")
     _tell(found, request, options.output, options.json, digests)
+
+
+def _step(options: SynthOptions) -> bool:
+    """Plan the groups of a step side by side if --collective names a file of groups; return whether it does."""
+    from ccctl.render.text import step as text
+    from synth.side_by_side import side_by_side
+
+    network, digests = load_network(
+        options.network, options.alpha, options.bandwidth, unwind=options.unwind, topology=options.topology
+    )
+    groups = read_groups(options.collective, network.ranks)
+    if not groups:
+        return False
+    others = {"ranks": options.ranks, "counts": options.counts, "for": options.runtime, "chunk": options.chunk}
+    _refuse_beside(options, "each group of the file has its own", **others)
+    if options.output == "-":
+        raise UsageError("-o -: each group has a schedule of its own", hint="Name a folder: -o step.")
+    with console.progress("synth", 1.0) as bar:
+        found = side_by_side(network, groups, seed=options.seed, progress=Drawn(bar))
+    if options.output is not None:
+        folder = made_folder(options.output)
+        for number, schedule in enumerate(found.schedules):
+            codec.write(str(folder / f"group-{number}.json"), "schedule", schedule, digests)
+    if options.json:
+        console.summary(text.summary(found))
+    else:
+        text.draw(found)
+    return True
 
 
 def _for_stock_nccl(options: SynthOptions) -> None:
