@@ -646,7 +646,7 @@ def of_blocks(
     reduced: Sequence[bool] | Mask,
     chunk_bytes: int,
 ) -> Collective:
-    """Return the custom collective of blocks, each with its size (above 0), its ranks and whether it is summed.
+    """Return the custom collective of blocks, each with its size (above 0) and its ranks.
 
     Blocks are cut into chunks of at most ``chunk_bytes``. Raises UsageError if sets are inconsistent or the
     chunks too many.

@@ -1,9 +1,9 @@
 """Redistribution: tensors that lie on some ranks in one layout move to other ranks or another layout.
 
-A layout is a mesh of ranks and a placement for each axis of the mesh: tensors are cut along one of their axes,
-or replicated. This is the layout of PyTorch's DTensor, with the same uneven cuts: of n rows in k parts, each
-part has ceil(n / k) until none are left. M trainers that feed N generators, tensor parallelism that changes
-its degree, and checkpoints that load on another mesh are redistributions.
+A layout is a mesh of ranks and a placement for each axis of the mesh: tensors are cut along an axis of
+theirs, or replicated. This is the layout of PyTorch's DTensor, with the same uneven cuts: of n rows in k
+parts, each part has ceil(n / k) until none are left. M trainers that feed N generators, tensor parallelism
+that changes its degree, and checkpoints that load on another mesh are redistributions.
 
 Each target lacks some boxes of each tensor: where its own box meets boxes that it does not hold. All boxes
 with the same holders and the same ranks that lack them travel as one block, however many tensors they are of.

@@ -1,10 +1,10 @@
-"""Several collectives of a training step side by side: what each loses to the others, alone and planned together.
+"""Several collectives of a training step side by side: what each loses to the others.
 
 Each group has its ranks, its size and the time from which its data is there. First each is planned as if it
 were alone, as libraries do, and all plans are simulated together on the links that they share. Then they are
 planned with regard to each other: a group is planned again on a network whose links are slower by what the
-others use of them, and all at once where sizes and releases are equal. A plan is kept if it shortens the whole,
-or costs the groups less at the same end.
+others use of them, and all at once where sizes and releases are equal. A plan is kept if it shortens the
+whole, or costs the groups less at the same end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupTimes:
-    """Seconds from a group's release to its end: alone, beside others that ignore it, and planned together."""
+    """Seconds from a group's release to its end: alone, beside plans unaware of it, planned together."""
 
     alone_s: float
     ignoring_s: float
@@ -92,12 +92,14 @@ def side_by_side(
         progress.update(at, steps, group.name)
         alone.append(_planned(network, group, seed))
     step = _Step(network, groups, [_time_s(one) for one in alone])
-    best, ignoring = alone, step.ends_s(alone)
+    best, before, ignoring = alone, alone, step.ends_s(alone)
     ends_s = ignoring
     for number in range(_ROUNDS * len(groups)):
         progress.update(len(groups) + number, steps, groups[number % len(groups)].name)
-        if number % len(groups) == 0 and step.cost(ends_s)[1] <= 1 + _GAIN:
-            break
+        if number % len(groups) == 0:
+            if (number and best is before) or step.cost(ends_s)[1] <= 1 + _GAIN:
+                break
+            before = best
         for trial in step.trials(best, number, seed):
             trial_s = step.ends_s(trial)
             if _is_better(step.cost(trial_s), step.cost(ends_s)):
@@ -141,9 +143,11 @@ class _Step:
     def trials(self, best: list[Schedule], number: int, seed: int) -> list[list[Schedule]]:
         """Return other plans: one group's with regard to the others', at first also one of all at once."""
         at = number % len(self.groups)
-        slowed = replace(self.network, beta_s_per_byte=self._slowed(best, at))
-        again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
-        found = [[again if one == at else plan for one, plan in enumerate(best)]]
+        beta, found = self._slowed(best, at), []
+        if (beta > self.network.beta_s_per_byte)[best[at].link].any():
+            slowed = replace(self.network, beta_s_per_byte=beta)
+            again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
+            found.append([again if one == at else plan for one, plan in enumerate(best)])
         first = self.groups[0]
         alike = {(group.size_bytes, group.release_s) for group in self.groups}
         if number == 0 and len(self.groups) > 1 and len(alike) == 1:

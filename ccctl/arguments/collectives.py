@@ -1,8 +1,8 @@
 """The collectives that `--collective` means: one by name, several at once, or those of a file.
 
 ``broadcast:0-7,all_reduce:8-15`` means two collectives at once, each on its own ranks; ``broadcast@3:0-7``
-has root 3. A file (TOML or JSON) lists collectives, or says of each chunk where it is and where it must go. Or it
-lists the groups of a training step, each with its size and the time from which its data is there.
+has root 3. A file (TOML or JSON) lists collectives, or says of each chunk where it is and where it must go.
+Or it lists the groups of a training step, each with its size and the time from which its data is there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def read_groups(text: str, ranks: int) -> list[Group]:
         problems.append("group: expected at least one")
     if problems:
         raise DataError(
-            text, problems[:20], hint='Such as [[group]] kind = "all_reduce", ranks = ["0-7", "8-15"], size = "64M".'
+            text,
+            problems[:20],
+            hint='Such as [[group]] kind = "all_reduce", ranks = ["0-7", "8-15"], size = "64M".',
         )
     return found
 

@@ -1,4 +1,4 @@
-"""The file of `--collective redistribute:FILE`: tensors, and the layouts from which and to which they move."""
+"""The file of `--collective redistribute:FILE`: tensors, and the layouts between which they move."""
 
 from __future__ import annotations
 

@@ -141,6 +141,11 @@ def synth(options: SynthOptions) -> None:
     is faster than NCCL's choice on the measured links, and the environment, each with its expected gain. If
     NCCL's own choices are as good, nothing is written.
 
+    A --collective file of groups, each with its ranks, size and release, plans a step: what each group takes
+    alone, beside the others, and planned together, and what 1 GB/s more on each link, NIC and trunk would
+    save. -o then names a folder with a schedule for each group. redistribute:FILE moves tensors from one
+    layout of ranks to another.
+
     With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
     the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
     command ends.
@@ -172,7 +177,7 @@ def synth(options: SynthOptions) -> None:
 
 
 def _step(options: SynthOptions) -> bool:
-    """Plan the groups of a step side by side if --collective names a file of groups; return whether it does."""
+    """Plan a step if --collective names a file of groups; return whether it does."""
     from ccctl.render.text import step as text
     from synth.side_by_side import side_by_side
 
@@ -182,7 +187,12 @@ def _step(options: SynthOptions) -> bool:
     groups = read_groups(options.collective, network.ranks)
     if not groups:
         return False
-    others = {"ranks": options.ranks, "counts": options.counts, "for": options.runtime, "chunk": options.chunk}
+    others = {
+        "ranks": options.ranks,
+        "counts": options.counts,
+        "for": options.runtime,
+        "chunk": options.chunk,
+    }
     _refuse_beside(options, "each group of the file has its own", **others)
     if options.output == "-":
         raise UsageError("-o -: each group has a schedule of its own", hint="Name a folder: -o step.")

@@ -1,10 +1,10 @@
 """Prices of links, NICs and trunks: what a faster one would save in a step of several collectives.
 
-A linear program routes all collectives of a step at once, in arbitrarily fine pieces, over trees and paths, so
-that the step ends soonest. Its dual values say how much the end depends on each resource. Trees are added where
-they are cheapest at the current dual values (column generation), until that no longer shortens the step. Trees
-grow towards the nearest rank next, so the program's time is that of good trees and no proven bound; latency
-does not count.
+A linear program routes all collectives of a step at once, in arbitrarily fine pieces, over trees and paths,
+so that the step ends soonest. Its dual values say how much the end depends on each resource. Trees are added
+where they are cheapest at the current dual values (column generation), until that no longer shortens the
+step. Trees grow towards the nearest rank next, so the program's time is that of good trees and no proven
+bound; latency does not count.
 
 Collectives with different release times share the resources only while both run: time is cut at the releases,
 and each piece of data moves in one of the intervals after its release.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from scipy.sparse import csc_array
 
-from probes.base import Floats, Indices, floats, ints
+from probes.base import Floats, Indices, floats
 from synth.bounds.packing_lp import resource_load
 from synth.collective import Collective
 from synth.network import Network
@@ -27,8 +27,9 @@ from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["Part", "Price", "StepDemand", "part_prices", "parts_of", "upgraded"]
 
-# Rounds of new trees at most, and the rounds without a gain of a thousandth after which there are no more. Eight
-# further rounds on an upgraded network suffice, since nearly all trees are known (benchmarks/demands.py).
+# Rounds of new trees at most, and the rounds without a gain of a thousandth after which there are no more.
+# Eight further rounds on an upgraded network suffice, since nearly all trees are known
+# (benchmarks/demands.py).
 _MOST_ROUNDS, _IDLE_ROUNDS, _MORE_ROUNDS = 40, 3, 8
 _GAIN = 1e-3
 # The parts whose saving is computed by solving the program with them upgraded; others have no dual value or
@@ -52,7 +53,7 @@ class StepDemand:
 
 @dataclass(frozen=True)
 class Part:
-    """A link, NIC, switch port or trunk in both directions; ``resources`` as in ``Network.link_resources``."""
+    """A link, NIC, port or trunk in both directions; ``resources`` as in ``Network.link_resources``."""
 
     name: str
     resources: tuple[int, ...]
@@ -94,7 +95,7 @@ def _s_per_byte(network: Network, port_s: Floats, resource: int) -> float:
 
 
 def upgraded(network: Network, part: Part | None, more_bytes_per_s: float) -> Network:
-    """Return the network with a part faster by ``more_bytes_per_s``; with None only its ports are made explicit.
+    """Return the network with a part faster by ``more_bytes_per_s``; None only makes its ports explicit.
 
     A link gets as fast as the slowest of its ports if it was as fast as the upgraded one allowed. Its slow
     transfers then no longer fill a faster port, so the result ``queues``.
@@ -203,7 +204,7 @@ class _Program:
         return float(best_s)
 
     def weights_s(self) -> dict[int, float]:
-        """Return for each resource the seconds that the end moves if the resource slows by 100 %, at first."""
+        """Return for each resource how many seconds the end moves, at first, per share of its speed."""
         lengths_s = np.append(np.diff(self.releases), self.last_s)
         return dict(zip(self.used.tolist(), (lengths_s @ self.price).tolist(), strict=True))
 
@@ -270,7 +271,8 @@ class _Program:
         )
         self.price = np.maximum(-solved.ineqlin.marginals, 0.0).reshape(intervals, resources)
         self.last_s = float(solved.x[-1]) * unit_s
-        # Dual values concentrate on few resources, so trees also grow at prices that rise with the load of each.
+        # Dual values concentrate on few resources, so trees also grow at prices that rise with the load of
+        # each.
         most[-resources:] = solved.x[-1]
         loaded = (matrix[:, :-1] @ solved.x[:-1]) / np.maximum(most, 1e-12)
         softened = np.exp(_STEEPNESS * (loaded - 1.0)).reshape(intervals, resources)

@@ -2,7 +2,7 @@
 
 all_reduce is all-pairs (GC3 Sec. 6.1) and takes two steps: each rank reduces its share from all others, then
 sends it to all. In each step rank r begins with rank r + 1, so that no receiver has all senders at once.
-In a custom collective of copies, each target receives each chunk from the nearest rank that holds it at first.
+In a custom collective of copies, each target receives each chunk from the nearest rank that holds it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """A simulation of several schedules at once on one network, each with a time at which it may begin.
 
-Within a schedule, sends take turns in table order, as in `replay`. Schedules know nothing of each other: where
-sends of different ones hold the same link or port, they share it fairly, and all proceed more slowly (max-min
-fairness, Bertsekas and Gallager 1992). A schedule alone takes the time of `replay`.
+Within a schedule, sends take turns in table order, as in `replay`. Schedules know nothing of each other:
+where sends of different ones hold the same link or port, they share it fairly, and all proceed more slowly
+(max-min fairness, Bertsekas and Gallager 1992). A schedule alone takes the time of `replay`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,12 +26,12 @@ _ROUNDING = 1e-12
 
 
 class _Sends(NamedTuple):
-    """All sends. Send n holds ``held[start[n]:start[n + 1]]`` for ``held_s`` seconds each if it is not slowed.
+    """All sends. Send n holds ``held[start[n]:start[n + 1]]``, each for ``held_s`` seconds if not slowed.
 
     It arrives ``fly_s`` after it has left its link. It begins when ``awaited`` events have come: its group's
     release, the arrivals of what it carries and the ends of the holds before it. An arrival lets the sends
-    ``after[after_start[n]:after_start[n + 1]]`` begin, the end of hold h the send ``next_user[h]``, or none if
-    -1.
+    ``after[after_start[n]:after_start[n + 1]]`` begin, the end of hold h the send ``next_user[h]``, or none
+    if -1.
     """
 
     start: Indices
@@ -70,12 +71,12 @@ def replay_together(
     group = np.repeat(np.arange(len(parts)), np.diff(first))
     resources = network.links + len(network.ports)
     start_s, arrival_s = _run(every, group, floats(release_s).copy(), resources)
-    rows = [slice(a, b) for a, b in zip(first, first[1:], strict=False)]
+    rows = [slice(a, b) for a, b in pairwise(first)]
     return [Timing(start_s[one], arrival_s[one], float(arrival_s[one].max(initial=0.0))) for one in rows]
 
 
 def _joined(parts: Sequence[Indices], first: Indices, *, end: bool = False) -> Indices:
-    """Return the numbers of all parts, each raised by the part's first; ``end`` appends the end of the last."""
+    """Return the numbers of all parts, each raised by the part's first; ``end`` appends the last end."""
     found = [part + at for part, at in zip(parts, first, strict=False)]
     return np.concatenate([*found, first[-1:]] if end else found)
 
@@ -160,7 +161,8 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
             for h in range(sends.start[row], sends.start[row + 1]):
                 if not open_[h]:
                     continue
-                # This is the sum that determined ``until_s``, so the hold that ends then ends despite rounding.
+                # This is the sum that determined ``until_s``, so the hold that ends then ends despite
+                # rounding.
                 over = now_s + (sends.held_s[h] - before_s) / speed[row] <= until_s
                 if over or passed_s[row] >= sends.held_s[h] * (1 - _ROUNDING):
                     open_[h] = False

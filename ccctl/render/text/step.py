@@ -1,4 +1,4 @@
-"""The groups of a training step side by side, and the prices of links and NICs, as one object and as tables."""
+"""The groups of a training step, and the prices of links and NICs, as one object and as tables."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def draw(found: SideBySide) -> None:
     )
     print_table(columns, rows, most=64, noun="groups")
     console.data(
-        f"the whole step: {seconds(found.together_s)}; {seconds(found.ignoring_s)} if each is planned unaware "
-        f"of the others; {seconds(found.least_s)} without latency and with perfect sharing"
+        f"the whole step: {seconds(found.together_s)}; {seconds(found.ignoring_s)} if each is planned "
+        f"unaware of the others; {seconds(found.least_s)} without latency and with perfect sharing"
     )
     if not found.prices:
         console.data("no single link or NIC shortens the step by 1 GB/s more: several limit it together")

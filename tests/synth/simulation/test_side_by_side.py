@@ -1,4 +1,4 @@
-"""Several schedules on shared links: alone like a replay, together within what links carry, and shares that add up."""
+"""Several schedules on shared links: alone like a replay, together within what links carry."""
 
 from __future__ import annotations
 
