@@ -135,8 +135,8 @@ def redistribution_cases(wanted: argparse.Namespace) -> None:
         seconds.append(took_s)
     print(
         f"{len(percents)} cases: {statistics.mean(percents):.1f} % of the bound in the mean, "
-        f"{min(percents):.1f} at least; direct / ours {statistics.geometric_mean(ratios):.2f} (geometric mean of "
-        f"{len(ratios)}), "
+        f"{min(percents):.1f} at least; direct / ours {statistics.geometric_mean(ratios):.2f} (geometric "
+        f"mean of {len(ratios)}), "
         f"{min(ratios):.2f} to {max(ratios):.2f}; {statistics.median(seconds):.1f} CPU s in the median, "
         f"{max(seconds):.1f} at most"
     )
@@ -185,8 +185,8 @@ def step_cases(wanted: argparse.Namespace) -> None:
     print(
         f"{len(shares)} steps: {statistics.mean(percents):.1f} % of perfect sharing in the mean, "
         f"{min(percents):.1f} at least; unaware / ours {statistics.geometric_mean(ratios):.3f}; the part "
-        f"named first saves as much as the best (within 5 %) in {right}, {statistics.mean(shares):.2f} of it in "
-        f"the mean"
+        f"named first saves as much as the best (within 5 %) in {right}, {statistics.mean(shares):.2f} of "
+        f"it in the mean"
     )
 
 

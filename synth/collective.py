@@ -656,8 +656,8 @@ def of_blocks(
     if not 0 < int(blocks.chunks.sum()) <= MOST_CHUNKS:
         raise UsageError(f": expected 1 to {MOST_CHUNKS} chunks, found {blocks.chunks.sum()}")
     of_chunk = blocks.of_chunk()
-    sides = (replace(sets, group=ints(sets.group[of_chunk])) for sets in (sources, targets))
-    return _with_blocks(custom(ranks, *sides, np.asarray(reduced)[of_chunk]), blocks)
+    held, wanted = (replace(sets, group=ints(sets.group[of_chunk])) for sets in (sources, targets))
+    return _with_blocks(custom(ranks, held, wanted, np.asarray(reduced)[of_chunk]), blocks)
 
 
 def _with_blocks(found: Collective, blocks: UnevenBlocks) -> Collective:
