@@ -34,8 +34,8 @@ from synth.bounds import parts_of, upgraded
 from synth.collective import UNEVEN_KINDS, Kind
 from synth.network import Link, Network, build
 from synth.portfolio import uneven_request
-from synth.redistribution import Layout, Moved, redistribution
-from synth.side_by_side import Group, side_by_side
+from synth.redistribution import MeshLayout, Moved, redistribution
+from synth.side_by_side import StepGroup, side_by_side
 from synth.simulation import replay_together
 
 FAMILIES = (
@@ -142,13 +142,13 @@ def redistribution_cases(wanted: argparse.Namespace) -> None:
     )
 
 
-def drawn_layout(ranks: int, rng: np.random.Generator) -> Layout:
+def drawn_layout(ranks: int, rng: np.random.Generator) -> MeshLayout:
     """Return a layout of matrices on some of the ranks: a mesh of two axes, each cut or replicated."""
     count = int(rng.integers(1, ranks + 1))
     chosen = tuple(rng.permutation(ranks)[:count].tolist())
     rows = int(rng.choice([one for one in range(1, count + 1) if count % one == 0]))
     cuts = [None if axis == 2 else int(axis) for axis in rng.integers(0, 3, 2)]
-    return Layout(chosen, (rows, count // rows), tuple(cuts))
+    return MeshLayout(chosen, (rows, count // rows), tuple(cuts))
 
 
 def step_cases(wanted: argparse.Namespace) -> None:
@@ -207,7 +207,7 @@ def drawn_slow_network(rng: np.random.Generator) -> tuple[str, Network]:
     return f"{network.name} {ranks}", upgraded(network, None, 0.0)
 
 
-def drawn_groups(ranks: int, rng: np.random.Generator) -> list[Group]:
+def drawn_groups(ranks: int, rng: np.random.Generator) -> list[StepGroup]:
     """Return two or three groups of drawn ranks, kinds, sizes and releases."""
     found = []
     for number in range(int(rng.integers(2, 4))):
@@ -215,11 +215,11 @@ def drawn_groups(ranks: int, rng: np.random.Generator) -> list[Group]:
         kind = STEP_KINDS[int(rng.integers(len(STEP_KINDS)))]
         size_bytes, release_s = int(rng.choice([4, 8, 16])) << 20, float(rng.choice([0.0, 0.0, 2e-3]))
         request = CollectiveRequest(kind, members[0], members)
-        found.append(Group(f"g{number}", request, size_bytes, release_s))
+        found.append(StepGroup(f"g{number}", request, size_bytes, release_s))
     return found
 
 
-def end_s(network: Network, groups: list[Group], schedules: Sequence[Schedule]) -> float:
+def end_s(network: Network, groups: list[StepGroup], schedules: Sequence[Schedule]) -> float:
     """Return when the step ends on an upgraded network: with the old plans or, if sooner, with new ones."""
     release_s = [group.release_s for group in groups]
     moved = [replace(schedule, network=network, outcome=None) for schedule in schedules]

@@ -24,14 +24,14 @@ from synth.collective import of_blocks
 from synth.portfolio import CollectiveRequest, cut_request
 from synth.rank_sets import of_sets
 
-__all__ = ["Box", "Layout", "Moved", "Piece", "Redistribution", "redistribution"]
+__all__ = ["Box", "MeshLayout", "Moved", "Piece", "Redistribution", "redistribution"]
 
 # For each axis of a tensor the first index and the end.
 Box = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class MeshLayout:
     """A mesh of ``ranks``, in row-major order, and for each of its axes the tensor axis that it cuts.
 
     None in ``cuts`` stands for replicas. As in DTensor, a later axis of the mesh cuts what an earlier one has
@@ -80,8 +80,8 @@ class Moved:
 
     shape: tuple[int, ...]
     element_bytes: int
-    source: Layout
-    target: Layout
+    source: MeshLayout
+    target: MeshLayout
     count: int = 1
 
 

@@ -21,7 +21,7 @@ from synth.portfolio import CollectiveRequest, Request, planned
 from synth.schedules import Schedule
 from synth.simulation import replay_together
 
-__all__ = ["Group", "GroupTimes", "SideBySide", "side_by_side"]
+__all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
 
 # Rounds of plans with regard to the others; the third rarely changes anything (benchmarks/demands.py).
 _ROUNDS = 2
@@ -32,7 +32,7 @@ _GAIN = 1e-3
 
 
 @dataclass(frozen=True)
-class Group:
+class StepGroup:
     """One collective of the step, of ``size_bytes`` as nccl-tests counts it, from ``release_s`` on."""
 
     name: str
@@ -63,7 +63,7 @@ class SideBySide:
     arbitrarily fine pieces and without latency.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[StepGroup, ...]
     schedules: tuple[Schedule, ...]
     times: tuple[GroupTimes, ...]
     ignoring_s: float
@@ -74,7 +74,7 @@ class SideBySide:
 
 def side_by_side(
     network: Network,
-    groups: Sequence[Group],
+    groups: Sequence[StepGroup],
     *,
     more_bytes_per_s: float = 1e9,
     seed: int = 0,
@@ -123,7 +123,7 @@ def side_by_side(
 @dataclass(frozen=True)
 class _Step:
     network: Network
-    groups: Sequence[Group]
+    groups: Sequence[StepGroup]
     alone_s: list[float]
 
     def ends_s(self, schedules: Sequence[Schedule]) -> list[float]:
@@ -151,7 +151,7 @@ class _Step:
         first = self.groups[0]
         alike = {(group.size_bytes, group.release_s) for group in self.groups}
         if number == 0 and len(self.groups) > 1 and len(alike) == 1:
-            whole = Group("all", first.request, first.size_bytes, first.release_s)
+            whole = StepGroup("all", first.request, first.size_bytes, first.release_s)
             requests = tuple(group.request for group in self.groups)
             at_once = _planned(self.network, whole, seed, requests)
             if not at_once.exchanges:
@@ -179,7 +179,7 @@ def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _planned(
-    network: Network, group: Group, seed: int, requests: tuple[CollectiveRequest, ...] = ()
+    network: Network, group: StepGroup, seed: int, requests: tuple[CollectiveRequest, ...] = ()
 ) -> Schedule:
     request = Request(
         network,

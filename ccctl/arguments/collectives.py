@@ -17,7 +17,7 @@ from probes.base import parse_seconds, parse_size, quoted
 
 if TYPE_CHECKING:
     from synth.portfolio import CollectiveRequest
-    from synth.side_by_side import Group
+    from synth.side_by_side import StepGroup
 
 __all__ = ["parse_collectives", "read_groups"]
 
@@ -46,7 +46,7 @@ def parse_collectives(
     return tuple(_named(part.strip(), members, root) for part in named)
 
 
-def read_groups(text: str, ranks: int) -> list[Group]:
+def read_groups(text: str, ranks: int) -> list[StepGroup]:
     """Return the groups of the file that `--collective` names; [] if it names no file of groups.
 
     Several sets of ranks in one table are as many groups alike. Raises DataError or MissingInputError.
@@ -75,10 +75,10 @@ def read_groups(text: str, ranks: int) -> list[Group]:
     return found
 
 
-def _groups(entry: dict[str, Any], path: str, ranks: int, problems: list[str]) -> list[Group]:
+def _groups(entry: dict[str, Any], path: str, ranks: int, problems: list[str]) -> list[StepGroup]:
     from synth.collective import collective, kind_of
     from synth.portfolio import CollectiveRequest
-    from synth.side_by_side import Group
+    from synth.side_by_side import StepGroup
 
     before = len(problems)
     problems += [f"{path}.{key}: unknown" for key in sorted(entry.keys() - _GROUP)]
@@ -104,7 +104,7 @@ def _groups(entry: dict[str, Any], path: str, ranks: int, problems: list[str]) -
             problems.append(f"{path}.{error.argument or 'kind'}{error.message}")
             continue
         name = name if len(sets) == 1 else f"{name} {number}"
-        found.append(Group(name, CollectiveRequest(kind, root, members), size_bytes, release_s))
+        found.append(StepGroup(name, CollectiveRequest(kind, root, members), size_bytes, release_s))
     return found if len(problems) == before else []
 
 

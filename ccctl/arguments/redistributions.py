@@ -11,7 +11,7 @@ from ccctl.artifacts import read_document
 from ccctl.errors import CcctlError, DataError
 
 if TYPE_CHECKING:
-    from synth.redistribution import Layout, Moved, Redistribution
+    from synth.redistribution import MeshLayout, Moved, Redistribution
 
 __all__ = ["read_redistribution"]
 
@@ -93,9 +93,9 @@ def _element_bytes(entry: dict[str, Any], path: str, problems: list[str]) -> int
         return 1
 
 
-def _layout(found: object, path: str, problems: list[str]) -> Layout | None:
+def _layout(found: object, path: str, problems: list[str]) -> MeshLayout | None:
     """Return a layout; without ``mesh`` its ranks are a mesh of one axis."""
-    from synth.redistribution import Layout
+    from synth.redistribution import MeshLayout
 
     if not isinstance(found, dict):
         problems.append(f"{path}: expected a table with ranks and placements")
@@ -125,7 +125,7 @@ def _layout(found: object, path: str, problems: list[str]) -> Layout | None:
             )
         else:
             cuts.append(None if match[1] is None else int(match[1]))
-    return Layout(tuple(ranks), tuple(mesh), tuple(cuts)) if len(problems) == before else None
+    return MeshLayout(tuple(ranks), tuple(mesh), tuple(cuts)) if len(problems) == before else None
 
 
 def _whole_numbers(

@@ -1,6 +1,5 @@
 from .cuts import cost_levels as cost_levels
 from .link_prices import (
-    Part as Part,
     Price as Price,
     StepDemand as StepDemand,
     part_prices as part_prices,

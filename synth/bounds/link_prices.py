@@ -25,7 +25,7 @@ from synth.collective import Collective
 from synth.network import Network
 from synth.networks import ShortestPaths, shortest_paths
 
-__all__ = ["Part", "Price", "StepDemand", "part_prices", "parts_of", "upgraded"]
+__all__ = ["NetworkPart", "Price", "StepDemand", "part_prices", "parts_of", "upgraded"]
 
 # Rounds of new trees at most, and the rounds without a gain of a thousandth after which there are no more.
 # Eight further rounds on an upgraded network suffice, since nearly all trees are known
@@ -52,7 +52,7 @@ class StepDemand:
 
 
 @dataclass(frozen=True)
-class Part:
+class NetworkPart:
     """A link, NIC, port or trunk in both directions; ``resources`` as in ``Network.link_resources``."""
 
     name: str
@@ -64,12 +64,12 @@ class Part:
 class Price:
     """The seconds that a step would end earlier if the part were faster by ``more_bytes_per_s``."""
 
-    part: Part
+    part: NetworkPart
     more_bytes_per_s: float
     saves_s: float
 
 
-def parts_of(network: Network) -> list[Part]:
+def parts_of(network: Network) -> list[NetworkPart]:
     """Return the parts that can limit a transfer: ports, and links that are slower than their ports."""
     used, _ = resource_load(network)
     names: dict[str, list[int]] = {}
@@ -83,7 +83,7 @@ def parts_of(network: Network) -> list[Part]:
             name = _DIRECTION.sub(lambda match: " port" if match[1] else "", port)
         names.setdefault(name, []).append(resource)
     return [
-        Part(name, tuple(rows), min(1.0 / _s_per_byte(network, port_s, row) for row in rows))
+        NetworkPart(name, tuple(rows), min(1.0 / _s_per_byte(network, port_s, row) for row in rows))
         for name, rows in names.items()
     ]
 
@@ -94,7 +94,7 @@ def _s_per_byte(network: Network, port_s: Floats, resource: int) -> float:
     )
 
 
-def upgraded(network: Network, part: Part | None, more_bytes_per_s: float) -> Network:
+def upgraded(network: Network, part: NetworkPart | None, more_bytes_per_s: float) -> Network:
     """Return the network with a part faster by ``more_bytes_per_s``; None only makes its ports explicit.
 
     A link gets as fast as the slowest of its ports if it was as fast as the upgraded one allowed. Its slow

@@ -10,14 +10,14 @@ from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
 from exec.program.interpreter import interpret
-from exec.program.layout import Layout as Slots
+from exec.program.layout import Layout
 from probes.base.errors import UsageError
 from synth import synthesize
 from synth.check.program import judge
 from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.portfolio.request import Request
-from synth.redistribution import Layout, Moved, redistribution
+from synth.redistribution import MeshLayout, Moved, redistribution
 
 
 @st.composite
@@ -29,7 +29,7 @@ def layouts(draw, ranks, axes):
         st.sampled_from([(a, count // a) for a in range(1, count + 1) if count % a == 0] + [(count,)])
     )
     cuts = draw(st.tuples(*[st.sampled_from([None, *range(axes)]) for _ in mesh]))
-    return Layout(tuple(chosen), mesh, cuts)
+    return MeshLayout(tuple(chosen), mesh, cuts)
 
 
 @st.composite
@@ -85,7 +85,7 @@ def test_every_rank_ends_with_its_part_of_each_tensor(data, network):
         assert outcome.binding.time_s <= outcome.time_s * (1 + 1e-9)
         program = lower(found.listed)
         assert judge(program) == []
-        assert Slots(program, max(plan.size_bytes) // 4).block_elements().tolist() == [
+        assert Layout(program, max(plan.size_bytes) // 4).block_elements().tolist() == [
             size // 4 for size in plan.size_bytes
         ]
         inputs = [
@@ -123,7 +123,7 @@ def test_parts_are_those_of_torch(data, ranks):
 
 def test_only_what_lacks_moves_and_any_holder_may_send_it():
     # Two replicas of a tensor in two halves become one copy on each of three ranks.
-    source, target = Layout((0, 1, 2, 3), (2, 2), (None, 0)), Layout((0, 1, 4), (3,), (None,))
+    source, target = MeshLayout((0, 1, 2, 3), (2, 2), (None, 0)), MeshLayout((0, 1, 4), (3,), (None,))
     plan = redistribution(5, [Moved((6, 2), 2, source, target, count=3)])
     assert plan.sources == ((0, 2), (1, 3))
     assert plan.targets == ((1, 4), (0, 4))
@@ -135,7 +135,7 @@ def test_only_what_lacks_moves_and_any_holder_may_send_it():
 def test_idle_ranks_relay_where_that_saves_time():
     pairs = [(0, 1), (0, 2), (2, 1), (0, 3), (3, 1), (0, 4), (4, 1)]
     network = build("relays", [f"h{rank}" for rank in range(5)], [Link(a, b, 1e-6, 1e-10) for a, b in pairs])
-    moved = Moved((1 << 20,), 4, Layout((0,), (1,), (None,)), Layout((1,), (1,), (None,)))
+    moved = Moved((1 << 20,), 4, MeshLayout((0,), (1,), (None,)), MeshLayout((1,), (1,), (None,)))
     one, size_bytes = redistribution(5, [moved]).request()
     found = synthesize(Request(network, "custom", size_bytes=size_bytes, collectives=(one,), jobs=0))
     direct_s = [tried.time_s for tried in found.attempts if tried.method == "direct"]
@@ -146,12 +146,12 @@ def test_idle_ranks_relay_where_that_saves_time():
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [
-        (Layout((0,), (1,), (0,)), Layout((0,), (1,), (None,)), "nothing has to move"),
-        (Layout((0, 0), (2,), (0,)), Layout((1,), (1,), (None,)), "expected 2 different ranks"),
-        (Layout((0, 1), (3,), (0,)), Layout((1,), (1,), (None,)), "expected 3 different ranks"),
-        (Layout((0, 1), (2,), (2,)), Layout((1,), (1,), (None,)), "no axis 2 in a tensor of 2"),
-        (Layout((0, 1), (2,), (0, 1)), Layout((1,), (1,), (None,)), "expected 1, one for each axis"),
-        (Layout((0, 9), (2,), (0,)), Layout((1,), (1,), (None,)), "there is no rank 9"),
+        (MeshLayout((0,), (1,), (0,)), MeshLayout((0,), (1,), (None,)), "nothing has to move"),
+        (MeshLayout((0, 0), (2,), (0,)), MeshLayout((1,), (1,), (None,)), "expected 2 different ranks"),
+        (MeshLayout((0, 1), (3,), (0,)), MeshLayout((1,), (1,), (None,)), "expected 3 different ranks"),
+        (MeshLayout((0, 1), (2,), (2,)), MeshLayout((1,), (1,), (None,)), "no axis 2 in a tensor of 2"),
+        (MeshLayout((0, 1), (2,), (0, 1)), MeshLayout((1,), (1,), (None,)), "expected 1, one for each axis"),
+        (MeshLayout((0, 9), (2,), (0,)), MeshLayout((1,), (1,), (None,)), "there is no rank 9"),
     ],
 )
 def test_layouts_that_make_no_sense_are_refused(source, target, reason):

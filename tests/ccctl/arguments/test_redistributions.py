@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from ccctl.arguments.redistributions import read_redistribution
 from probes.base.errors import DataError
-from synth.redistribution import Layout, Moved, redistribution
+from synth.redistribution import MeshLayout, Moved, redistribution
 
 FILE = """
 [source]
@@ -37,8 +37,8 @@ target = { ranks = "4,5", placements = ["R"] }
 
 def test_a_file_says_what_moves(tmp_path):
     (tmp_path / "a.toml").write_text(FILE)
-    pairs = Layout((0, 1, 2, 3), (2, 2), (None, 1)), Layout((5, 4), (2,), (0,))
-    bias = Layout((0,), (1,), (None,)), Layout((4, 5), (2,), (None,))
+    pairs = MeshLayout((0, 1, 2, 3), (2, 2), (None, 1)), MeshLayout((5, 4), (2,), (0,))
+    bias = MeshLayout((0,), (1,), (None,)), MeshLayout((4, 5), (2,), (None,))
     assert read_redistribution(str(tmp_path / "a.toml"), 6) == redistribution(
         6, [Moved((6, 8), 2, *pairs, count=3), Moved((7,), 1, *bias)]
     )

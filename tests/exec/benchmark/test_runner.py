@@ -23,7 +23,7 @@ from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.portfolio.request import Request
 from synth.portfolio.uneven import uneven_request
-from synth.redistribution import Layout as MeshLayout, Moved, redistribution
+from synth.redistribution import MeshLayout, Moved, redistribution
 
 WORKER = """
 import pickle, sys
