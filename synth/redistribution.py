@@ -21,10 +21,14 @@ from functools import partial
 
 from probes.base import UsageError
 from synth.collective import of_blocks
+from synth.errors import NotApplicableError
+from synth.methods import direct
 from synth.portfolio import CollectiveRequest, cut_request
 from synth.rank_sets import of_sets
+from synth.schedules import Schedule
+from synth.simulation import replay
 
-__all__ = ["Box", "MeshLayout", "Moved", "Piece", "Redistribution", "redistribution"]
+__all__ = ["Box", "MeshLayout", "Moved", "Piece", "Redistribution", "direct_time_s", "redistribution"]
 
 # For each axis of a tensor the first index and the end.
 Box = tuple[tuple[int, int], ...]
@@ -158,3 +162,11 @@ def redistribution(ranks: int, moved: Sequence[Moved]) -> Redistribution:
         tuple(sizes[key] for key in order),
         tuple(tuple(blocks[key]) for key in order),
     )
+
+
+def direct_time_s(schedule: Schedule) -> float | None:
+    """Return the simulated time of the same data sent directly from holders, None where links are missing."""
+    try:
+        return replay(direct.synthesize(schedule.network, schedule.collective, schedule.chunk_bytes)).time_s
+    except NotApplicableError:
+        return None
