@@ -224,10 +224,7 @@ def end_s(network: Network, groups: list[StepGroup], schedules: Sequence[Schedul
     release_s = [group.release_s for group in groups]
     moved = [replace(schedule, network=network, outcome=None) for schedule in schedules]
     old_s = max(timing.time_s for timing in replay_together(network, moved, release_s))
-    new = [
-        synthesize(network, group.request, group.size_bytes, listed=True, solving=False).listed
-        for group in groups
-    ]
+    new = [synthesize(network, group.request, group.size_bytes, quick=True).listed for group in groups]
     return min(old_s, max(timing.time_s for timing in replay_together(network, new, release_s)))
 
 
