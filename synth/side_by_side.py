@@ -23,7 +23,7 @@ from synth.simulation import replay_together
 
 __all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
 
-# Rounds of plans with regard to the others; the third rarely changes anything (benchmarks/demands.py).
+# Rounds of plans with regard to the others. Each takes the time in which all groups are planned alone.
 _ROUNDS = 2
 # A link counts as at most this many times slower, so that no plan avoids a link that is only busy for long.
 _MOST_SLOWED = 4.0

@@ -27,9 +27,8 @@ from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["NetworkPart", "Price", "StepDemand", "part_prices", "parts_of", "upgraded"]
 
-# Rounds of new trees at most, and the rounds without a gain of a thousandth after which there are no more.
-# Eight further rounds on an upgraded network suffice, since nearly all trees are known
-# (benchmarks/demands.py).
+# Rounds of new trees at most, and the rounds without a gain of a thousandth after which there are no more. On
+# an upgraded network nearly all useful trees are known, so few rounds are left to it.
 _MOST_ROUNDS, _IDLE_ROUNDS, _MORE_ROUNDS = 40, 3, 8
 _GAIN = 1e-3
 # The parts whose saving is computed by solving the program with them upgraded; others have no dual value or
