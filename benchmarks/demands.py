@@ -1,11 +1,20 @@
-"""Plan uneven collectives on drawn networks: percent of the proven bound, and time against padding.
+"""Plan any demand on drawn networks: percent of the proven bound, and time against the usual way out.
 
-    python -P benchmarks/demands.py [--cases 60] [--seed 1] [--most-ranks 32]
+    python -P benchmarks/demands.py [--kind uneven] [--cases 60] [--seed 1] [--most-ranks 32]
 
 Each case draws a network, one of MPI's v-collectives and how its blocks differ: Zipf-skewed, one giant block,
 most blocks empty, or drawn evenly. A row gives the percent of the bound, by how much whole chunks exceed the
 blocks of the busiest rank, the time of the same collective with all blocks padded to the largest over ours
 (padded / ours), the chunks, and the processor seconds of the search.
+
+With ``--kind redistribution`` tensors move between drawn layouts of drawn ranks; the usual way out is to send
+each part directly from a holder to each target (direct / ours).
+
+With ``--kind step`` two or three drawn groups run side by side on hosts behind NICs of drawn rates, or on a
+drawn mesh. A row gives the percent of the time without latency and with perfect sharing, the time of plans
+unaware of each other over ours, and what 1 GB/s more saves: the part named first by the prices, the part that
+saves most when each is upgraded in turn, all groups are planned again and simulated, and the saving of the
+first over that of the best.
 """
 
 from __future__ import annotations
@@ -13,15 +22,21 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ccctl.arguments import load_network
-from probes.base import Indices
-from synth import Request, synthesize
+from probes.base import Indices, UsageError
+from synth import CollectiveRequest, Request, Schedule, synthesize
+from synth.bounds import parts_of, upgraded
 from synth.collective import UNEVEN_KINDS, Kind
-from synth.network import Network
+from synth.network import Link, Network, build
 from synth.portfolio import uneven_request
+from synth.redistribution import MeshLayout, Moved, direct_time_s, redistribution
+from synth.side_by_side import StepGroup, side_by_side
+from synth.simulation import replay_together
 
 FAMILIES = (
     "ring:{n}",
@@ -36,16 +51,23 @@ FAMILIES = (
 )
 MACHINES = ("dgx-1:1", "dgx-a100:1", "dgx-a100:2", "dgx-h100:2", "mi300x:1", "dgx-h100:8/rail/2")
 SHAPES = ("zipf", "giant", "sparse", "even")
+STEP_KINDS: tuple[Kind, ...] = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter")
 BUSIEST_BYTES = 64 << 20
 
 
 def main() -> None:
     """Print the table and what it comes to."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kind", choices=("uneven", "redistribution", "step"), default="uneven")
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most-ranks", type=int, default=32)
     wanted = parser.parse_args()
+    {"uneven": uneven_cases, "redistribution": redistribution_cases, "step": step_cases}[wanted.kind](wanted)
+
+
+def uneven_cases(wanted: argparse.Namespace) -> None:
+    """Print the rows of uneven collectives, and what they come to."""
     rng = np.random.default_rng(wanted.seed)
     percents, ratios, seconds = [], [], []
     print(
@@ -76,6 +98,134 @@ def main() -> None:
         f"mean), {min(ratios):.2f} at least; {statistics.median(seconds):.1f} CPU s in the median, "
         f"{max(seconds):.1f} at most"
     )
+
+
+def redistribution_cases(wanted: argparse.Namespace) -> None:
+    """Print the rows of redistributions, and what they come to."""
+    rng = np.random.default_rng(wanted.seed)
+    percents, ratios, seconds = [], [], []
+    print("network               ranks  from  to  tensors  blocks  % bound  direct/ours  chunks  CPU s")
+    while len(percents) < wanted.cases:
+        name, network = drawn_network(rng, wanted.most_ranks)
+        source, target = drawn_layout(network.ranks, rng), drawn_layout(network.ranks, rng)
+        moved = [
+            Moved((int(rng.integers(64, 4096)), int(rng.integers(64, 4096))), 2, source, target, count)
+            for count in rng.integers(1, 9, int(rng.integers(1, 5))).tolist()
+        ]
+        try:
+            plan = redistribution(network.ranks, moved)
+        except UsageError:
+            continue  # Every rank holds already what it must have.
+        began_s = time.process_time()
+        one, size_bytes = plan.request()
+        found = synthesize(Request(network, "custom", size_bytes=size_bytes, collectives=(one,), jobs=0))
+        took_s = time.process_time() - began_s
+        outcome = found.schedule.outcome
+        assert outcome is not None
+        direct_s = direct_time_s(found.listed)
+        ratio = f"{direct_s / outcome.time_s:>13.2f}" if direct_s else f"{'no links':>13}"
+        print(
+            f"{name:<22}{network.ranks:>5}{len(source.ranks):>6}{len(target.ranks):>4}"
+            f"{sum(one.count for one in moved):>9}{len(plan.size_bytes):>8}{outcome.percent_of_optimal:>9.1f}"
+            f"{ratio}{found.schedule.whole.chunks:>8}{took_s:>7.1f}",
+            flush=True,
+        )
+        percents.append(outcome.percent_of_optimal)
+        ratios += [direct_s / outcome.time_s] if direct_s else []
+        seconds.append(took_s)
+    print(
+        f"{len(percents)} cases: {statistics.mean(percents):.1f} % of the bound in the mean, "
+        f"{min(percents):.1f} at least; direct / ours {statistics.geometric_mean(ratios):.2f} (geometric "
+        f"mean of {len(ratios)}), "
+        f"{min(ratios):.2f} to {max(ratios):.2f}; {statistics.median(seconds):.1f} CPU s in the median, "
+        f"{max(seconds):.1f} at most"
+    )
+
+
+def drawn_layout(ranks: int, rng: np.random.Generator) -> MeshLayout:
+    """Return a layout of matrices on some of the ranks: a mesh of two axes, each cut or replicated."""
+    count = int(rng.integers(1, ranks + 1))
+    chosen = tuple(rng.permutation(ranks)[:count].tolist())
+    rows = int(rng.choice([one for one in range(1, count + 1) if count % one == 0]))
+    cuts = [None if axis == 2 else int(axis) for axis in rng.integers(0, 3, 2)]
+    return MeshLayout(chosen, (rows, count // rows), tuple(cuts))
+
+
+def step_cases(wanted: argparse.Namespace) -> None:
+    """Print the rows of steps of several groups, and what they come to."""
+    rng = np.random.default_rng(wanted.seed)
+    percents, ratios, shares = [], [], []
+    print(
+        "network     groups  % of sharing  unaware/ours  first named        best               "
+        "first/best  CPU s"
+    )
+    for _ in range(wanted.cases):
+        began_s = time.process_time()
+        name, network = drawn_slow_network(rng)
+        groups = drawn_groups(network.ranks, rng)
+        found = side_by_side(network, groups)
+        saved = {
+            part.name: found.together_s - end_s(upgraded(network, part, 1e9), groups, found.schedules)
+            for part in parts_of(network)
+        }
+        best = max(saved, key=saved.__getitem__)
+        first = found.prices[0].part.name if found.prices else "none"
+        # A saving below a hundredth of the step is the planner's noise.
+        least_s = 0.01 * found.together_s
+        share = max(0.0, saved.get(first, least_s)) / max(saved[best], least_s)
+        percents.append(100 * found.least_s / found.together_s)
+        ratios.append(found.ignoring_s / found.together_s)
+        shares.append(share)
+        print(
+            f"{name:<12}{len(groups):>6}{percents[-1]:>14.1f}{ratios[-1]:>14.2f}  {first:<19}{best:<19}"
+            f"{share:>10.2f}{time.process_time() - began_s:>7.1f}",
+            flush=True,
+        )
+    right = sum(share >= 0.95 for share in shares)
+    print(
+        f"{len(shares)} steps: {statistics.mean(percents):.1f} % of perfect sharing in the mean, "
+        f"{min(percents):.1f} at least; unaware / ours {statistics.geometric_mean(ratios):.3f}; the part "
+        f"named first saves as much as the best (within 5 %) in {right}, {statistics.mean(shares):.2f} of "
+        f"it in the mean"
+    )
+
+
+def drawn_slow_network(rng: np.random.Generator) -> tuple[str, Network]:
+    """Return hosts behind NICs of drawn rates, or a mesh of links of drawn rates; rates of 1 to 8 GB/s."""
+    rates = rng.choice([1e9, 2e9, 4e9, 8e9], 8)
+    if rng.random() < 0.6:
+        ranks = int(rng.integers(3, 7))
+        pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+        ports = {(a, b): (f"nic{a} egress", f"nic{b} ingress") for a, b in pairs}
+        rate = {(a, b): float(min(rates[a], rates[b])) for a, b in pairs}
+    else:
+        ranks, rate, ports = 6, {}, {}
+        for a, b in [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)]:
+            rate[a, b] = rate[b, a] = float(rng.choice(rates))
+    links = [Link(a, b, 5e-6, 1 / rate[a, b], ports.get((a, b), ())) for a, b in rate]
+    network = build("hosts" if ports else "mesh", [f"h{rank}" for rank in range(ranks)], links)
+    return f"{network.name} {ranks}", upgraded(network, None, 0.0)
+
+
+def drawn_groups(ranks: int, rng: np.random.Generator) -> list[StepGroup]:
+    """Return two or three groups of drawn ranks, kinds, sizes and releases."""
+    found = []
+    for number in range(int(rng.integers(2, 4))):
+        members = tuple(sorted(rng.permutation(ranks)[: int(rng.integers(2, ranks + 1))].tolist()))
+        kind = STEP_KINDS[int(rng.integers(len(STEP_KINDS)))]
+        size_bytes, release_s = int(rng.choice([4, 8, 16])) << 20, float(rng.choice([0.0, 0.0, 2e-3]))
+        request = CollectiveRequest(kind, members[0], members)
+        found.append(StepGroup(f"g{number}", request, size_bytes, release_s))
+    return found
+
+
+def end_s(network: Network, groups: list[StepGroup], schedules: Sequence[Schedule]) -> float:
+    """Return when the step ends on an upgraded network: with the old plans or, if sooner, with new ones."""
+    release_s = [group.release_s for group in groups]
+    moved = [replace(schedule, network=network, outcome=None) for schedule in schedules]
+    old_s = max(timing.time_s for timing in replay_together(network, moved, release_s))
+    new = [synthesize(network, group.request, group.size_bytes, quick=True).listed for group in groups]
+    return min(old_s, max(timing.time_s for timing in replay_together(network, new, release_s)))
 
 
 def drawn_network(rng: np.random.Generator, most_ranks: int) -> tuple[str, Network]:
@@ -114,8 +264,8 @@ def planned(network: Network, kind: Kind, sizes: list[int]) -> tuple[float, floa
     one, size_bytes = uneven_request(kind, network.ranks, sizes)
     found = synthesize(Request(network, "custom", size_bytes=size_bytes, collectives=(one,), jobs=0))
     outcome = found.listed.outcome
-    assert outcome is not None and one.sets is not None and one.sets.blocks is not None
-    rounding = size_bytes / int(one.sets.blocks.buffer_bytes(network.ranks).max()) - 1
+    assert outcome is not None and one.sets is not None
+    rounding = size_bytes / int(one.sets.buffer_bytes().max()) - 1
     return outcome.percent_of_optimal, outcome.time_s, rounding, found.schedule.whole.chunks
 
 

@@ -77,7 +77,7 @@ def _misfit(program: Program, first: int, elements: Sequence[int], named: Callab
     if collective.blocks is not None:
         return (
             f"{named(first)}: the inputs are not in the proportion of the {collective.label}: expected "
-            f"{', '.join(map(str, collective.blocks.buffer_bytes(program.ranks)[0][:8].tolist()))} bytes "
+            f"{', '.join(map(str, collective.buffer_bytes()[0][:8].tolist()))} bytes "
             f"of the ranks or a multiple, found {', '.join(map(str, elements[:8]))} elements"
         )
     count, left = divmod(elements[first], least)

@@ -20,7 +20,8 @@ once.
 On a subset of the network's ranks, N counts its ``members``, and the table's numbers are positions among
 them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk. An
 uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom collective
-whose ``UnevenBlocks`` say how large the data of each rank or pair is.
+whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom collective may have blocks of
+its own, each with its size, sources and targets (`of_blocks`).
 ``several`` is two or more collectives at once; their chunks are numbered consecutively.
 """
 
@@ -35,7 +36,20 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from probes.base import Bytes, Indices, Ints, Longs, Mask, UsageError, bytes_of, ints, longs, meant, quoted
+from probes.base import (
+    Bytes,
+    Indices,
+    Ints,
+    Longs,
+    Mask,
+    UsageError,
+    bytes_of,
+    ints,
+    longs,
+    meant,
+    offsets,
+    quoted,
+)
 from synth.rank_sets import RankSets, each, every, joined
 
 __all__ = [
@@ -51,6 +65,7 @@ __all__ = [
     "collective",
     "custom",
     "kind_of",
+    "of_blocks",
     "several",
     "uneven",
 ]
@@ -117,8 +132,9 @@ class UnevenBlocks:
     """The data of an uneven collective of ``kind``.
 
     Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. A rank has one block. In an all_to_all of N
-    ranks a pair has one: block i·N + j goes from rank i to rank j. The chunks of a block are consecutive and
-    about equal. A block without data has no chunk.
+    ranks a pair has one: block i·N + j goes from rank i to rank j. Of kind custom, the chunks say which ranks
+    hold and want each block. The chunks of a block are consecutive and about equal. A block without data has
+    no chunk.
     """
 
     kind: Kind
@@ -133,22 +149,6 @@ class UnevenBlocks:
     def of_chunk(self) -> Indices:
         """Return the block of each chunk."""
         return np.repeat(np.arange(len(self.chunks)), self.chunks)
-
-    def buffer_bytes(self, ranks: int) -> Longs:
-        """Return (2, ranks): the bytes of the input and of the output of each rank."""
-        if self.kind == "all_to_all":
-            pairs = self.size_bytes.reshape(ranks, ranks)
-            return longs([pairs.sum(axis=1), pairs.sum(axis=0)])
-        whole, at_root = np.full(ranks, self.size_bytes.sum()), np.zeros(ranks, dtype=np.int64)
-        at_root[self.root] = self.size_bytes.sum()
-        own = self.size_bytes
-        sides = {
-            "all_gather": (own, whole),
-            "reduce_scatter": (whole, own),
-            "scatter": (at_root, own),
-            "gather": (own, at_root),
-        }
-        return longs(sides[self.kind])
 
     def same_data(self, other: UnevenBlocks) -> bool:
         """Return whether both move the same bytes between the same ranks."""
@@ -171,9 +171,9 @@ class UnevenBlocks:
         }[self.kind]
 
     def problems(self, ranks: int, chunks: int) -> list[str]:
-        if self.kind not in UNEVEN_KINDS:
-            return [f"kind: expected one of {', '.join(UNEVEN_KINDS)}, found {self.kind}"]
-        expected = ranks**2 if self.kind == "all_to_all" else ranks
+        if self.kind not in (*UNEVEN_KINDS, "custom"):
+            return [f"kind: expected one of {', '.join(UNEVEN_KINDS)} or custom, found {self.kind}"]
+        expected = {"all_to_all": ranks**2, "custom": len(self.size_bytes)}.get(self.kind, ranks)
         found = [
             f"{name}: expected {expected} values, found {len(getattr(self, name))}"
             for name in ("chunks", "size_bytes")
@@ -241,6 +241,8 @@ class Custom:
         if found := self.blocks.problems(ranks, chunks):
             return [f"blocks.{problem}" for problem in found]
         found = []
+        if self.blocks.kind == "custom":
+            return self._not_uniform(self.blocks)
         for name, expected in zip(("source", "target"), self.blocks.sets(ranks), strict=True):
             own = RankSets(getattr(self, name), self.group_start, self.group_rank)
             if any(
@@ -250,6 +252,16 @@ class Custom:
         if (self.reduced > 0).any() != (self.blocks.kind in REDUCING) or len(set(self.reduced.tolist())) > 1:
             found.append(f"reduced: differs from that of an uneven {self.blocks.kind}")
         return found
+
+    def _not_uniform(self, blocks: UnevenBlocks) -> list[str]:
+        """Return a finding for each column that differs between two chunks of one block."""
+        within = np.diff(blocks.of_chunk(), prepend=-1) == 0
+        columns = {name: getattr(self, name) for name in ("source", "target", "reduced")}
+        return [
+            f"{name}: expected the same for all chunks of a block"
+            for name, column in columns.items()
+            if (within & (np.diff(column, prepend=-1) != 0)).any()
+        ]
 
     def _not_rising(self) -> list[str]:
         """Return a finding for each rank that does not exceed the rank before it in its group."""
@@ -311,6 +323,14 @@ class Collective:
     def blocks(self) -> UnevenBlocks | None:
         """The blocks of an uneven collective, else None."""
         return self.custom.blocks if self.custom is not None else None
+
+    def buffer_bytes(self) -> Longs:
+        """Return (2, ranks): the bytes of the input and of the output of each rank, from its blocks."""
+        assert self.blocks is not None
+        filled = self.blocks.chunks > 0
+        first, size_bytes = offsets(self.blocks.chunks)[:-1][filled], self.blocks.size_bytes[filled]
+        sides = (replace(sets, group=sets.group[first]) for sets in (self.sources, self.targets))
+        return longs([side.mask(self.ranks) @ size_bytes for side in sides])
 
     @property
     def size(self) -> int:
@@ -446,7 +466,8 @@ class Collective:
                 part.same_but_for_chunks(its) for part, its in zip(self.parts, other.parts, strict=True)
             )
         if self.blocks is not None and other.blocks is not None:
-            return self.blocks.same_data(other.blocks)
+            sets = [[piece[1:] for piece in _pieces(each)] for each in (self, other)]
+            return self.blocks.same_data(other.blocks) and sets[0] == sets[1]
         return self.kind != "custom" or _pieces(self) == _pieces(other)
 
     def problems(self) -> list[str]:
@@ -614,7 +635,32 @@ def uneven(
         raise UsageError(f": expected at most {MOST_CHUNKS} chunks, found {chunks}", argument="counts")
     if not 0 <= root < ranks:
         raise UsageError(f": there is no rank {root} among {ranks}", argument="root")
-    found = custom(ranks, *blocks.sets(ranks), np.full(chunks, kind in REDUCING))
+    return _with_blocks(custom(ranks, *blocks.sets(ranks), np.full(chunks, kind in REDUCING)), blocks)
+
+
+def of_blocks(
+    ranks: int,
+    size_bytes: Sequence[int],
+    sources: RankSets,
+    targets: RankSets,
+    reduced: Sequence[bool] | Mask,
+    chunk_bytes: int,
+) -> Collective:
+    """Return the custom collective of blocks, each with its size (above 0) and its ranks.
+
+    Blocks are cut into chunks of at most ``chunk_bytes``. Raises UsageError if sets are inconsistent or the
+    chunks too many.
+    """
+    sizes = longs(size_bytes)
+    blocks = UnevenBlocks("custom", 0, ints(-(-sizes // chunk_bytes)), sizes)
+    if not 0 < int(blocks.chunks.sum()) <= MOST_CHUNKS:
+        raise UsageError(f": expected 1 to {MOST_CHUNKS} chunks, found {blocks.chunks.sum()}")
+    of_chunk = blocks.of_chunk()
+    held, wanted = (replace(sets, group=ints(sets.group[of_chunk])) for sets in (sources, targets))
+    return _with_blocks(custom(ranks, held, wanted, np.asarray(reduced)[of_chunk]), blocks)
+
+
+def _with_blocks(found: Collective, blocks: UnevenBlocks) -> Collective:
     assert found.custom is not None
     return replace(found, custom=replace(found.custom, blocks=blocks))
 

@@ -6,7 +6,7 @@ from .bench_requests import (
     of_selection as of_selection,
     setup_of as setup_of,
 )
-from .collectives import parse_collectives as parse_collectives
+from .collectives import parse_collectives as parse_collectives, read_groups as read_groups
 from .counts import uneven_collective as uneven_collective
 from .networks import load_network as load_network, network_of as network_of, parse_racks as parse_racks
 from .options import (
@@ -52,6 +52,7 @@ from .proven import (
     read_or_compiled as read_or_compiled,
     refuse_unproven as refuse_unproven,
 )
+from .redistributions import read_redistribution as read_redistribution
 from .run_options import RunOptions as RunOptions
 from .synth_options import SynthOptions as SynthOptions
 from .topologies import read_or_described as read_or_described, read_topologies as read_topologies

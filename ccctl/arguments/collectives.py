@@ -2,6 +2,7 @@
 
 ``broadcast:0-7,all_reduce:8-15`` means two collectives at once, each on its own ranks; ``broadcast@3:0-7``
 has root 3. A file (TOML or JSON) lists collectives, or says of each chunk where it is and where it must go.
+Or it lists the groups of a training step, each with its size and the time from which its data is there.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 from ccctl.arguments.networks import parse_ranks
 from ccctl.artifacts import read_document
 from ccctl.errors import CcctlError, DataError, UsageError
-from probes.base import quoted
+from probes.base import parse_seconds, parse_size, quoted
 
 if TYPE_CHECKING:
     from synth.portfolio import CollectiveRequest
+    from synth.side_by_side import StepGroup
 
-__all__ = ["parse_collectives"]
+__all__ = ["parse_collectives", "read_groups"]
 
 # Most chunks that one entry may count: a mistyped count is refused before its chunks fill the memory.
 _MOST_CHUNKS = 1 << 20
+# A step of more groups takes hours to plan.
+_MOST_GROUPS = 256
+_GROUP = {"name", "kind", "ranks", "root", "size", "release"}
 
 
 def parse_collectives(
@@ -39,6 +44,68 @@ def parse_collectives(
     if len(named) > 1 and members is not None:
         raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
     return tuple(_named(part.strip(), members, root) for part in named)
+
+
+def read_groups(text: str, ranks: int) -> list[StepGroup]:
+    """Return the groups of the file that `--collective` names; [] if it names no file of groups.
+
+    Several sets of ranks in one table are as many groups alike. Raises DataError or MissingInputError.
+    """
+    if not text.endswith((".toml", ".json")):
+        return []
+    document = read_document(text)
+    if "group" not in document:
+        return []
+    problems = [f"{key}: unknown; expected group" for key in document.keys() - {"group"}]
+    found = [
+        group
+        for at, entry in enumerate(_tables(document, "group", problems))
+        for group in _groups(entry, f"group[{at}]", ranks, problems)
+    ]
+    if len(found) > _MOST_GROUPS:
+        problems.append(f"group: expected at most {_MOST_GROUPS} groups, found {len(found)}")
+    if not found and not problems:
+        problems.append("group: expected at least one")
+    if problems:
+        raise DataError(
+            text,
+            problems[:20],
+            hint='Such as [[group]] kind = "all_reduce", ranks = ["0-7", "8-15"], size = "64M".',
+        )
+    return found
+
+
+def _groups(entry: dict[str, Any], path: str, ranks: int, problems: list[str]) -> list[StepGroup]:
+    from synth.collective import collective, kind_of
+    from synth.portfolio import CollectiveRequest
+    from synth.side_by_side import StepGroup
+
+    before = len(problems)
+    problems += [f"{path}.{key}: unknown" for key in sorted(entry.keys() - _GROUP)]
+    release = entry.get("release", "0")
+    size_bytes, release_s, kind = 1, 0.0, None
+    try:
+        kind = kind_of(str(entry.get("kind")))
+        size_bytes = parse_size(str(entry.get("size")), f"{path}.size")
+        release_s = 0.0 if release in (0, "0") else parse_seconds(str(release), f"{path}.release")
+    except CcctlError as error:
+        problems.append(error.message if kind else f"{path}.kind: {error.message}")
+    listed = entry.get("ranks", f"0-{ranks - 1}")
+    sets = listed if isinstance(listed, list) and any(isinstance(one, str) for one in listed) else [listed]
+    found = []
+    for number, one in enumerate(sets):
+        members = tuple(_ranks_of(one, f"{path}.ranks", ranks, problems))
+        root, name = entry.get("root", _first(members)), str(entry.get("name", entry.get("kind")))
+        if kind is None or not members:
+            continue
+        try:
+            collective(kind, ranks, 1, root if isinstance(root, int) else -1, members)
+        except UsageError as error:
+            problems.append(f"{path}.{error.argument or 'kind'}{error.message}")
+            continue
+        name = name if len(sets) == 1 else f"{name} {number}"
+        found.append(StepGroup(name, CollectiveRequest(kind, root, members), size_bytes, release_s))
+    return found if len(problems) == before else []
 
 
 def _named(text: str, members: str | None, root: int | None) -> CollectiveRequest:

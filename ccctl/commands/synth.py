@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import SynthOptions, load_network, parse_collectives, uneven_collective
+from ccctl.arguments import (
+    SynthOptions,
+    load_network,
+    parse_collectives,
+    read_groups,
+    read_redistribution,
+    uneven_collective,
+)
 from ccctl.artifacts import (
     codec,
     exists,
@@ -95,6 +102,8 @@ EXAMPLES = (
 )
 
 
+# A collective that begins so names a file of tensors and layouts.
+_REDISTRIBUTE = "redistribute:"
 # Sizes from those of barriers to those of whole models' gradients.
 _STOCK_SIZES = "1K:4G"
 
@@ -132,6 +141,11 @@ def synth(options: SynthOptions) -> None:
     is faster than NCCL's choice on the measured links, and the environment, each with its expected gain. If
     NCCL's own choices are as good, nothing is written.
 
+    A --collective file of groups, each with its ranks, size and release, plans a step: what each group takes
+    alone, beside the others, and planned together, and what 1 GB/s more on each link, NIC and trunk would
+    save. -o then names a folder with a schedule for each group. redistribute:FILE moves tensors from one
+    layout of ranks to another.
+
     With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
     the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
     command ends.
@@ -140,6 +154,9 @@ def synth(options: SynthOptions) -> None:
 
     if options.runtime == "nccl":
         _for_stock_nccl(options)
+        return
+    is_file = options.collective.endswith((".toml", ".json"))
+    if is_file and not options.collective.startswith(_REDISTRIBUTE) and _step(options):
         return
     _refuse_output(options)
     searching = _searching(options) if not options.race else None
@@ -157,6 +174,39 @@ def synth(options: SynthOptions) -> None:
     if searching is not None and not attempts:
         console.note("the hosts had nothing to do: one process finds such a schedule")
     _tell(found, request, options.output, options.json, digests)
+
+
+def _step(options: SynthOptions) -> bool:
+    """Plan a step if --collective names a file of groups; return whether it does."""
+    from ccctl.render.text import step as text
+    from synth.side_by_side import side_by_side
+
+    network, digests = load_network(
+        options.network, options.alpha, options.bandwidth, unwind=options.unwind, topology=options.topology
+    )
+    groups = read_groups(options.collective, network.ranks)
+    if not groups:
+        return False
+    others = {
+        "ranks": options.ranks,
+        "counts": options.counts,
+        "for": options.runtime,
+        "chunk": options.chunk,
+    }
+    _refuse_beside(options, "each group of the file has its own", **others)
+    if options.output == "-":
+        raise UsageError("-o -: each group has a schedule of its own", hint="Name a folder: -o step.")
+    with console.progress("synth", 1.0) as bar:
+        found = side_by_side(network, groups, seed=options.seed, progress=Drawn(bar))
+    if options.output is not None:
+        folder = made_folder(options.output)
+        for number, schedule in enumerate(found.schedules):
+            codec.write(str(folder / f"group-{number}.json"), "schedule", schedule, digests)
+    if options.json:
+        console.summary(text.summary(found))
+    else:
+        text.draw(found)
+    return True
 
 
 def _for_stock_nccl(options: SynthOptions) -> None:
@@ -221,13 +271,23 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         topology=options.topology,
     )
     method = method_of(options.method)
-    collectives = parse_collectives(
-        options.collective, network.ranks, members=options.ranks, root=options.root
+    redistributed = options.collective.startswith(_REDISTRIBUTE)
+    collectives = (
+        ()
+        if redistributed
+        else parse_collectives(options.collective, network.ranks, members=options.ranks, root=options.root)
     )
     size_bytes = None if options.size is None else parse_size(options.size, "--size")
     chunk_bytes = None if options.chunk is None else parse_size(options.chunk, "--chunk")
+    if redistributed:
+        _refuse_beside(
+            options, "the file already says what moves", counts=options.counts, ranks=options.ranks
+        )
+        blocks = read_redistribution(options.collective.removeprefix(_REDISTRIBUTE), network.ranks)
+        one, size_bytes = blocks.request(chunk_bytes)
+        collectives, chunk_bytes = (one,), None
     if options.counts is not None:
-        _refuse_beside_counts(options)
+        _refuse_beside(options, "--counts already says how large each block is")
         collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
         chunk_bytes = None
     step = options.time_step
@@ -253,11 +313,12 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     return request, digests
 
 
-def _refuse_beside_counts(options: SynthOptions) -> None:
-    """Raise UsageError for an option that has no meaning for an uneven collective."""
-    for name, value in (("--size", options.size), ("--sizes", options.sizes), ("--chunks", options.chunks)):
+def _refuse_beside(options: SynthOptions, why: str, **others: str | None) -> None:
+    """Raise UsageError for an option that has no meaning where blocks have sizes of their own."""
+    sizes = {"size": options.size, "sizes": options.sizes, "chunks": options.chunks}
+    for name, value in (sizes | others).items():
         if value is not None:
-            raise UsageError(f"{name}: --counts already says how large each block is")
+            raise UsageError(f"--{name}: {why}")
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:

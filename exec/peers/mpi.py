@@ -198,14 +198,15 @@ def library_call(
     """Return (call, its result array); it uses MPI_IN_PLACE if ``buffers`` are in place."""
     from mpi4py import MPI
 
-    if not collective.whole and collective.blocks is None:
+    blocks = collective.blocks
+    if not collective.whole and (blocks is None or blocks.kind == "custom"):
         raise UsageError(f"the MPI library has no {collective.label} on some of the ranks to compare with")
     op = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}.get(redop)
     if collective.reduces and op is None:
         raise UnavailableError(f"the MPI library has no {redop} to compare with")
-    if collective.blocks is not None:
+    if blocks is not None:
         assert isinstance(buffers, Buffers)
-        return uneven_call(comm, collective.blocks, buffers, op)
+        return uneven_call(comm, blocks, buffers, op)
     send: Any = MPI.IN_PLACE if buffers.in_place else buffers.send
     recv, root = buffers.recv, collective.root
     match collective.kind:

@@ -168,7 +168,7 @@ def count_fitting(program: Program, elements: Sequence[int]) -> int | None:
         near = elements[rank] // single.elements(rank, INPUT)
         candidates = [near]
     else:
-        near = elements[rank] * blocks.largest_bytes // int(blocks.buffer_bytes(program.ranks)[0][rank])
+        near = elements[rank] * blocks.largest_bytes // int(program.collective.buffer_bytes()[0][rank])
         # Each block is rounded to whole elements, so the count may lie beside the quotient.
         candidates = list(range(near - len(blocks.chunks), near + len(blocks.chunks) + 1))
     for count in sorted((count for count in candidates if count > 0), key=lambda count: abs(count - near)):
@@ -183,7 +183,7 @@ def _blocks(collective: Collective) -> Fraction:
     blocks = collective.blocks
     if blocks is None:
         return Fraction(collective.total_bytes(1) // collective.share)
-    return Fraction(int(blocks.buffer_bytes(collective.ranks).max()), blocks.largest_bytes)
+    return Fraction(int(collective.buffer_bytes().max()), blocks.largest_bytes)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,11 @@
 from .cuts import cost_levels as cost_levels
+from .link_prices import (
+    Price as Price,
+    StepDemand as StepDemand,
+    part_prices as part_prices,
+    parts_of as parts_of,
+    upgraded as upgraded,
+)
 from .lower_bounds import (
     bounds as bounds,
     least_s_per_byte as least_s_per_byte,

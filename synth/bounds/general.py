@@ -36,8 +36,8 @@ from synth.schedules import Bound
 
 __all__ = ["point_bounds"]
 
-# Limits: sizes of cuts around the first ranks, ranks for which the longest axis is computed, rounds that
-# adjust prices, and ranks times links of all these rounds.
+# Limits: sizes of cuts around the first ranks and cuts out of holders, ranks for which the longest axis is
+# computed, rounds that adjust prices, and ranks times links of all these rounds.
 _MOST_SWEEPS = 64
 _MOST_FOR_AXIS = 1024
 _MOST_ROUNDS = 40
@@ -108,7 +108,7 @@ class _Problem:
         return int(must.sum())
 
     def cuts(self) -> Iterator[tuple[Bound, str]]:
-        for cut in (*candidate_cuts(self.network), *self._sweeps()):
+        for cut in (*candidate_cuts(self.network), *self._sweeps(), *self._holders()):
             needed = self.needed(cut.inside)
             if needed:
                 yield self._crossing(cut, needed), cut.kind
@@ -126,6 +126,17 @@ class _Problem:
                 inside[order[:size]] = True
                 yield cut_around(self.network, inside, f"cut into {size} ranks", "cut")
                 yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
+
+    def _holders(self) -> Iterator[Cut]:
+        """Yield cuts out of each set of ranks that hold the same data: together they must send it once."""
+        holders = dict.fromkeys(
+            tuple(sources.tolist()) for sources, _, reduced, _ in self.others if not reduced
+        )
+        for chosen in list(holders)[:_MOST_SWEEPS]:
+            inside = np.ones(self.network.ranks, dtype=bool)
+            inside[list(chosen)] = False
+            if inside.any():
+                yield cut_around(self.network, inside, f"cut out of {len(chosen)} holders", "cut")
 
     def flow(self) -> Bound | None:
         """Return the concurrent-flow optimum of the point-to-point chunks; None if it is too large."""

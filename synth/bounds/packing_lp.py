@@ -14,7 +14,7 @@ from scipy.sparse import coo_array, csc_array, csr_array, hstack
 from probes.base import Floats, Indices, Mask
 from synth.network import Network
 
-__all__ = ["Shares", "Trees", "link_load", "solve"]
+__all__ = ["Shares", "Trees", "link_load", "resource_load", "solve"]
 
 # The cost of each level of a tree, relative to the least load. It is so small that the load decides.
 _HEIGHT_WEIGHT = 1e-2
@@ -24,7 +24,12 @@ _ALIKE = 1.03
 
 
 def link_load(network: Network) -> csc_array:
-    """Return (resources, links): seconds per byte for which each link keeps each resource busy.
+    """Return (resources, links): seconds per byte for which each link keeps each resource busy."""
+    return resource_load(network)[1]
+
+
+def resource_load(network: Network) -> tuple[Indices, csc_array]:
+    """Return the resources that limit, numbered as in ``Network.link_resources``, and ``link_load``.
 
     A port is loaded by all its links. A link is a resource of its own if it has no port, or if it is slower
     than each of its ports.
@@ -37,7 +42,7 @@ def link_load(network: Network) -> csc_array:
     column = np.concatenate((network.port_user, alone))
     busy = np.concatenate((network.held_s_per_byte, network.beta_s_per_byte[alone]))
     used, row = np.unique(row, return_inverse=True)
-    return csc_array((busy, (row, column)), shape=(len(used), network.links))
+    return used, csc_array((busy, (row, column)), shape=(len(used), network.links))
 
 
 class Trees:

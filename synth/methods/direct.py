@@ -2,13 +2,14 @@
 
 all_reduce is all-pairs (GC3 Sec. 6.1) and takes two steps: each rank reduces its share from all others, then
 sends it to all. In each step rank r begins with rank r + 1, so that no receiver has all senders at once.
+In a custom collective of copies, each target receives each chunk from the nearest rank that holds it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from probes.base import Ints
+from probes.base import Floats, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -26,10 +27,14 @@ def synthesize(
 
     Raises NotApplicableError if a link is missing. O(ranks · chunks) sends.
     """
-    if not collective.whole:
+    copies = collective.kind == "custom" and not collective.reduces
+    if not collective.whole and not copies:
         raise NotApplicableError(f"{method} does not serve {collective.label}")
     table = link_table(network, chunk_bytes)
     sends = Sends()
+    if copies:
+        _add_copies(sends, table, network.travel_s(chunk_bytes), collective, method)
+        return sends.schedule(network, collective, chunk_bytes, method, seed)
     chunk = np.arange(collective.chunks)
     source, target = collective.source_of(), collective.target_of()
     if collective.reduces:
@@ -48,6 +53,22 @@ def all_pairs(network: Network, collective: Collective, chunk_bytes: int, *, see
     if collective.kind != "all_reduce":
         raise NotApplicableError(f"all_pairs does not serve {collective.kind}")
     return synthesize(network, collective, chunk_bytes, seed=seed, method="all_pairs")
+
+
+def _add_copies(sends: Sends, table: Ints, travel_s: Floats, collective: Collective, method: str) -> None:
+    """Add a send to each target of each chunk, from one of the nearest ranks that hold it at first.
+
+    If several are equally near, targets and chunks use them in turn.
+    """
+    for chunk in range(collective.chunks):
+        sources = collective.sources.of(chunk)
+        for turn, target in enumerate(np.setdiff1d(collective.targets.of(chunk), sources).tolist()):
+            ways = table[sources, target]
+            time_s = np.where(ways >= 0, travel_s[ways], np.inf)
+            near = sources[time_s <= time_s.min()]
+            source = near[(turn + chunk) % len(near)]
+            link = links_between(table, np.array([source]), np.array([target]), method)
+            sends.add(chunk, link, COPY, (target - source) % len(table))
 
 
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:

@@ -21,7 +21,7 @@ from .synthesis import (
     RaceWinner as RaceWinner,
     Synthesis as Synthesis,
 )
-from .uneven import uneven_request as uneven_request
+from .uneven import cut_request as cut_request, uneven_request as uneven_request
 from .worker_pool import (
     ProcessPool as ProcessPool,
     WorkerPool as WorkerPool,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from probes.base import longs
-from synth.collective import Kind, UnevenBlocks, uneven
+from synth.collective import Collective, Kind, uneven
 from synth.portfolio.request import CollectiveRequest
 
-__all__ = ["uneven_request"]
+__all__ = ["cut_request", "uneven_request"]
 
 # Chunks of the busiest buffer. Fewer than 16 leave no pipeline; each step doubles the search's work.
 _PIECES = (16, 32, 64, 128, 256, 512, 1024)
@@ -31,17 +32,27 @@ def uneven_request(
     or, where that takes too many chunks, the one that rounds it least. Raises UsageError if the sizes do not
     suit the collective.
     """
-    whole = uneven(kind, ranks, size_bytes, chunk_bytes or max(1, *size_bytes), root)
+    return cut_request(partial(uneven, kind, ranks, size_bytes, root=root), max(1, *size_bytes), chunk_bytes)
+
+
+def cut_request(
+    made: Callable[..., Collective], largest_bytes: int, chunk_bytes: int | None = None
+) -> tuple[CollectiveRequest, int]:
+    """Return the request for what ``made(chunk_bytes=…)`` returns, and the size of its largest buffer.
+
+    Its largest block has ``largest_bytes``. The chunk is chosen as in ``uneven_request``.
+    """
+    whole = made(chunk_bytes=chunk_bytes or largest_bytes)
     if chunk_bytes is None:
-        assert whole.blocks is not None
-        chunk_bytes = _chunk_bytes(whole.blocks, ranks)
-        whole = uneven(kind, ranks, size_bytes, chunk_bytes, root)
+        chunk_bytes = _chunk_bytes(whole)
+        whole = made(chunk_bytes=chunk_bytes)
     return CollectiveRequest("custom", sets=whole), whole.total_bytes(chunk_bytes)
 
 
-def _chunk_bytes(blocks: UnevenBlocks, ranks: int) -> int:
-    busiest = int(blocks.buffer_bytes(ranks).max())
-    sizes: list[int] = [size for size in blocks.size_bytes.tolist() if size]
+def _chunk_bytes(whole: Collective) -> int:
+    assert whole.blocks is not None
+    busiest = int(whole.buffer_bytes().max())
+    sizes: list[int] = [size for size in whole.blocks.size_bytes.tolist() if size]
     common = math.gcd(*sizes)
     candidates = [-(-busiest // pieces) for pieces in _PIECES]
     if busiest <= common * _PIECES[-1]:
@@ -50,12 +61,14 @@ def _chunk_bytes(blocks: UnevenBlocks, ranks: int) -> int:
     fitting = [size for size in candidates if sum(-(-block // size) for block in sizes) <= _MOST_CHUNKS] or [
         max(candidates)
     ]
-    rounding = {size: _rounding(blocks, ranks, size) for size in fitting}
+    rounding = {size: _rounding(whole, size) for size in fitting}
     near = [size for size in fitting if rounding[size] <= _MOST_ROUNDING]
     return max(near) if near else min(fitting, key=lambda size: rounding[size])
 
 
-def _rounding(blocks: UnevenBlocks, ranks: int, chunk_bytes: int) -> float:
+def _rounding(whole: Collective, chunk_bytes: int) -> float:
     """Return by which share the busiest buffer grows when each block is rounded up to whole chunks."""
-    whole = replace(blocks, size_bytes=longs(-(-blocks.size_bytes // chunk_bytes) * chunk_bytes))
-    return int(whole.buffer_bytes(ranks).max()) / int(blocks.buffer_bytes(ranks).max()) - 1
+    assert whole.custom is not None and whole.blocks is not None
+    sizes = longs(-(-whole.blocks.size_bytes // chunk_bytes) * chunk_bytes)
+    rounded = replace(whole, custom=replace(whole.custom, blocks=replace(whole.blocks, size_bytes=sizes)))
+    return int(rounded.buffer_bytes().max()) / int(whole.buffer_bytes().max()) - 1

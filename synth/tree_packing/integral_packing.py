@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -9,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from synth.bounds import least_s_per_byte
+from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.arborescences import RootedPacking
 from synth.tree_packing.integral_arborescences import Rows, graph_of, whole_trees
@@ -34,8 +36,13 @@ class Optimum:
 
 @lru_cache(maxsize=4)
 def optimum(network: Network) -> Optimum:
-    """Return the exact optimum of an all_gather; raise NotApplicableError without a common unit of rates."""
+    """Return the exact optimum of an all_gather.
+
+    Raises NotApplicableError without a common unit of rates, or if a rank does not reach every other.
+    """
     s_per_byte = least_s_per_byte(network, "all_gather")
+    if not math.isfinite(s_per_byte):
+        raise NotApplicableError(f"{network.name}: not every rank reaches every other")
     found = rates(network)
     best, trees = exact_trees(found, _every_rank(network), 1.0 / (network.ranks * s_per_byte))
     return Optimum(found, best, trees, s_per_byte)

@@ -12,6 +12,7 @@ from . import (
     rank_order as rank_order,
     report as report,
     selection as selection,
+    step as step,
     stragglers as stragglers,
     synthesis as synthesis,
     topology as topology,

@@ -12,7 +12,7 @@ from probes.base import plural
 
 if TYPE_CHECKING:
     from synth import Synthesis
-    from synth.collective import Collective, UnevenBlocks
+    from synth.collective import Collective
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule
 
@@ -46,6 +46,7 @@ def summary(found: Synthesis, seed: int) -> dict[str, Any]:
         "checked": True,
         **_loaded(found.loaded),
         "predicted_run_s": _predicted_s(schedule),
+        "direct_s": _direct_s(schedule),
         "bounds_s": {bound.name: bound.time_s for bound in schedule.outcome.bounds},
         "peak_bytes": peak_bytes,
         "attempts": [figures(tried, "method chunks time_s reason") for tried in found.attempts],
@@ -82,7 +83,9 @@ def _lines(found: Synthesis) -> Iterator[str]:
     )
     yield from _attempts(found)
     if shape.blocks is not None:
-        yield from _rounding_lines(shape.blocks, shape, schedule.chunk_bytes)
+        yield from _rounding_lines(shape, schedule.chunk_bytes)
+        if (direct_s := _direct_s(schedule)) is not None:
+            yield f"direct sends take {direct_s / outcome.time_s:.2f} times as long: {seconds(direct_s)}"
     limited = found.loaded is not None and bool(found.loaded.limit)
     kept = f"kept: {schedule.method}, {chunks}, {seconds(outcome.time_s)}" if limited else ""
     yield f"{kept or f'{schedule.method}, {chunks}'} ({found.why})"
@@ -106,9 +109,9 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield remark
 
 
-def _rounding_lines(blocks: UnevenBlocks, shape: Collective, chunk_bytes: int) -> Iterator[str]:
+def _rounding_lines(shape: Collective, chunk_bytes: int) -> Iterator[str]:
     """Say by how much whole chunks exceed the blocks of the busiest rank, if they do."""
-    grown = shape.total_bytes(chunk_bytes) / int(blocks.buffer_bytes(shape.ranks).max()) - 1
+    grown = shape.total_bytes(chunk_bytes) / int(shape.buffer_bytes().max()) - 1
     if grown > _EXACT:
         yield (
             f"time and bound are of whole chunks: {100 * grown:.1f} % more than the busiest rank has to move"
@@ -179,3 +182,11 @@ def _predicted_s(schedule: AnySchedule) -> float | None:
     if not schedule.is_listed or not schedule.expanded().network.measured:
         return None
     return schedule_run_s(schedule.expanded())
+
+
+def _direct_s(schedule: AnySchedule) -> float | None:
+    """Return the time of direct sends for a redistribution; None for others and where links are missing."""
+    from synth.redistribution import direct_time_s
+
+    blocks = schedule.whole.blocks
+    return direct_time_s(schedule.expanded()) if blocks is not None and blocks.kind == "custom" else None

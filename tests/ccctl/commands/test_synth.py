@@ -262,6 +262,66 @@ def test_uneven_collectives_go_through_the_pipeline(run_ccctl, tmp_path):
     assert "blocks.chunks: expected at least 1 for a block with data" in done.stderr
 
 
+def test_tensors_move_to_another_layout(run_ccctl, tmp_path):
+    (tmp_path / "move.toml").write_text(
+        """
+        source = { ranks = "0,1", placements = ["shard(0)"] }
+        target = { ranks = [3, 2], placements = ["shard(1)"] }
+        [[tensor]]
+        shape = [1000, 300]
+        count = 2
+        """
+    )
+    asked = (
+        "--network",
+        "fully_connected:4",
+        "--bandwidth",
+        "10GB/s",
+        "--collective",
+        "redistribute:move.toml",
+    )
+    done = run_ccctl("synth", *asked, "-o", "move.json")
+    assert done.returncode == 0, done.stderr
+    for command in (
+        ("verify", "move.json"),
+        ("compile", "move.json", "-o", "program.json"),
+        ("simulate", "move.json"),
+    ):
+        done = run_ccctl(*command)
+        assert done.returncode == 0, done.stderr
+    done = run_ccctl("synth", *asked, "--size", "4M")
+    assert done.returncode == 2
+    assert "--size: the file already says what moves" in done.stderr
+
+
+def test_groups_of_a_step_lose_to_each_other(run_ccctl, tmp_path):
+    (tmp_path / "step.toml").write_text(
+        """
+        [[group]]
+        kind = "broadcast"
+        ranks = ["0,1", "0,1"]
+        size = "1M"
+        """
+    )
+    asked = ("--network", "mesh:2", "--bandwidth", "10GB/s", "--collective", "step.toml")
+    done = run_ccctl("synth", *asked, "-o", "step", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [group["name"] for group in found["groups"]] == ["broadcast 0", "broadcast 1"]
+    assert all(1.9 < group["lost"] < 2.1 for group in found["groups"])
+    assert [price["part"] for price in found["prices"]] == ["link 0-1"]
+    assert run_ccctl("verify", "step/group-1.json").returncode == 0
+    done = run_ccctl("synth", *asked, "--size", "4M")
+    assert done.returncode == 2
+    assert "--size: each group of the file has its own" in done.stderr
+    wrong = '[[group]]\nkind = "all_red"\nsize = 3.5\nranks = "0-9"\nwhen = 1\n'
+    (tmp_path / "step.toml").write_text(wrong)
+    done = run_ccctl("synth", *asked)
+    assert done.returncode == 65
+    for reason in ("group[0].when: unknown", "group[0].kind", "group[0].ranks: there is no rank 2"):
+        assert reason in done.stderr
+
+
 def test_stock_nccl_needs_nothing_where_its_choices_are_as_good(run_ccctl, tmp_path):
     done = run_ccctl("synth", "--network", "dgx-a100:2", "--for", "nccl", "-o", str(tmp_path / "nccl"))
     assert done.returncode == 0, done.stderr

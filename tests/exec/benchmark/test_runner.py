@@ -23,6 +23,7 @@ from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.portfolio.request import Request
 from synth.portfolio.uneven import uneven_request
+from synth.redistribution import MeshLayout, Moved, redistribution
 
 WORKER = """
 import pickle, sys
@@ -70,6 +71,18 @@ def uneven_program(kind):
     return lower(synthesize(request).listed)
 
 
+def redistribution_program():
+    """A program that moves two tensors from two replicas and from halves to three ranks."""
+    replicas, halves = MeshLayout((0, 2), (2,), (None,)), MeshLayout((1, 2), (2,), (0,))
+    thirds, everywhere = MeshLayout((0, 1, 2), (3,), (1,)), MeshLayout((0, 1, 2), (3,), (None,))
+    links = [Link(a, b, 1e-6, 1e-9) for a in range(3) for b in range(3) if a != b]
+    plan = redistribution(3, [Moved((5, 7), 4, replicas, thirds), Moved((9, 4), 4, halves, everywhere)])
+    one, size_bytes = plan.request()
+    network = build("pairs", ["host"] * 3, links)
+    request = Request(network, "custom", size_bytes=size_bytes, collectives=(one,), jobs=0)
+    return lower(synthesize(request).listed)
+
+
 @pytest.mark.mpi
 def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_path):
     requests = []
@@ -81,9 +94,10 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
             ours = (Contender(program.name, program, (1e-6, None, 1e-3)),)
             requests.append(BenchRequest(ours, (1, 17, 9000), dtype, redop, 1, 3, order, ("mpi",)))
     uneven_programs = [uneven_program(kind) for kind in UNEVEN_KINDS]
-    for program in uneven_programs:
+    for program in [redistribution_program(), *uneven_programs]:
         ours = (Contender(program.name, program, None),)
-        requests.append(BenchRequest(ours, (1, 17, 9000), "float32", "sum", 1, 3, (False,), ("mpi",)))
+        peers = ("mpi",) if program.collective.blocks.kind != "custom" else ()
+        requests.append(BenchRequest(ours, (1, 17, 9000), "float32", "sum", 1, 3, (False,), peers))
     (tmp_path / "requests").write_bytes(pickle.dumps(requests))
     (tmp_path / "worker.py").write_text(WORKER)
     mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
@@ -94,7 +108,8 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
     for report in reports[-len(uneven_programs) :]:
         for row in report.rows:
             assert row.out_of_place.wrong == row.peers["mpi"].wrong == 0, row
-    even = len(requests) - len(uneven_programs)
+    even = len(requests) - len(uneven_programs) - 1
+    assert [row.out_of_place.wrong for row in reports[even].rows] == [0, 0, 0]
     for request, report in zip(requests[:even], reports[:even], strict=True):
         assert report.ranks == 3
         for row, count in zip(report.rows, request.counts, strict=True):

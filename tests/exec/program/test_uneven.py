@@ -85,7 +85,7 @@ def test_buffers_are_as_large_as_the_sizes_say(data, ranks, times):
     whole = uneven(kind, ranks, sizes, 100, root)
     program = _program(whole)
     layout = Layout(program, max(sizes) * times)
-    given, got = whole.blocks.buffer_bytes(ranks).tolist()
+    given, got = whole.buffer_bytes().tolist()
     assert [layout.elements(rank, INPUT) for rank in range(ranks)] == [size * times for size in given]
     assert [layout.elements(rank, OUTPUT) for rank in range(ranks)] == [size * times for size in got]
     assert count_fitting(program, [size * times for size in given]) == max(sizes) * times

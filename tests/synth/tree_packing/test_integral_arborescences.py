@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import networkx
 import numpy as np
+import pytest
 from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
+from synth.errors import NotApplicableError
+from synth.network import Link, build
 from synth.networks.families import family
 from synth.tree_packing.integral_arborescences import flows_fit, graph_of, whole_trees
+from synth.tree_packing.integral_packing import gathering_trees
 
 
 def grown(network, capacity, supply, seed=0):
@@ -56,3 +60,9 @@ def test_one_root_alone():
     roots, (table, _) = grown(mesh, np.ones(mesh.links, dtype=np.int64), supply)
     assert roots.tolist() == [4, 4]
     assert np.bincount(table.ravel()).max() == 1
+
+
+def test_ranks_that_do_not_reach_each_other_have_no_trees():
+    one_way = build("one way", ["a", "b"], [Link(0, 1, 0.0, 1e-9)])
+    with pytest.raises(NotApplicableError, match="not every rank reaches every other"):
+        gathering_trees(one_way, 1)

@@ -1,0 +1,59 @@
+"""The groups of a training step, and the prices of links and NICs, as one object and as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ccctl import console
+from ccctl.render import Column, about, figures, print_table, seconds
+
+if TYPE_CHECKING:
+    from synth.side_by_side import SideBySide
+
+__all__ = ["draw", "summary"]
+
+# More parts than an operator would compare.
+_MOST_PRICES = 8
+
+
+def summary(found: SideBySide) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    return {
+        "groups": [
+            figures(group, "name size_bytes release_s") | figures(times, "alone_s ignoring_s together_s lost")
+            for group, times in zip(found.groups, found.times, strict=True)
+        ],
+        **figures(found, "ignoring_s together_s least_s"),
+        "prices": [
+            figures(price, "part=part.name bytes_per_s=part.bytes_per_s more_bytes_per_s saves_s")
+            for price in found.prices
+        ],
+    }
+
+
+def draw(found: SideBySide) -> None:
+    """Print the times of the groups, of the whole, and what faster parts would save."""
+    rows = list(zip(found.groups, found.times, strict=True))
+    columns = (
+        Column("group", lambda row: row[0].name),
+        Column("size", lambda row: row[0].size_bytes, about),
+        Column("from", lambda row: row[0].release_s, seconds),
+        Column("alone", lambda row: row[1].alone_s, seconds),
+        Column("unaware", lambda row: row[1].ignoring_s, seconds),
+        Column("together", lambda row: row[1].together_s, seconds),
+        Column("lost", lambda row: row[1].lost, "{:.2f}x"),
+    )
+    print_table(columns, rows, most=64, noun="groups")
+    console.data(
+        f"the whole step: {seconds(found.together_s)}; {seconds(found.ignoring_s)} if each is planned "
+        f"unaware of the others; {seconds(found.least_s)} without latency and with perfect sharing"
+    )
+    if not found.prices:
+        console.data("no single link or NIC shortens the step by 1 GB/s more: several limit it together")
+        return
+    prices = (
+        Column("1 GB/s more on", lambda price: price.part.name),
+        Column("now (GB/s)", lambda price: price.part.bytes_per_s / 1e9, "{:.3g}"),
+        Column("saves", "saves_s", seconds),
+    )
+    print_table(prices, found.prices[:_MOST_PRICES])

@@ -1,0 +1,219 @@
+"""Several collectives of a training step side by side: what each loses to the others.
+
+Each group has its ranks, its size and the time from which its data is there. First each is planned as if it
+were alone, as libraries do, and all plans are simulated together on the links that they share. Then they are
+planned with regard to each other: a group is planned again on a network whose links are slower by what the
+others use of them, and all at once where sizes and releases are equal. A plan is kept if it shortens the
+whole, or costs the groups less at the same end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.base import SILENT, Floats, Progress, UsageError, floats
+from synth.bounds import Price, StepDemand, part_prices
+from synth.network import Network
+from synth.portfolio import CollectiveRequest, Request, planned
+from synth.schedules import Schedule
+from synth.simulation import replay_together
+
+__all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
+
+# Rounds of plans with regard to the others. Each takes the time in which all groups are planned alone.
+_ROUNDS = 2
+# A link counts as at most this many times slower, so that no plan avoids a link that is only busy for long.
+_MOST_SLOWED = 4.0
+# A plan must shorten the whole by this share: less is rounding.
+_GAIN = 1e-3
+
+
+@dataclass(frozen=True)
+class StepGroup:
+    """One collective of the step, of ``size_bytes`` as nccl-tests counts it, from ``release_s`` on."""
+
+    name: str
+    request: CollectiveRequest
+    size_bytes: int
+    release_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupTimes:
+    """Seconds from a group's release to its end: alone, beside plans unaware of it, planned together."""
+
+    alone_s: float
+    ignoring_s: float
+    together_s: float
+
+    @property
+    def lost(self) -> float:
+        """The time planned together over the time alone."""
+        return self.together_s / self.alone_s if self.alone_s else 1.0
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """The plans of a step, the times of its groups, and what faster parts would save.
+
+    ``ignoring_s`` and ``together_s`` are the ends of the whole step, ``least_s`` its end where data flows in
+    arbitrarily fine pieces and without latency.
+    """
+
+    groups: tuple[StepGroup, ...]
+    schedules: tuple[Schedule, ...]
+    times: tuple[GroupTimes, ...]
+    ignoring_s: float
+    together_s: float
+    least_s: float
+    prices: tuple[Price, ...]
+
+
+def side_by_side(
+    network: Network,
+    groups: Sequence[StepGroup],
+    *,
+    more_bytes_per_s: float = 1e9,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> SideBySide:
+    """Return plans of all groups on one network, their times, and the prices of its parts.
+
+    Raises UsageError if there is no group or a group's collective makes no sense.
+    """
+    if not groups:
+        raise UsageError("expected at least one group")
+    steps = len(groups) * (1 + _ROUNDS) + 1
+    alone = []
+    for at, group in enumerate(groups):
+        progress.update(at, steps, group.name)
+        alone.append(_planned(network, group, seed))
+    step = _Step(network, groups, [_time_s(one) for one in alone])
+    best, before, ignoring = alone, alone, step.ends_s(alone)
+    ends_s = ignoring
+    for number in range(_ROUNDS * len(groups)):
+        progress.update(len(groups) + number, steps, groups[number % len(groups)].name)
+        if number % len(groups) == 0:
+            if (number and best is before) or step.cost(ends_s)[1] <= 1 + _GAIN:
+                break
+            before = best
+        for trial in step.trials(best, number, seed):
+            trial_s = step.ends_s(trial)
+            if _is_better(step.cost(trial_s), step.cost(ends_s)):
+                best, ends_s = trial, trial_s
+    demands = [
+        StepDemand(one.collective, one.chunk_bytes, group.release_s)
+        for one, group in zip(alone, groups, strict=True)
+    ]
+    progress.update(steps - 1, steps, "prices")
+    least_s, prices = part_prices(network, demands, more_bytes_per_s)
+    released_s = [group.release_s for group in groups]
+    times = [
+        GroupTimes(one_s, beside_s - release_s, end_s - release_s)
+        for one_s, beside_s, end_s, release_s in zip(step.alone_s, ignoring, ends_s, released_s, strict=True)
+    ]
+    return SideBySide(
+        tuple(groups), tuple(best), tuple(times), max(ignoring), max(ends_s), least_s, tuple(prices)
+    )
+
+
+@dataclass(frozen=True)
+class _Step:
+    network: Network
+    groups: Sequence[StepGroup]
+    alone_s: list[float]
+
+    def ends_s(self, schedules: Sequence[Schedule]) -> list[float]:
+        """Return when each group ends if all run at once."""
+        release_s = [group.release_s for group in self.groups]
+        timings = replay_together(self.network, schedules, release_s)
+        return [max(timing.time_s, start_s) for timing, start_s in zip(timings, release_s, strict=True)]
+
+    def cost(self, ends_s: Sequence[float]) -> tuple[float, float]:
+        """Return (end of the whole, mean loss of the groups)."""
+        losses = [
+            (end_s - group.release_s) / alone_s if alone_s else 1.0
+            for end_s, group, alone_s in zip(ends_s, self.groups, self.alone_s, strict=True)
+        ]
+        return max(ends_s), float(np.mean(losses))
+
+    def trials(self, best: list[Schedule], number: int, seed: int) -> list[list[Schedule]]:
+        """Return other plans: one group's with regard to the others', at first also one of all at once."""
+        at = number % len(self.groups)
+        beta, found = self._slowed(best, at), []
+        if (beta > self.network.beta_s_per_byte)[best[at].link].any():
+            slowed = replace(self.network, beta_s_per_byte=beta)
+            again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
+            found.append([again if one == at else plan for one, plan in enumerate(best)])
+        first = self.groups[0]
+        alike = {(group.size_bytes, group.release_s) for group in self.groups}
+        if number == 0 and len(self.groups) > 1 and len(alike) == 1:
+            whole = StepGroup("all", first.request, first.size_bytes, first.release_s)
+            requests = tuple(group.request for group in self.groups)
+            at_once = _planned(self.network, whole, seed, requests)
+            if not at_once.exchanges:
+                found.append(_parts(at_once))
+        return found
+
+    def _slowed(self, schedules: Sequence[Schedule], at: int) -> Floats:
+        """Return each link's time per byte as if the others took their share of it and of its ports."""
+        network = self.network
+        start, resource = network.link_resources
+        busy_s = np.zeros(network.links + len(network.ports))
+        for one in [plan for number, plan in enumerate(schedules) if number != at]:
+            uses = np.bincount(one.link, minlength=network.links)
+            held_s = network.held_s(one.chunk_bytes) * np.repeat(uses, np.diff(start))
+            np.add.at(busy_s, resource, held_s)
+        share = busy_s / max(max(self.alone_s), float(busy_s.max(initial=0.0)), 1e-30)
+        worst = np.zeros(network.links)
+        np.maximum.at(worst, np.repeat(np.arange(network.links), np.diff(start)), share[resource])
+        return floats(network.beta_s_per_byte * np.minimum(_MOST_SLOWED, 1 + worst))
+
+
+def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Return whether the whole ends sooner, or as soon and the groups lose less."""
+    return one[0] < other[0] * (1 - _GAIN) or (one[0] <= other[0] and one[1] < other[1] * (1 - _GAIN))
+
+
+def _planned(
+    network: Network, group: StepGroup, seed: int, requests: tuple[CollectiveRequest, ...] = ()
+) -> Schedule:
+    request = Request(
+        network,
+        group.request.kind,
+        size_bytes=group.size_bytes,
+        collectives=requests or (group.request,),
+        seed=seed,
+        jobs=0,
+        listed=True,
+        solving=False,
+    )
+    return planned(request).listed
+
+
+def _time_s(schedule: Schedule) -> float:
+    assert schedule.outcome is not None
+    return schedule.outcome.time_s
+
+
+def _parts(schedule: Schedule) -> list[Schedule]:
+    """Return the sends of each collective of a schedule of several, as schedules of their own."""
+    found, first = [], 0
+    for part in schedule.collective.parts:
+        rows = (schedule.chunk >= first) & (schedule.chunk < first + part.chunks)
+        found.append(
+            replace(
+                schedule,
+                collective=part,
+                chunk=schedule.chunk[rows] - first,
+                link=schedule.link[rows],
+                op=schedule.op[rows],
+                stream=schedule.stream[:0],
+                outcome=None,
+            )
+        )
+        first += part.chunks
+    return found
