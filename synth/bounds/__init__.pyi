@@ -1,4 +1,9 @@
-from .cuts import cost_levels as cost_levels
+from .cuts import (
+    candidate_cuts as candidate_cuts,
+    cost_levels as cost_levels,
+    gates as gates,
+    labelings as labelings,
+)
 from .lower_bounds import (
     bounds as bounds,
     least_s_per_byte as least_s_per_byte,
