@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from probes.base import Floats, Indices, Mask, UsageError, floats, ints, offsets
+from probes.base import Floats, Indices, UsageError, floats, offsets
 from synth.bounds import candidate_cuts, gates, labelings
 from synth.collective import Collective
 from synth.demands.relay_choice import Paths, Ways, add_load, relieve
@@ -30,6 +30,7 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import link_table
 from synth.schedules import COPY, Bound, Schedule
+from synth.scheduling import Sends
 
 __all__ = ["DemandPlan", "DemandPlanner", "serves", "synthesize"]
 
@@ -219,12 +220,15 @@ class _Load:
 
 
 def serves(network: Network, collective: Collective) -> bool:
-    """Return whether this is an uneven all_to_all, which `synthesize` plans."""
-    return collective.blocks is not None and collective.blocks.kind == "all_to_all"
+    """Return whether this is an uneven all_to_all on ranks that are all linked, which `synthesize` plans."""
+    is_uneven = collective.blocks is not None and collective.blocks.kind == "all_to_all"
+    # Counting first spares most networks the table.
+    linked = network.links >= network.ranks * (network.ranks - 1)
+    return is_uneven and linked and (link_table(network, _MESSAGE_BYTES) < 0).sum() == network.ranks
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return the schedule of a demand plan for an uneven all_to_all; a stream for each link.
+    """Return the schedule of a demand plan for an uneven all_to_all; its order follows the rates of the plan.
 
     Raises NotApplicableError for other collectives, and if a rank has no link to another.
     """
@@ -251,41 +255,33 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     row = np.repeat(np.arange(len(pair)), count)
     part = np.arange(len(row)) - np.repeat(offsets(count)[:-1], count)
     chunk = first.ravel()[pair][row] + begin[row] + part
-    turn = (part + 0.5) / count[row]
-    return _streamed(network, collective, chunk_bytes, plan, order[row], chunk, turn, seed)
+    sent = (part + 0.5) / count[row]
+    return _listed(network, collective, chunk_bytes, plan, order[row], chunk, sent, seed)
 
 
-def _streamed(
+def _listed(
     network: Network,
     collective: Collective,
     chunk_bytes: int,
     plan: DemandPlan,
     path: Indices,
     chunk: Indices,
-    turn: Floats,
+    share: Floats,
     seed: int,
 ) -> Schedule:
-    """Return the sends of each chunk along its path; on each link, paths take turns in proportion."""
+    """Return the sends of each chunk along its path.
+
+    Paths take turns in proportion: of ready sends, the one goes first of whose path the least is sent. So the
+    order of sends follows the rates of the plan, and relays get their data in time.
+    """
     table = link_table(network, _MESSAGE_BYTES)
     stops = (plan.source[path], plan.leaves[path], plan.enters[path], plan.target[path])
-    columns = []
+    sends = Sends()
     for hop in range(3):
         moves = np.flatnonzero(stops[hop] != stops[hop + 1])
         link = table[stops[hop][moves], stops[hop + 1][moves]]
-        columns.append((chunk[moves], link, turn[moves], np.full(len(moves), hop)))
-    chunk, link, turn, hop = (np.concatenate(one) for one in zip(*columns, strict=True))
-    order = np.lexsort((hop, turn))
-    return Schedule(
-        network,
-        collective,
-        chunk_bytes,
-        "demand",
-        seed,
-        ints(chunk[order]),
-        ints(link[order]),
-        np.full(len(order), COPY, np.uint8),
-        stream=ints(np.unique(link[order], return_inverse=True)[1]),
-    )
+        sends.add(chunk[moves], link, COPY, hop, share[moves])
+    return sends.schedule(network, collective, chunk_bytes, "demand", seed)
 
 
 def _grouped(network: Network) -> tuple[Indices, Indices, Indices, Indices]:

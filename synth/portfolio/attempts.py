@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import UsageError, meant, quoted
+from synth import demands
 from synth.collective import Collective
 from synth.methods import (
     adapcc,
@@ -63,6 +64,10 @@ _SENDS_OF_ONE = 3
 # trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
+# Demand plans take no search: most of the time goes into the proof.
+_MOST_OF_DEMANDS = 550_000
+# Of an uneven all_to_all on more ranks, every search takes minutes (benchmarks/demands.py).
+_MOST_RANKS_OF_SEARCHES = 32
 # A ring that fills all ports may have this many sends, as it is built without a search.
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
@@ -122,6 +127,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
+    "demand": Method(demands.synthesize, most_sends=_MOST_OF_DEMANDS, suits=demands.serves),
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,
@@ -243,6 +249,9 @@ def method_of(word: str) -> str:
 def plans(request: Request) -> Iterator[Plan]:
     """Yield every attempt worth trying, cheap ones first."""
     names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
+    few = request.network.ranks <= _MOST_RANKS_OF_SEARCHES
+    if request.method == "auto" and not few and demands.serves(request.network, request.shape()):
+        names = ["demand"]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
