@@ -69,6 +69,11 @@ class DemandPlan:
     bound: Bound
 
     @property
+    def paths(self) -> Paths:
+        """The columns of the paths."""
+        return Paths(self.source, self.leaves, self.enters, self.target, self.size_bytes)
+
+    @property
     def relays(self) -> bool:
         return bool(((self.leaves != self.source) | (self.enters != self.target)).any())
 
@@ -108,7 +113,8 @@ class DemandPlanner:
         self._ways = Ways(table, network.alpha_s, *_resources(network), group, place, first, member)
         self._resources = int(self._ways.resource.max(initial=0)) + 1
         self._link_of = np.repeat(np.arange(network.links), np.diff(self._ways.start))
-        size = np.diff(first)
+        # Below a leaf a relay takes as much of the ports of ranks as a direct send: it pays for some data only.
+        size = np.diff(first) if network.within_host.any() else np.arange(2)
         self._members = member.reshape(len(size), -1) if len(set(size.tolist())) == 1 else None
         self._cuts = _Cuts(network)
 
@@ -122,9 +128,7 @@ class DemandPlanner:
         size = floats(demand[source, target])
         bound = self._cuts.bound(demand)
         if not len(source):
-            return DemandPlan(
-                self.network, source, source, target, target, size, 0.0, 0.0, 0.0, bound
-            )
+            return DemandPlan(self.network, source, source, target, target, size, 0.0, 0.0, 0.0, bound)
         direct = Paths(source, source, target, target, size)
         direct_load = self._load(direct)
         direct_s = direct_load.time_s
@@ -247,7 +251,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     run = np.repeat(begins, np.diff(np.append(begins, len(pair))))
     ends = np.cumsum(size)
     before = (ends - size)[run]
-    share = (ends - before) / (ends[np.append(begins[1:], len(pair)) - 1][np.searchsorted(begins, run)] - before)
+    share = (ends - before) / (
+        ends[np.append(begins[1:], len(pair)) - 1][np.searchsorted(begins, run)] - before
+    )
     total = chunks.ravel()[pair]
     stop = np.rint(share * total).astype(np.int64)
     begin = np.where(np.arange(len(pair)) == run, 0, np.roll(stop, 1))

@@ -22,7 +22,7 @@ _MOST_SPLITS = 16
 # Less than this share of what should move is not worth a message.
 _LEAST_SHARE = 1e-3
 # In groups of at most this many ranks, all pairs of relays are tried where simpler paths do not suffice.
-_MOST_FOR_PAIRS = 16
+_MOST_FOR_PAIRS = 8
 
 
 class Ways(NamedTuple):

@@ -66,7 +66,7 @@ _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # Demand plans take no search: most of the time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
-# Of an uneven all_to_all on more ranks, every search takes minutes (benchmarks/demands.py).
+# Of uneven collectives on more ranks, other searches take minutes (benchmarks/demands.py).
 _MOST_RANKS_OF_SEARCHES = 32
 # A ring that fills all ports may have this many sends, as it is built without a search.
 _MOST_RING_SENDS = 550_000
@@ -91,6 +91,7 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
+_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Time for all methods that solve integer programs: requested by name, and within auto.
@@ -249,9 +250,12 @@ def method_of(word: str) -> str:
 def plans(request: Request) -> Iterator[Plan]:
     """Yield every attempt worth trying, cheap ones first."""
     names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
-    few = request.network.ranks <= _MOST_RANKS_OF_SEARCHES
-    if request.method == "auto" and not few and demands.serves(request.network, request.shape()):
-        names = ["demand"]
+    if request.method == "auto" and request.network.ranks > _MOST_RANKS_OF_SEARCHES:
+        shape = request.shape()
+        if demands.serves(request.network, shape):
+            names = ["demand"]
+        elif shape.blocks is not None:
+            names = ["greedy"]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
@@ -263,7 +267,7 @@ def plans(request: Request) -> Iterator[Plan]:
             yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
-            if large and name not in ("greedy", "circulant", "stars", "symmetric", "forest", "paths"):
+            if large and name not in _LARGE:
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue

@@ -42,7 +42,9 @@ def drawn(ranks, shape, seed):
 
 def held_s(network, plan):
     """Return the seconds for which the paths hold the busiest port or link, counted hop by hop."""
-    rows = {(s, d): e for e, (s, d) in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))}
+    rows = {
+        (s, d): e for e, (s, d) in enumerate(zip(network.src.tolist(), network.dst.tolist(), strict=True))
+    }
     ports, links = np.zeros(len(network.ports) + 1), np.zeros(network.links)
     stops = zip(plan.source, plan.leaves, plan.enters, plan.target, plan.size_bytes, strict=True)
     for *path, size in stops:
@@ -98,7 +100,7 @@ def test_the_schedule_of_a_plan_is_proven_and_takes_its_time(planners, name, sha
 
 
 @pytest.mark.parametrize(
-    ("spec", "least"), [("dgx-h100:8", 95), ("dgx-h100:8/rail/2", 95), ("fat_tree:16x4/2", 85)]
+    ("spec", "least"), [("dgx-h100:8", 95), ("dgx-h100:8/rail/2", 95), ("fat_tree:16x4/2", 90)]
 )
 @pytest.mark.parametrize("shape", ["zipf", "giant", "sparse"])
 def test_plans_for_64_ranks_are_near_the_bound(spec, least, shape):
