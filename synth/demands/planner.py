@@ -9,20 +9,20 @@ the rate into and out of each rank, host and leaf. For a matrix it then
 2. moves data from resources above the bound to paths with room (`synth.demands.relay_choice`), and raises the
    target in small steps until all fits.
 
-All paths send at once, each at the rate that ends it with the busiest port; ranks that relay forward pieces
-as they arrive. So the time is that of the busiest port, and of a few pieces and latencies on the longest path.
+All paths send at once, each at the rate that ends it with the busiest port, and relays forward pieces as they
+arrive. So the time is that of the busiest port, and of a few pieces and latencies on the longest path.
 FAST (Lei et al., arXiv 2505.09764) also balances NICs inside hosts first, but then sends in permutations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from probes.base import Floats, Indices, UsageError, floats, offsets
+from probes.base import Floats, Indices, Mask, UsageError, floats, offsets
 from synth.bounds import candidate_cuts, gates, labelings
 from synth.collective import Collective
 from synth.demands.relay_choice import Paths, Ways, add_load, relieve
@@ -34,7 +34,7 @@ from synth.scheduling import Sends
 
 __all__ = ["DemandPlan", "DemandPlanner", "serves", "synthesize"]
 
-# The pieces in which a relay forwards the data of a path: each further hop costs one piece, 1.6 % of the time.
+# The pieces in which a relay forwards the data of a path: a further hop costs one piece, 1.6 % of the time.
 PIECES = 64
 # Paths that end within this share of the bound are good enough; then targets rise by the next steps until the
 # data fits. Finer steps gain less than they cost (benchmarks/demands.py).
@@ -113,7 +113,7 @@ class DemandPlanner:
         self._ways = Ways(table, network.alpha_s, *_resources(network), group, place, first, member)
         self._resources = int(self._ways.resource.max(initial=0)) + 1
         self._link_of = np.repeat(np.arange(network.links), np.diff(self._ways.start))
-        # Below a leaf a relay takes as much of the ports of ranks as a direct send: it pays for some data only.
+        # Below a leaf, a relay loads ports of ranks as much as a direct send: it pays for some data only.
         size = np.diff(first) if network.within_host.any() else np.arange(2)
         self._members = member.reshape(len(size), -1) if len(set(size.tolist())) == 1 else None
         self._cuts = _Cuts(network)
@@ -164,17 +164,17 @@ class DemandPlanner:
                 break
             rows = self._overloaded(paths, load.held_s, target_s)
             room = max(1024, 4 * len(rows))
-            moved = Paths(*(np.empty(room, np.int64) for _ in range(4)), np.empty(room))
+            ranks = np.empty((4, room), np.int64)
+            moved = Paths(ranks[0], ranks[1], ranks[2], ranks[3], np.empty(room))
             count = relieve(self._ways, paths, rows, load.held_s, target_s, moved)
-            added.append(Paths(*(column[:count] for column in moved)))
+            added.append(_rows(moved, slice(0, count)))
         if not added:
             return paths, load
-        more = Paths(*(np.concatenate(columns) for columns in zip(*added, strict=True)))
+        more = _joined(added)
         its = self._load(more)
         load = _Load(load.held_s, max(load.alpha_s, its.alpha_s), max(load.hops, its.hops))
-        whole = Paths(*(np.concatenate(columns) for columns in zip(paths, more, strict=True)))
-        kept = whole.size_bytes > 0
-        return Paths(*(column[kept] for column in whole)), load
+        whole = _joined([paths, more])
+        return _rows(whole, whole.size_bytes > 0), load
 
     def _starts(self, direct: Paths) -> Iterator[Paths]:
         """Yield the paths on which all pairs cross between groups at the place of their target or source."""
@@ -204,6 +204,22 @@ class DemandPlanner:
     def _load(self, paths: Paths) -> _Load:
         held_s = np.zeros(self._resources)
         return _Load(held_s, *add_load(self._ways, paths, held_s))
+
+
+def _joined(parts: Sequence[Paths]) -> Paths:
+    return Paths(
+        np.concatenate([part.source for part in parts]),
+        np.concatenate([part.leaves for part in parts]),
+        np.concatenate([part.enters for part in parts]),
+        np.concatenate([part.target for part in parts]),
+        np.concatenate([part.size_bytes for part in parts]),
+    )
+
+
+def _rows(paths: Paths, rows: slice | Mask) -> Paths:
+    return Paths(
+        paths.source[rows], paths.leaves[rows], paths.enters[rows], paths.target[rows], paths.size_bytes[rows]
+    )
 
 
 @dataclass(frozen=True, eq=False)

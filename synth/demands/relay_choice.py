@@ -28,8 +28,9 @@ _MOST_FOR_PAIRS = 8
 class Ways(NamedTuple):
     """The network as the loops read it.
 
-    ``table[s, d]`` is the link from s to d, or -1. Link e has latency ``alpha_s[e]`` and loads ``resource[start[e]:start[e + 1]]``, each for
-    ``s_per_byte`` of the same row. The members of group g are ``member[first[g]:first[g + 1]]``.
+    ``table[s, d]`` is the link from s to d, or -1. Link e has latency ``alpha_s[e]`` and loads
+    ``resource[start[e]:start[e + 1]]``, each for ``s_per_byte`` of the same row. The members of group g are
+    ``member[first[g]:first[g + 1]]``.
     """
 
     table: Ints

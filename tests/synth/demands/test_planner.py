@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ccctl.arguments import load_network
 from probes.base import UsageError
@@ -48,7 +49,7 @@ def held_s(network, plan):
     ports, links = np.zeros(len(network.ports) + 1), np.zeros(network.links)
     stops = zip(plan.source, plan.leaves, plan.enters, plan.target, plan.size_bytes, strict=True)
     for *path, size in stops:
-        for src, dst in zip(path, path[1:], strict=False):
+        for src, dst in pairwise(path):
             if src != dst:
                 link = rows[int(src), int(dst)]
                 links[link] += size * network.beta_s_per_byte[link]
