@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 from probes.base import Floats, Indices, Mask, UsageError, floats, offsets
 from synth.bounds import candidate_cuts, gates, labelings
 from synth.collective import Collective
-from synth.demands.relay_choice import Paths, Ways, add_load, relieve
+from synth.demands.relay_choice import DemandPaths, Ways, add_load, relieve
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import link_table
@@ -36,7 +36,7 @@ __all__ = ["DemandPlan", "DemandPlanner", "serves", "synthesize"]
 
 # The pieces in which a relay forwards the data of a path: a further hop costs one piece, 1.6 % of the time.
 PIECES = 64
-# Paths that end within this share of the bound are good enough; then targets rise by the next steps until the
+# DemandPaths that end within this share of the bound are good enough; then targets rise by the next steps until the
 # data fits. Finer steps gain less than they cost (benchmarks/demands.py).
 # Data this many times the mean moves first, while there is most room; the order of the rest matters little.
 _LARGE = 4.0
@@ -69,9 +69,9 @@ class DemandPlan:
     bound: Bound
 
     @property
-    def paths(self) -> Paths:
+    def paths(self) -> DemandPaths:
         """The columns of the paths."""
-        return Paths(self.source, self.leaves, self.enters, self.target, self.size_bytes)
+        return DemandPaths(self.source, self.leaves, self.enters, self.target, self.size_bytes)
 
     @property
     def relays(self) -> bool:
@@ -129,7 +129,7 @@ class DemandPlanner:
         bound = self._cuts.bound(demand)
         if not len(source):
             return DemandPlan(self.network, source, source, target, target, size, 0.0, 0.0, 0.0, bound)
-        direct = Paths(source, source, target, target, size)
+        direct = DemandPaths(source, source, target, target, size)
         direct_load = self._load(direct)
         direct_s = direct_load.time_s
         found, load = self._relayed(direct, direct_load, bound.time_s)
@@ -147,7 +147,7 @@ class DemandPlanner:
         np.fill_diagonal(demand, 0.0)
         return demand
 
-    def _relayed(self, direct: Paths, load: _Load, bound_s: float) -> tuple[Paths, _Load]:
+    def _relayed(self, direct: DemandPaths, load: _Load, bound_s: float) -> tuple[DemandPaths, _Load]:
         """Return paths whose busiest resource is as near to the bound as the moves get it."""
         paths = direct
         for tried in self._starts(direct):
@@ -157,7 +157,7 @@ class DemandPlanner:
             if its.busiest_s < load.busiest_s:
                 paths, load = tried, its
         paths = paths._replace(size_bytes=paths.size_bytes.copy())
-        added: list[Paths] = []
+        added: list[DemandPaths] = []
         for step in _STEPS:
             target_s = bound_s * (1 + step)
             if load.busiest_s <= target_s:
@@ -165,7 +165,7 @@ class DemandPlanner:
             rows = self._overloaded(paths, load.held_s, target_s)
             room = max(1024, 4 * len(rows))
             ranks = np.empty((4, room), np.int64)
-            moved = Paths(ranks[0], ranks[1], ranks[2], ranks[3], np.empty(room))
+            moved = DemandPaths(ranks[0], ranks[1], ranks[2], ranks[3], np.empty(room))
             count = relieve(self._ways, paths, rows, load.held_s, target_s, moved)
             added.append(_rows(moved, slice(0, count)))
         if not added:
@@ -176,7 +176,7 @@ class DemandPlanner:
         whole = _joined([paths, more])
         return _rows(whole, whole.size_bytes > 0), load
 
-    def _starts(self, direct: Paths) -> Iterator[Paths]:
+    def _starts(self, direct: DemandPaths) -> Iterator[DemandPaths]:
         """Yield the paths on which all pairs cross between groups at the place of their target or source."""
         if self._members is None:
             return
@@ -187,7 +187,7 @@ class DemandPlanner:
         beside = np.where(here == there, direct.target, self._members[there, place[direct.source]])
         yield direct._replace(enters=beside)
 
-    def _overloaded(self, paths: Paths, load_s: Floats, target_s: float) -> Indices:
+    def _overloaded(self, paths: DemandPaths, load_s: Floats, target_s: float) -> Indices:
         """Return the rows between groups that use an overloaded resource, large ones first."""
         ways = self._ways
         is_hot = np.zeros(self.network.links + 1, bool)
@@ -201,13 +201,13 @@ class DemandPlanner:
         order = large[np.argsort(-size[large], kind="stable")]
         return np.concatenate([found[order], np.delete(found, large)])
 
-    def _load(self, paths: Paths) -> _Load:
+    def _load(self, paths: DemandPaths) -> _Load:
         held_s = np.zeros(self._resources)
         return _Load(held_s, *add_load(self._ways, paths, held_s))
 
 
-def _joined(parts: Sequence[Paths]) -> Paths:
-    return Paths(
+def _joined(parts: Sequence[DemandPaths]) -> DemandPaths:
+    return DemandPaths(
         np.concatenate([part.source for part in parts]),
         np.concatenate([part.leaves for part in parts]),
         np.concatenate([part.enters for part in parts]),
@@ -216,8 +216,8 @@ def _joined(parts: Sequence[Paths]) -> Paths:
     )
 
 
-def _rows(paths: Paths, rows: slice | Mask) -> Paths:
-    return Paths(
+def _rows(paths: DemandPaths, rows: slice | Mask) -> DemandPaths:
+    return DemandPaths(
         paths.source[rows], paths.leaves[rows], paths.enters[rows], paths.target[rows], paths.size_bytes[rows]
     )
 
@@ -293,7 +293,7 @@ def _listed(
 ) -> Schedule:
     """Return the sends of each chunk along its path.
 
-    Paths take turns in proportion: of ready sends, the one goes first of whose path the least is sent. So the
+    DemandPaths take turns in proportion: of ready sends, the one goes first of whose path the least is sent. So the
     order of sends follows the rates of the plan, and relays get their data in time.
     """
     table = link_table(network, _MESSAGE_BYTES)

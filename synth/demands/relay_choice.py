@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Floats, Indices, Ints
 from synth.kernels import compiled
 
-__all__ = ["Paths", "Ways", "add_load", "relieve"]
+__all__ = ["DemandPaths", "Ways", "add_load", "relieve"]
 
 # A path is split among at most this many others: those over all NICs of a host of eight, twice.
 _MOST_SPLITS = 16
@@ -44,7 +44,7 @@ class Ways(NamedTuple):
     member: Indices
 
 
-class Paths(NamedTuple):
+class DemandPaths(NamedTuple):
     """Columns: ``size_bytes`` go from ``source`` over the relays ``leaves`` and ``enters`` to ``target``."""
 
     source: Indices
@@ -55,7 +55,7 @@ class Paths(NamedTuple):
 
 
 @compiled
-def add_load(ways: Ways, paths: Paths, load_s: Floats) -> tuple[float, int]:
+def add_load(ways: Ways, paths: DemandPaths, load_s: Floats) -> tuple[float, int]:
     """Add the seconds for which all paths hold each resource to ``load_s``.
 
     Return the largest latency of a path, and the most hops of one.
@@ -77,7 +77,9 @@ def add_load(ways: Ways, paths: Paths, load_s: Floats) -> tuple[float, int]:
 
 
 @compiled
-def relieve(ways: Ways, paths: Paths, rows: Indices, load_s: Floats, target_s: float, moved: Paths) -> int:
+def relieve(
+    ways: Ways, paths: DemandPaths, rows: Indices, load_s: Floats, target_s: float, moved: DemandPaths
+) -> int:
     """Move data of ``rows`` off resources loaded above ``target_s``; return the number of new paths.
 
     ``paths`` loses what moves; the new paths are written to ``moved``, as many as it has room for.

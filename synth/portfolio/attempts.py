@@ -66,7 +66,7 @@ _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # Demand plans take no search: most of the time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
-# Of uneven collectives on more ranks, other searches take minutes (benchmarks/demands.py).
+# Other searches of uneven collectives take minutes on more ranks (benchmarks/demands.py).
 _MOST_RANKS_OF_SEARCHES = 32
 # A ring that fills all ports may have this many sends, as it is built without a search.
 _MOST_RING_SENDS = 550_000
