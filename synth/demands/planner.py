@@ -36,12 +36,12 @@ __all__ = ["DemandPlan", "DemandPlanner", "serves", "synthesize"]
 
 # The pieces in which a relay forwards the data of a path: a further hop costs one piece, 1.6 % of the time.
 PIECES = 64
-# DemandPaths that end within this share of the bound are good enough; then targets rise by the next steps until the
-# data fits. Finer steps gain less than they cost (benchmarks/demands.py).
 # Data this many times the mean moves first, while there is most room; the order of the rest matters little.
 _LARGE = 4.0
 # Within this factor of the bound, moves from direct sends beat a change of all paths.
 _NEAR = 1.25
+# Paths that end within this share of the bound are good enough; then targets rise by the next steps until the
+# data fits. Finer steps gain less than they cost (benchmarks/demands.py).
 _STEPS = (0.002, 0.005, 0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.33, 0.5, 0.75, 1.0)
 # The size of a message for which the cheaper of parallel links is chosen.
 _MESSAGE_BYTES = 1 << 20
@@ -124,7 +124,8 @@ class DemandPlanner:
         Raises UsageError if the matrix has another shape or a number below 0. O(ranks² + paths that move).
         """
         demand = self._checked(demand_bytes)
-        source, target = np.nonzero(demand)
+        # Loops are compiled for one memory layout only.
+        source, target = map(np.ascontiguousarray, np.nonzero(demand))
         size = floats(demand[source, target])
         bound = self._cuts.bound(demand)
         if not len(source):
@@ -293,7 +294,7 @@ def _listed(
 ) -> Schedule:
     """Return the sends of each chunk along its path.
 
-    DemandPaths take turns in proportion: of ready sends, the one goes first of whose path the least is sent. So the
+    Paths take turns in proportion: of ready sends, the one goes first of whose path the least is sent. So the
     order of sends follows the rates of the plan, and relays get their data in time.
     """
     table = link_table(network, _MESSAGE_BYTES)
