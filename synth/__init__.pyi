@@ -1,4 +1,5 @@
 from .collective import Collective as Collective
+from .demands import DemandPlan as DemandPlan, DemandPlanner as DemandPlanner
 from .errors import NotApplicableError as NotApplicableError, NotProvenError as NotProvenError
 from .network import Network as Network
 from .networks import family as family, from_profile as from_profile, from_topology as from_topology

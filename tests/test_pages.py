@@ -12,7 +12,7 @@ PAGES = runpy.run_path(str(ROOT / ".ci" / "page_samples.py"))
 # Words that differ between machines and runs: figures with units, methods and cuts, plurals.
 NUMBER = re.compile(r"-?\d[\d.,]*(e-?\d+)?( ?(%|[numk]?s|[KMGT]i?B?(/s)?|x)(?![\w]))?")
 METHOD = re.compile(
-    r"\b(ring|exchange|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
+    r"\b(ring|demand|exchange|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
 )
 
 

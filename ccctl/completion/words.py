@@ -117,6 +117,7 @@ SHAPES = {
 }
 METHODS = (
     "auto",
+    "demand",
     "exchange",
     "circulant",
     "stars",

@@ -1,4 +1,9 @@
-from .cuts import cost_levels as cost_levels
+from .cuts import (
+    candidate_cuts as candidate_cuts,
+    cost_levels as cost_levels,
+    gates as gates,
+    labelings as labelings,
+)
 from .link_prices import (
     Price as Price,
     StepDemand as StepDemand,

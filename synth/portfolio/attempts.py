@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import UsageError, meant, quoted
+from synth import demands
 from synth.collective import Collective
 from synth.methods import (
     adapcc,
@@ -63,6 +64,10 @@ _SENDS_OF_ONE = 3
 # trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
+# Demand plans take no search: most of the time goes into the proof.
+_MOST_OF_DEMANDS = 550_000
+# Other searches of uneven collectives take minutes on more ranks (benchmarks/demands.py).
+_MOST_RANKS_OF_SEARCHES = 32
 # A ring that fills all ports may have this many sends, as it is built without a search.
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
@@ -86,6 +91,7 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
+_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Time for all methods that solve integer programs: requested by name, and within auto.
@@ -122,6 +128,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
+    "demand": Method(demands.synthesize, most_sends=_MOST_OF_DEMANDS, suits=demands.serves),
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,
@@ -243,6 +250,12 @@ def method_of(word: str) -> str:
 def plans(request: Request) -> Iterator[Plan]:
     """Yield every attempt worth trying, cheap ones first."""
     names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
+    if request.method == "auto" and request.network.ranks > _MOST_RANKS_OF_SEARCHES:
+        shape = request.shape()
+        if demands.serves(request.network, shape):
+            names = ["demand"]
+        elif shape.blocks is not None:
+            names = ["greedy"]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
@@ -254,7 +267,7 @@ def plans(request: Request) -> Iterator[Plan]:
             yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
-            if large and name not in ("greedy", "circulant", "stars", "symmetric", "forest", "paths"):
+            if large and name not in _LARGE:
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue

@@ -14,12 +14,14 @@ from synth.portfolio.request import CollectiveRequest
 __all__ = ["cut_request", "uneven_request"]
 
 # Chunks of the busiest buffer. Fewer than 16 leave no pipeline; each step doubles the search's work.
-_PIECES = (16, 32, 64, 128, 256, 512, 1024)
+_PIECES = (16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 # The busiest buffer may grow by this share when its blocks are rounded up to whole chunks: the planner's own
 # schedules are within about as much of their bounds (benchmarks/demands.py).
 _MOST_ROUNDING = 0.02
-# A search over more chunks takes minutes (benchmarks/demands.py).
+# A search over more chunks takes minutes (benchmarks/demands.py). An all_to_all on many ranks is planned
+# without a search; with more chunks, the proof takes minutes.
 _MOST_CHUNKS = 4096
+_MOST_CHUNKS_OF_PAIR, _MOST_CHUNKS_OF_PAIRS = 32, 1 << 19
 
 
 def uneven_request(
@@ -58,7 +60,10 @@ def _chunk_bytes(whole: Collective) -> int:
     if busiest <= common * _PIECES[-1]:
         candidates.append(common * max(1, busiest // _PIECES[0] // common))
         candidates.append(common)
-    fitting = [size for size in candidates if sum(-(-block // size) for block in sizes) <= _MOST_CHUNKS] or [
+    most = _MOST_CHUNKS
+    if whole.blocks.kind == "all_to_all":
+        most = max(most, min(_MOST_CHUNKS_OF_PAIR * len(sizes), _MOST_CHUNKS_OF_PAIRS))
+    fitting = [size for size in candidates if sum(-(-block // size) for block in sizes) <= most] or [
         max(candidates)
     ]
     rounding = {size: _rounding(whole, size) for size in fitting}

@@ -1,0 +1,6 @@
+from .planner import (
+    DemandPlan as DemandPlan,
+    DemandPlanner as DemandPlanner,
+    serves as serves,
+    synthesize as synthesize,
+)
