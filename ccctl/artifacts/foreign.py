@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "read_any",
     "read_files",
     "recorded_in",
+    "schedule_in",
     "sent_in",
 ]
 
@@ -39,6 +41,7 @@ __all__ = [
 _GZIP = b"\x1f\x8b"
 _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", _GZIP)
 _MOST_NAMED = 4
+_SCHEDULE = re.compile(rb'"schema":\s*"ccctl/(schedule|periodic|symmetric)/')
 
 
 def read_any(
@@ -163,6 +166,16 @@ def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
     if found:
         _tell_left_out(files, found, "a tool that is read here")
     return found
+
+
+def schedule_in(files: ForeignFiles) -> Artifact | None:
+    """Return the schedule that was named alone; None for other files. Raises DataError for a broken one."""
+    if not files.single:
+        return None
+    [(source, content)] = files.contents.items()
+    if not _SCHEDULE.search(content):
+        return None
+    return codec.decode(content, source, *codec.SCHEDULE_KINDS)
 
 
 def logs_in(files: ForeignFiles) -> dict[str, bytes]:

@@ -160,9 +160,7 @@ def simulate(options: SimulateOptions) -> None:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulated schedule or program: its figures, and the functions that draw and trace it.
-
-    """
+    """A simulated schedule or program: its figures, and the functions that draw and trace it."""
 
     values: dict[str, Any]
     draw: Callable[[], None]

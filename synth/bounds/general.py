@@ -133,7 +133,9 @@ class _Problem:
             return None
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
         time_s = least_time_s(self.network, self.demands, held_s) + float(self.network.alpha_s.min())
-        return Bound("flow", time_s, f"{size_text(int(self.demands.sum()) * self.chunk_bytes)} over any paths")
+        return Bound(
+            "flow", time_s, f"{size_text(int(self.demands.sum()) * self.chunk_bytes)} over any paths"
+        )
 
     def arrival(self, known_s: float) -> Bound:
         """Return the arrival bound of the chunks that have one source and one target."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from probes.base import Floats, Indices
     from synth.schedules import AnySchedule, PeriodicSchedule, Schedule, SymmetricSchedule, Timing
 
-__all__ = ["draw", "limit"]
+__all__ = ["draw", "draw_limits", "limit", "limits"]
 
 _SLOTS = 64
 # A link or port that is busy for more than this share of the time limits a schedule; if all are less busy,
@@ -73,6 +73,33 @@ def _quality(schedule: AnySchedule, timing: Timing) -> Iterator[str]:
         )
     if schedule.race is not None:
         yield from race_lines(schedule.race)
+
+
+def limits(schedule: AnySchedule) -> dict[str, Any]:
+    """Return time, bound and what limits a schedule, as ``explain --json`` prints them."""
+    from synth.bounds import schedule_bounds
+    from synth.simulation import simulated
+
+    timing = simulated(schedule)
+    bound = schedule_bounds(schedule)[0]
+    return {
+        "time_s": timing.time_s,
+        "bound_s": bound.time_s,
+        "binding_bound": bound.name,
+        "percent_of_optimal": 100.0 * min(1.0, bound.time_s / timing.time_s) if timing.time_s else 100.0,
+        "limited_by": limit(schedule, timing) or f"limited by {bound.name} {bound.detail}".rstrip(),
+    }
+
+
+def draw_limits(schedule: AnySchedule) -> None:
+    """Print why a schedule is not faster: its distance to the bound, and what its sends wait for."""
+    told = limits(schedule)
+    console.data(
+        f"{schedule.whole.label} on {schedule.network.name}: {seconds(told['time_s'])}, "
+        f"{told['percent_of_optimal']:.1f} % of optimal, bound: {seconds(told['bound_s'])} by "
+        f"{told['binding_bound']}"
+    )
+    console.data(told["limited_by"])
 
 
 def limit(schedule: AnySchedule, timing: Timing) -> str:
