@@ -176,8 +176,10 @@ def explain(options: ExplainOptions) -> None:
     From a log of NCCL_DEBUG=INFO it tells the transports, NICs, rings, trees and settings, and what is wrong
     with them: sockets although there are NICs, host memory although there are NVLinks, GPU Direct RDMA that
     is off, hosts that differ. From files of dcgmi, nvbandwidth, SuperBench and gcm it names the parts that
-    failed or are slower than the others. Of a schedule it tells what keeps it from being faster. A fault exits with 1, a remark does not. With a topology as
-    --network, NICs and copy rates are compared with it.
+    failed or are slower than the others. For a schedule it tells what limits it.
+
+    A fault exits with 1, a remark does not. With a topology as --network, NICs and copy rates are compared
+    with it.
     """
     from ccctl.artifacts import dumps_in, evidence_in, read_files, schedule_in
 

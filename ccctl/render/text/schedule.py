@@ -126,9 +126,9 @@ def limit(schedule: AnySchedule, timing: Timing) -> str:
     moved_s = float((network.beta_s_per_byte[link] * listed.chunk_bytes).sum())
     last = f"{network.src[link[-1]]} → {network.dst[link[-1]]}"
     return (
-        f"limited by a chain of {plural(len(path), 'send')}, each after the one before, up to send {path[-1]} "
-        f"({last}): {percent(min(1.0, moved_s / timing.time_s))} of its time bytes move, the rest is latency; "
-        f"{less}"
+        f"limited by a chain of {plural(len(path), 'send')}, each after the one before, to send "
+        f"{path[-1]} ({last}): {percent(min(1.0, moved_s / timing.time_s))} of the time bytes move, the rest "
+        f"is latency, and {less}"
     )
 
 

@@ -234,7 +234,7 @@ def _attempts(found: Synthesis) -> Iterator[str]:
     # The times are those without the limits of a runtime. If these forbid the fastest, none is the kept one.
     limited = found.loaded is not None and bool(found.loaded.limit)
     chosen = None if limited else found.schedule.method
-    if chosen in best:
+    if chosen in best and found.schedule.outcome is not None:
         best[chosen] = found.schedule.outcome.time_s
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == chosen else " "
@@ -243,7 +243,7 @@ def _attempts(found: Synthesis) -> Iterator[str]:
 
 def predicted_line(time_s: float) -> str:
     """Return the predicted time of a run in words."""
-    return f"predicted run: {seconds(time_s)} (the links, and what steps, copies, sums and shared ports cost here)"
+    return f"predicted run: {seconds(time_s)} (links, and what steps, copies, sums and shared ports cost)"
 
 
 def _predicted_s(schedule: AnySchedule) -> float | None:
