@@ -14,7 +14,7 @@ from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
-from ccctl.errors import DataError
+from ccctl.errors import DataError, UsageError
 from probes.base import some
 from probes.files import MOST_TEXT_BYTES, inflated
 
@@ -41,7 +41,7 @@ __all__ = [
 _GZIP = b"\x1f\x8b"
 _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", _GZIP)
 _MOST_NAMED = 4
-_SCHEDULE = re.compile(rb'"schema":\s*"ccctl/(schedule|periodic|symmetric)/')
+_SCHEDULE = re.compile(rb'"schema":\s*"ccctl/(schedule|periodic|symmetric|selection|program)/')
 
 
 def read_any(
@@ -169,12 +169,21 @@ def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
 
 
 def schedule_in(files: ForeignFiles) -> Artifact | None:
-    """Return the schedule that was named alone; None for other files. Raises DataError for a broken one."""
+    """Return the schedule that was named alone; None for other files.
+
+    Raises DataError for a broken one, and UsageError for a program or selection.
+    """
     if not files.single:
         return None
     [(source, content)] = files.contents.items()
-    if not _SCHEDULE.search(content):
+    named = _SCHEDULE.search(content)
+    if named is None:
         return None
+    if (kind := named[1].decode()) in ("selection", "program"):
+        raise UsageError(
+            f"{source}: expected a report or the schedule of one size, found a {kind}",
+            hint=f"ccctl simulate {source} times it and says what limits it.",
+        )
     return codec.decode(content, source, *codec.SCHEDULE_KINDS)
 
 

@@ -1,5 +1,7 @@
 """What limits a schedule: full links and ports, or a chain of sends that wait for each other."""
 
+from itertools import pairwise
+
 import pytest
 
 from ccctl.render.text.schedule import limit
@@ -26,7 +28,7 @@ def test_a_schedule_of_latency_is_limited_by_its_chain():
     path = critical_path(made, timing)
     assert len(path) == 3
     assert timing.arrival_s[path[-1]] == timing.time_s
-    for before, row in zip(path, path[1:], strict=False):
+    for before, row in pairwise(path):
         assert timing.arrival_s[before] == pytest.approx(timing.start_s[row])
     assert f"a chain of 3 sends, each after the one before, to send {path[-1]}" in limit(made, timing)
 
@@ -37,7 +39,7 @@ def test_sends_that_wait_for_a_port_are_a_chain():
     timing = simulated(made)
     path = critical_path(made, timing)
     assert timing.start_s[path[0]] == 0.0
-    assert all(timing.start_s[a] < timing.start_s[b] for a, b in zip(path, path[1:], strict=False))
+    assert all(timing.start_s[a] < timing.start_s[b] for a, b in pairwise(path))
 
 
 def test_each_method_is_described():
