@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-from probes.base import size_text as about
+from probes.base import size_text
 
 __all__ = ["about", "bandwidth", "bars", "percent", "seconds"]
+
+about = size_text
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
