@@ -17,12 +17,12 @@ saves most when each is upgraded in turn, all groups are planned again and simul
 first over that of the best.
 
 With ``--kind replan`` each row is a network of 64 or 512 ranks, for which a planner draws and plans as many
-demand matrices of an all_to_all as ``--cases`` says: percent of the bound in the mean and at least, the time of
-direct sends and of FAST's order of work over ours, and the processor milliseconds of a plan, warm. FAST (Lei
-et al., arXiv 2505.09764) balances the NICs of each host, then sends between hosts in permutations. Its time
-here is the least that this order can take: the moves of balancing, then the busiest host; what follows costs it
-nothing. The time of our plans is by their rates; the proven schedules of `ccctl synth` take 0.5 % more than
-the bound.
+demand matrices of an all_to_all as ``--cases`` says: percent of the bound in the mean and at least, the time
+of direct sends and of FAST's order of work over ours, and the processor milliseconds of a plan, warm. FAST
+(Lei et al., arXiv 2505.09764) balances the NICs of each host, then sends between hosts in permutations. Its
+time here is the least that this order can take: the moves of balancing, then the busiest host; what follows
+costs it nothing. The time of our plans is by their rates; the proven schedules of `ccctl synth` take 0.5 %
+more than the bound.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _SHORT = 12
 # Longer words, such as paths, may be folded where a table is wider than the terminal.
 _LONG = 20
 # Seconds between lines of progress where stderr is no terminal.
-_PLAIN_S = 60.0
+_PLAIN_S = 10.0
 # Seconds without output before `waiting` prints its line.
 _FIRST_WORD_S = 0.7
 _doubts: list[str] = []
@@ -404,7 +404,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
 
     ``below`` is called several times a second, on another thread. Log messages of synth, such as the loop
     being compiled, stand beside the bar until the next update. Where stderr is no terminal, a plain line is
-    printed every minute.
+    printed every ten seconds.
     """
     if _settings["quiet"]:
         yield _Silent()

@@ -28,7 +28,7 @@ def comparable(command, lines):
     """The lines that every machine prints: not its devices, disturbances, nor why a method was kept."""
     if " detect " in command and "--from" not in command:
         return {shape(lines[0]).split(":")[1]} if lines else set()
-    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+, \d+ chunks? \(|# (cores|spread) +:")
+    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+, \d+ chunks?: |# (cores|spread) +:")
     return {shape(line) for line in lines if line.strip() and not remark.match(line)}
 
 

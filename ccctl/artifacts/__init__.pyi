@@ -25,6 +25,7 @@ from .foreign import (
     read_any as read_any,
     read_files as read_files,
     recorded_in as recorded_in,
+    schedule_in as schedule_in,
     sent_in as sent_in,
 )
 from .json_schema import nested as nested

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.artifacts.codec import Artifact
 from ccctl.artifacts.files import is_folder, read_input
-from ccctl.errors import DataError
+from ccctl.errors import DataError, UsageError
 from probes.base import some
 from probes.files import MOST_TEXT_BYTES, inflated
 
@@ -32,6 +33,7 @@ __all__ = [
     "read_any",
     "read_files",
     "recorded_in",
+    "schedule_in",
     "sent_in",
 ]
 
@@ -39,6 +41,7 @@ __all__ = [
 _GZIP = b"\x1f\x8b"
 _ARTIFACT_BEGINS = (b"{", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", _GZIP)
 _MOST_NAMED = 4
+_SCHEDULE = re.compile(rb'"schema":\s*"ccctl/(schedule|periodic|symmetric|selection|program)/')
 
 
 def read_any(
@@ -163,6 +166,25 @@ def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
     if found:
         _tell_left_out(files, found, "a tool that is read here")
     return found
+
+
+def schedule_in(files: ForeignFiles) -> Artifact | None:
+    """Return the schedule that was named alone; None for other files.
+
+    Raises DataError for a broken one, and UsageError for a program or selection.
+    """
+    if not files.single:
+        return None
+    [(source, content)] = files.contents.items()
+    named = _SCHEDULE.search(content)
+    if named is None:
+        return None
+    if (kind := named[1].decode()) in ("selection", "program"):
+        raise UsageError(
+            f"{source}: expected a report or the schedule of one size, found a {kind}",
+            hint=f"ccctl simulate {source} times it and says what limits it.",
+        )
+    return codec.decode(content, source, *codec.SCHEDULE_KINDS)
 
 
 def logs_in(files: ForeignFiles) -> dict[str, bytes]:

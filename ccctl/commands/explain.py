@@ -24,7 +24,7 @@ from ccctl.errors import FoundProblem, UsageError
 from probes.base import parse_size, some
 
 if TYPE_CHECKING:
-    from ccctl.artifacts import Dumps, ForeignFiles
+    from ccctl.artifacts import Artifact, Dumps, ForeignFiles
     from ccctl.render.text import Explained
     from exec.benchmark import JudgedRow, Report, RowChange
     from exec.benchmark.foreign import Evidence, Inspected, Recorded
@@ -176,16 +176,21 @@ def explain(options: ExplainOptions) -> None:
     From a log of NCCL_DEBUG=INFO it tells the transports, NICs, rings, trees and settings, and what is wrong
     with them: sockets although there are NICs, host memory although there are NVLinks, GPU Direct RDMA that
     is off, hosts that differ. From files of dcgmi, nvbandwidth, SuperBench and gcm it names the parts that
-    failed or are slower than the others. A fault exits with 1, a remark does not. With a topology as
-    --network, NICs and copy rates are compared with it.
+    failed or are slower than the others. For a schedule it tells what limits it.
+
+    A fault exits with 1, a remark does not. With a topology as --network, NICs and copy rates are compared
+    with it.
     """
-    from ccctl.artifacts import dumps_in, evidence_in, read_files
+    from ccctl.artifacts import dumps_in, evidence_in, read_files, schedule_in
 
     if [options.markdown, options.junit].count("-") + options.json > 1:
         raise UsageError("--json, --markdown - and --junit - each want stdout for themselves")
     if options.profile == "-":
         raise UsageError("--profile -: stdout is for the rows", hint="Name a file: --profile passive.json.")
     files = read_files(options.paths)
+    if (plan := schedule_in(files)) is not None:
+        _explain_schedule(plan, json=options.json)
+        return
     dumps = dumps_in(files)
     if dumps is None and (contents := evidence_in(files)):
         _explain_evidence(options, files.source, contents)
@@ -206,6 +211,19 @@ def explain(options: ExplainOptions) -> None:
     if told.failures:
         raise FoundProblem(told.failures)
     console.next_step(f"ccctl synth --network {options.network or told.network}")
+
+
+def _explain_schedule(read: Artifact, *, json: bool) -> None:
+    """Tell what limits a schedule; a wrong one is refused with its findings."""
+    from ccctl.arguments import refuse_unproven
+    from ccctl.render.text import schedule as text
+    from synth.check import check
+
+    refuse_unproven(read.source, check(read.body))
+    if json:
+        console.summary(text.limits(read.body))
+    else:
+        text.draw_limits(read.body)
 
 
 def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[str, bytes]) -> None:

@@ -136,7 +136,8 @@ def simulate(options: SimulateOptions) -> None:
     Tables show how busy links and shared ports are, by class, and the ten busiest; --trace writes every
     moment. --with simgrid also times a schedule in SimGrid, an independent simulator (apt-get install
     python3-simgrid): if sends take turns at links and ports both must agree within 1 % (else exit 1). A
-    second time is for ports that all sends share evenly.
+    second time is for ports that share evenly among all sends whose data is there: how NVSwitches and NICs
+    treat what is in flight together.
     """
     read = _read(options)
     is_program = read.kind == "program"
@@ -159,16 +160,11 @@ def simulate(options: SimulateOptions) -> None:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulated schedule or program: its figures, and the functions that draw and trace it.
-
-    With ``counts_chunks``, the bound holds only for chunks of the schedule's or program's size, otherwise for
-    chunks of any size.
-    """
+    """A simulated schedule or program: its figures, and the functions that draw and trace it."""
 
     values: dict[str, Any]
     draw: Callable[[], None]
     trace: Callable[[], tuple[dict[str, Any], Any, Any]]
-    counts_chunks: bool = True
 
 
 def _read(options: SimulateOptions) -> Artifact:
@@ -313,7 +309,7 @@ def _schedule(read: Artifact, options: SimulateOptions) -> Simulated:
         plain = listed(made, read.source)
         return _schedule_trace(read.source, divided(plain), timing if made.is_listed else replay(plain))
 
-    return Simulated(values, partial(drawing_of(made.kind), made), trace, counts_chunks=made.is_listed)
+    return Simulated(values, partial(drawing_of(made.kind), made), trace)
 
 
 def _moved(read: Artifact, options: SimulateOptions) -> AnySchedule:
@@ -371,8 +367,8 @@ def _say_judged(judged: dict[str, Any], time_s: float) -> None:
     from ccctl.render import seconds
 
     for name, how in (
-        ("time_s", "sends take turns"),
-        ("shared_time_s", "sends share links and ports evenly"),
+        ("time_s", "sends take turns at links and ports, in the order of the plan"),
+        ("shared_time_s", "all sends whose data is there share them evenly, as NVSwitches and NICs would"),
     ):
         if (value := judged[name]) is not None:
             more = f", {value / time_s - 1:+.2%} against ccctl" if time_s else ""
@@ -410,11 +406,10 @@ def _close(timed: Simulated, trace: str | None) -> None:
     from ccctl.render.text import predicted_line
 
     values = timed.values
-    cut = " with these chunks" if timed.counts_chunks else ""
     predicted_s = values.get("predicted_run_s")
     model = "" if predicted_s is None else " in the model of links"
     bound = f"{seconds(values['bound_s'])} by {values['binding_bound']}"
-    console.data(f"{values['percent_of_optimal']:.1f} % of optimal{cut}{model}, bound: {bound}")
+    console.data(f"{values['percent_of_optimal']:.1f} % of optimal{model}, bound: {bound}")
     if predicted_s is not None:
         console.data(predicted_line(predicted_s))
     if trace is not None:

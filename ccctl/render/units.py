@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
+from probes.base import size_text
+
 __all__ = ["about", "bandwidth", "bars", "percent", "seconds"]
+
+about = size_text
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -35,9 +39,3 @@ def percent(share: float) -> str:
 def bars(shares: Iterable[float]) -> str:
     """Return one block character per share (0 to 1), rounded up to eighths; only 0 is blank."""
     return "".join(" ▁▂▃▄▅▆▇█"[min(8, ceil(8 * share - 1e-6))] for share in shares)
-
-
-def about(size_bytes: float) -> str:
-    """Return a size in at most four digits, in powers of 1024 as in nccl-tests: 41K, 1.5M, 256M."""
-    power = min(4, max(0, (int(size_bytes).bit_length() - 1) // 10))
-    return f"{size_bytes / 1024**power:.4g}{('', 'K', 'M', 'G', 'T')[power]}"

@@ -67,6 +67,7 @@ from .wording import (
     nearest as nearest,
     plural as plural,
     rate_text as rate_text,
+    size_text as size_text,
     some as some,
     without_domain as without_domain,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["first_of", "meant", "nearest", "plural", "rate_text", "some", "without_domain"]
+__all__ = ["first_of", "meant", "nearest", "plural", "rate_text", "size_text", "some", "without_domain"]
 
 # Longer words are cut to this many characters, because difflib can take quadratic time in their length.
 _LONGEST_WORD = 60
@@ -23,6 +23,12 @@ def rate_text(bytes_per_s: float) -> str:
     """
     gigabytes = 1e-9 * bytes_per_s
     return f"{gigabytes:.4g} GB/s" if gigabytes < 9999.5 else f"{gigabytes:.0f} GB/s"
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size in at most four digits, in powers of 1024 as in nccl-tests: 41K, 1.5M, 256M."""
+    power = min(4, max(0, (int(size_bytes).bit_length() - 1) // 10))
+    return f"{size_bytes / 1024**power:.4g}{('', 'K', 'M', 'G', 'T')[power]}"
 
 
 def some(names: Sequence[str], most: int, separator: str = ", ") -> str:

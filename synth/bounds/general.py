@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import coo_array
 
-from probes.base import Floats, Indices, Mask, floats, rate_text
+from probes.base import Floats, Indices, Mask, floats, rate_text, size_text
 from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates
 from synth.bounds.lp_dual import Prices
@@ -144,7 +144,9 @@ class _Problem:
             return None
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
         time_s = least_time_s(self.network, self.demands, held_s) + float(self.network.alpha_s.min())
-        return Bound("flow", time_s, f"{int(self.demands.sum())} chunks over any paths")
+        return Bound(
+            "flow", time_s, f"{size_text(int(self.demands.sum()) * self.chunk_bytes)} over any paths"
+        )
 
     def arrival(self, known_s: float) -> Bound:
         """Return the arrival bound of the chunks that have one source and one target."""
@@ -160,7 +162,7 @@ class _Problem:
         passed = gates(self.network, cut)
         rate = float((1.0 / passed.beta_s_per_byte).sum())
         alpha_s = float(self.network.alpha_s[cut.links].min())
-        detail = f"{needed} chunks over {rate_text(rate)}"
+        detail = f"{size_text(needed * self.chunk_bytes)} over {rate_text(rate)}"
         return Bound(cut.name, needed * self.chunk_bytes / rate + alpha_s, detail)
 
     def latency(self) -> Bound:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, floats, rate_text
+from probes.base import Floats, Indices, Mask, floats, rate_text, size_text
 from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, distinct_cuts, gates, labelings
@@ -173,10 +173,10 @@ class _Problem:
         if shape.kind == "all_reduce":
             sends = 2 * (shape.ranks - 1) * shape.chunks
         rate = self._rate_in_all()
-        time_s = sends * self.chunk_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
-        return Bound(
-            "count", time_s, f"{sends} sends share {rate_text(rate)} of all links and ports together"
-        )
+        sent_bytes = sends * self.chunk_bytes
+        time_s = sent_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
+        detail = f"all sends together, {size_text(sent_bytes)}, over {rate_text(rate)} of all links and ports"
+        return Bound("count", time_s, detail)
 
     def partition(self) -> Bound:
         """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""
@@ -198,7 +198,7 @@ class _Problem:
             inside_s = 0.0 if way_s is None else partition_latency_s(self.network, labels, way_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
-                detail = f"{crossings} crossings over {rate_text(rate)}"
+                detail = f"{size_text(crossings * self.chunk_bytes)} over {rate_text(rate)}"
                 whole = "hosts" if noun.startswith("host") else "clusters"
                 best = Bound(f"partition into {parts} {whole}", time_s, detail)
         return best
@@ -208,7 +208,7 @@ class _Problem:
         total_bytes = self.collective.chunks * self.chunk_bytes
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())
-        return Bound("spanning trees", time_s, f"{self.collective.chunks} chunks over packed trees")
+        return Bound("spanning trees", time_s, f"{size_text(total_bytes)} over packed trees")
 
     def _rate_in_all(self) -> float:
         """Return bytes per second over all links: the least of three ways to charge links to ports."""
@@ -227,4 +227,4 @@ class _Problem:
 
     def _detail(self, cut: Cut, needed: int) -> str:
         rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
-        return f"{needed} chunks over {rate_text(rate)}"
+        return f"{size_text(needed * self.chunk_bytes)} over {rate_text(rate)}"

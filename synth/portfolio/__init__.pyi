@@ -1,6 +1,6 @@
 from .attempts import METHODS as METHODS, SMALLEST_CHUNK_BYTES as SMALLEST_CHUNK_BYTES, method_of as method_of
 from .incumbent import Attempt as Attempt
-from .library_rate import library_rates as library_rates
+from .library_rate import library_rates as library_rates, nccl_time as nccl_time
 from .memory_limits import peak_bytes as peak_bytes
 from .periodic import body_of as body_of, in_periods as in_periods, timed_periodic as timed_periodic
 from .plain import bounds_of as bounds_of, warm as warm

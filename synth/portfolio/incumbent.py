@@ -215,8 +215,9 @@ class Incumbent:
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
             return (
-                f"kept over {one.maker} with {one.chunks} chunks, {_percent(self.best_s, time_s)} faster in "
-                f"the model: too little for {one.sends / max(1, self.best.sends):.3g} times the sends"
+                f"kept although {one.maker} with {one.chunks} chunks is {_percent(self.best_s, time_s)} "
+                f"faster in the model: too little for {one.sends / max(1, self.best.sends):.3g} times the "
+                "sends"
             )
         others = [(time_s, one.maker) for time_s, one in timed if one.maker != self.best.method]
         if not others:

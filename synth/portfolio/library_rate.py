@@ -25,7 +25,7 @@ from synth.methods import parents
 from synth.network import Network
 from synth.networks import hosts_of
 
-__all__ = ["LibraryRate", "library_rates"]
+__all__ = ["LibraryRate", "library_rates", "nccl_time"]
 
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _DIRECT: tuple[Kind, ...] = ("all_to_all", "all_to_next", "scatter", "gather")
@@ -72,6 +72,22 @@ def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryR
     elif kind in _DIRECT and network.ranks > 1:
         found.append(_rate(network, "direct", [_all_pairs(network.ranks, kind, root)]))
     return tuple(sorted((one for one in found if one), key=lambda one: one.s_per_byte))
+
+
+def nccl_time(network: Network, kind: Kind, size_bytes: int, root: int = 0) -> tuple[str, float] | None:
+    """Return (algorithm, seconds) of NCCL's ring or direct sends in this model; None if neither applies.
+
+    The seconds are its bytes over the busiest link or port, and a latency for each of its steps. Each step of
+    a ring waits for its slowest hop, which is one between hosts if there are several.
+    """
+    for one in library_rates(network, kind, root):
+        if one.algorithm == "tree":
+            continue
+        steps = 1 if one.algorithm == "direct" else network.ranks - 1
+        between = network.alpha_s[~network.within_host]
+        alpha_s = float(np.median(between if len(between) else network.alpha_s))
+        return one.algorithm, one.s_per_byte * size_bytes + steps * (1 + (kind == "all_reduce")) * alpha_s
+    return None
 
 
 def _ways(network: Network) -> list[Indices]:

@@ -172,16 +172,18 @@ def _to_both(
 def _why_predicted(best: Schedule, of_links: Schedule) -> str:
     """Return why ``best`` was kept over ``of_links``, the fastest in the simulation of links."""
     best_s, links_s = schedule_run_s(best), schedule_run_s(of_links)
-    slower = replay(best).time_s / replay(of_links).time_s - 1
+    ratio = replay(best).time_s / replay(of_links).time_s
     other = of_links.method
     if other == best.method:
         other += f" with {plural(of_links.collective.chunks, 'chunk')}"
-    kept = f"kept over {other}, {100 * slower:.2g} % faster in the model of links"
+    costs = "copies and sums in memory" if best.network.is_measured_host else "steps and shared ports"
+    if ratio <= 1:
+        return f"as fast as {other} over the links, and faster once {costs} count"
+    kept = f"kept although {other} is {100 * (ratio - 1):.2g} % faster over the links"
     if of_links.sends > MOST_SENDS:
         return f"{kept}: its {of_links.sends} messages would cost ranks more than that"
     if best_s < links_s:
-        costs = "copies and sums in memory" if best.network.is_measured_host else "steps and shared ports"
-        return f"{kept}: with {costs} that one is predicted {100 * (links_s / best_s - 1):.2g} % slower"
+        return f"{kept}: with {costs} it is predicted {100 * (links_s / best_s - 1):.2g} % slower"
     if best.network.is_measured_host:
         return f"{kept}: runs are predicted about as fast, and this one has fewer messages"
     return f"{kept}: on shared ports the model is not that exact, and this order suffers least there"

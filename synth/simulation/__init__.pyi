@@ -16,7 +16,12 @@ from .program import (
 )
 from .protocols import PROTOCOLS as PROTOCOLS, simulate_by as simulate_by, time_by as time_by
 from .relocate import moved_to as moved_to
-from .schedule import replay as replay, simulated as simulated, utilization as utilization
+from .schedule import (
+    critical_path as critical_path,
+    replay as replay,
+    simulated as simulated,
+    utilization as utilization,
+)
 from .side_by_side import replay_together as replay_together
 from .simgrid import replay_in_simgrid as replay_in_simgrid, takes_turns as takes_turns
 from .threadblock_machine import CAUSES as CAUSES

@@ -12,15 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints
+from probes.base import Floats, Indices, Ints, Mask
 from synth.kernels import compiled
 from synth.network import Network
 from synth.schedules import AnySchedule, Schedule, Timing
 from synth.simulation.chunk_slots import are_few, numbered, touched
 from synth.streams import divided
 
-__all__ = ["replay", "simulated", "utilization"]
+__all__ = ["critical_path", "replay", "simulated", "utilization"]
 
+# Times closer than this share of the total are the same moment, as sums of floats round.
+_SAME = 1e-9
 # Sends whose slots are numbered at a time, to bound memory.
 _BLOCK = 1 << 20
 
@@ -74,6 +76,46 @@ def utilization(schedule: Schedule, timing: Timing) -> Floats:
     held_s = schedule.network.hold_s(schedule.chunk_bytes)
     uses = np.bincount(schedule.link, minlength=schedule.network.links)
     return np.asarray(uses * held_s / timing.time_s if timing.time_s else uses * 0.0)
+
+
+def critical_path(schedule: Schedule, timing: Timing) -> list[int]:
+    """Return the rows of the sends that the last arrival waited for, first to last.
+
+    Each starts when the one before it arrives with its data, or leaves its link or port. A schedule of
+    streams has none. O(sends · length of the path).
+    """
+    if not schedule.sends or len(schedule.stream):
+        return []
+    network = schedule.network
+    leaves, enters, _ = touched(network, schedule.collective, schedule.chunk, schedule.link)
+    left_s = timing.start_s + network.hold_s(schedule.chunk_bytes)[schedule.link]
+    rows = np.arange(schedule.sends)
+    path = [int(np.argmax(timing.arrival_s))]
+    while True:
+        row = path[-1]
+        start_s = timing.start_s[row]
+        earlier = rows < row
+        came = earlier & (enters == leaves[row]) & _same(timing.arrival_s, start_s, timing.time_s)
+        left = earlier & _same(left_s, start_s, timing.time_s)
+        before = np.flatnonzero(came)
+        if not len(before):
+            before = np.flatnonzero(left)
+            before = before[_share_resource(network, schedule.link[before], int(schedule.link[row]))]
+        if start_s <= 0 or not len(before):
+            return path[::-1]
+        path.append(int(before[-1]))
+
+
+def _same(moments_s: Floats, moment_s: float, total_s: float) -> Mask:
+    return np.asarray(np.abs(moments_s - moment_s) <= _SAME * total_s)
+
+
+def _share_resource(network: Network, links: Indices, link: int) -> Mask:
+    """Return which of ``links`` are ``link`` or use one of its ports."""
+    shared = links == link
+    row, port = network.ports_along(links)
+    shared[row[np.isin(port, network.ports_of(link))]] = True
+    return np.asarray(shared)
 
 
 @compiled

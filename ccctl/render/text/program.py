@@ -53,7 +53,9 @@ def draw_timing(program: Program, timing: ProgramTiming) -> None:
 
 
 def _does(program: Program) -> str:
-    return "custom" if program.input_chunks else program.collective.label
+    if program.input_chunks and program.collective.blocks is None:
+        return "custom"
+    return program.collective.label
 
 
 def _share(part_s: float, whole_s: float) -> str:

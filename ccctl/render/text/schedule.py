@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render import Column, about, bars, percent, print_table, race_lines, seconds
-from probes.base import plural
+from probes.base import plural, some
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices
     from synth.schedules import AnySchedule, PeriodicSchedule, Schedule, SymmetricSchedule, Timing
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_limits", "limit", "limits"]
 
 _SLOTS = 64
+# A link or port that is busy for more than this share of the time limits a schedule; if all are less busy,
+# the chain of sends does. Between both, either could be named: 90 % leaves a tenth for a plan to gain.
+_FULL = 0.9
+# Links and ports this close to the busiest are as busy.
+_AS_BUSY = 0.01
+# Longer tables of sends are not searched for their critical path, which takes sends times its length.
+_MOST_SEARCHED = 200_000
 
 
 def draw(schedule: AnySchedule, lines: int = 32, *, proven: bool = True) -> None:
@@ -32,6 +39,8 @@ def draw(schedule: AnySchedule, lines: int = 32, *, proven: bool = True) -> None
     if timing is not None:
         for line in _quality(schedule, timing):
             console.data(line)
+        if sentence := limit(schedule, timing):
+            console.data(sentence)
         if timing.time_s and schedule.sends:
             use(schedule, timing, lines)
     _sends(schedule, timing, lines)
@@ -45,7 +54,7 @@ def _head(schedule: AnySchedule) -> Iterator[str]:
     )
     ports = len(network.ports) * getattr(network, "translations", 1)
     yield f"network  {network.name}: {network.links} links, {ports} shared ports"
-    yield f"method   {schedule.method}, seed {schedule.seed}"
+    yield f"method   {schedule.method}" + (f", seed {schedule.seed}" if schedule.seed else "")
 
 
 def _quality(schedule: AnySchedule, timing: Timing) -> Iterator[str]:
@@ -64,6 +73,63 @@ def _quality(schedule: AnySchedule, timing: Timing) -> Iterator[str]:
         )
     if schedule.race is not None:
         yield from race_lines(schedule.race)
+
+
+def limits(schedule: AnySchedule) -> dict[str, Any]:
+    """Return time, bound and what limits a schedule, as ``explain --json`` prints them."""
+    from synth.bounds import schedule_bounds
+    from synth.simulation import simulated
+
+    timing = simulated(schedule)
+    bound = schedule_bounds(schedule)[0]
+    return {
+        "time_s": timing.time_s,
+        "bound_s": bound.time_s,
+        "binding_bound": bound.name,
+        "percent_of_optimal": 100.0 * min(1.0, bound.time_s / timing.time_s) if timing.time_s else 100.0,
+        "limited_by": limit(schedule, timing) or f"limited by {bound.name} {bound.detail}".rstrip(),
+    }
+
+
+def draw_limits(schedule: AnySchedule) -> None:
+    """Print why a schedule is not faster: its distance to the bound, and what its sends wait for."""
+    told = limits(schedule)
+    console.data(
+        f"{schedule.whole.label} on {schedule.network.name}: {seconds(told['time_s'])}, "
+        f"{told['percent_of_optimal']:.1f} % of optimal, bound: {seconds(told['bound_s'])} by "
+        f"{told['binding_bound']}"
+    )
+    console.data(told["limited_by"])
+
+
+def limit(schedule: AnySchedule, timing: Timing) -> str:
+    """Return in a sentence why a schedule is not faster: full links or ports, or a chain of sends.
+
+    It is "" for a schedule that is not listed, or that sends nothing.
+    """
+    from ccctl.render.text import utilization as busy
+    from synth.simulation import critical_path, utilization
+
+    if schedule.kind != "schedule" or not schedule.sends or not timing.time_s:
+        return ""
+    listed = schedule.expanded()
+    shares = busy.busiest(listed.network, utilization(listed, timing))
+    name, most = shares[0]
+    if most >= _FULL:
+        names = some([one for one, share in shares if share >= most - _AS_BUSY], 1)
+        return f"limited by {names}: busy {percent(most)} of the time, so only fewer bytes there are faster"
+    less = f"the busiest, {name}, is busy {percent(most)} of the time"
+    path = critical_path(listed, timing) if schedule.sends <= _MOST_SEARCHED else []
+    if not path:
+        return f"limited by waits of sends for each other: {less}"
+    network, link = listed.network, listed.link[path]
+    moved_s = float((network.beta_s_per_byte[link] * listed.chunk_bytes).sum())
+    last = f"{network.src[link[-1]]} → {network.dst[link[-1]]}"
+    return (
+        f"limited by a chain of {plural(len(path), 'send')}, each after the one before, to send "
+        f"{path[-1]} ({last}): {percent(min(1.0, moved_s / timing.time_s))} of the time bytes move, the rest "
+        f"is latency, and {less}"
+    )
 
 
 def _listed(schedule: Schedule) -> Iterator[str]:
@@ -98,11 +164,12 @@ def _use_of_ranks(schedule: Schedule, timing: Timing, lines: int) -> None:
     apart = divided(schedule)
     _timeline(apart, timing, lines)
     held_s = apart.network.hold_s(apart.chunk_bytes)[apart.link]
-    share = busy.over_time(
-        timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, apart.network.links
-    )
-    console.data(f"links    {bars(share)}")
-    console.data(f"         busy at once: at most {percent(share.max())} of the links")
+    if not busy.is_behind_ports(apart.network):
+        share = busy.over_time(
+            timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, apart.network.links
+        )
+        console.data(f"links    {bars(share)}")
+        console.data(f"         busy at once: at most {percent(share.max())} of the links")
     busy.draw(schedule.network, utilization(schedule, timing))
 
 

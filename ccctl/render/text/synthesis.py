@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Say, about, figures, race_lines, seconds
+from ccctl.render import Say, about, bandwidth, figures, race_lines, seconds
 from ccctl.render.text import selection
+from ccctl.render.text.schedule import limit
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ __all__ = ["draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
+# From here on the bound itself says why a schedule is not faster.
+_NEAR_PERCENT = 95.0
+# Linear programs of NCCL's channels take below a second up to this many ranks.
+_MOST_NCCL_RANKS = 128
 _SCHEDULE = "method collective=collective.label chunk_bytes sends race seed"
 _OUTCOME = "time_s bound_s=binding.time_s percent_of_optimal binding_bound=binding.name status gap_percent"
 
@@ -73,8 +78,38 @@ def draw(found: Synthesis, say: Say) -> None:
 _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
 
 
+_METHODS = {
+    "exchange": "near ranks exchange their sums",
+    "circulant": "reduce to the slowest rank and broadcast from it at once",
+    "stars": "each rank to its host, one link to each other host",
+    "symmetric": "one chunk's sends, renumbered for all ranks",
+    "greedy": "each free link takes the next chunk that is wanted",
+    "ring": "one ring through all ranks, a single channel",
+    "bidirectional": "one ring, both ways round",
+    "direct": "each rank to each other rank",
+    "all_pairs": "each rank to each other rank",
+    "doubling": "recursive doubling",
+    "halving_doubling": "recursive halving and doubling (Rabenseifner)",
+    "tree": "double binary trees",
+    "hierarchical": "rings inside hosts, then across hosts",
+    "host_halving": "sums inside hosts, then halving and doubling across",
+    "two_step": "gathered inside hosts, then across",
+    "three_step": "gathered inside hosts, across, and spread again",
+    "paths": "a path for each chunk, no link busier than needed",
+    "forest": "many spanning trees at once",
+    "ilp": "integer programs over time",
+    "adapcc": "integer program for trees and their shares",
+    "adapcc_published": "AdapCC as its paper has it",
+    "taccl": "integer program for routes, then an order",
+    "tacos_published": "TACOS as its paper has it",
+    "tacos_ilp_published": "TACOS's integer programs as its paper has them",
+}
+
+
 def _lines(found: Synthesis) -> Iterator[str]:
     schedule: Any = found.schedule
+    from synth.simulation import simulated
+
     outcome, shape = schedule.outcome, schedule.whole
     chunks = plural(shape.chunks, "chunk")
     yield (
@@ -86,15 +121,19 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield from _rounding_lines(shape, schedule.chunk_bytes)
         if (direct_s := _direct_s(schedule)) is not None:
             yield f"direct sends take {direct_s / outcome.time_s:.2f} times as long: {seconds(direct_s)}"
-    limited = found.loaded is not None and bool(found.loaded.limit)
-    kept = f"kept: {schedule.method}, {chunks}, {seconds(outcome.time_s)}" if limited else ""
-    yield f"{kept or f'{schedule.method}, {chunks}'} ({found.why})"
+    kept = "kept: " if found.loaded is not None and found.loaded.limit else ""
+    rates = _rates(schedule, outcome.time_s)
+    yield f"{kept}{schedule.method}, {chunks}: {seconds(outcome.time_s)}{rates} ({found.why})"
     predicted_s = _predicted_s(schedule)
     model = "" if predicted_s is None else " in the model of links"
     yield (
         f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
     )
+    if outcome.percent_of_optimal < _NEAR_PERCENT and (why := limit(schedule, simulated(schedule))):
+        yield why
+    if nccl := _nccl_line(schedule):
+        yield nccl
     if found.loaded is not None:
         yield from _loaded_lines(found.loaded)
     if predicted_s is not None:
@@ -107,6 +146,39 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield f"{whose} integer programs were {ended} their optimum"
     if remark := schedule.remark(seconds):
         yield remark
+
+
+def _rates(schedule: AnySchedule, time_s: float) -> str:
+    """Return algbw and busbw in words, as nccl-tests defines them; "" where a collective has none."""
+    from exec.benchmark import busbw_factor
+
+    shape = schedule.whole
+    if not time_s or shape.kind in ("custom", "several"):
+        return ""
+    algbw_gbs = shape.total_bytes(schedule.chunk_bytes) / time_s / 1e9
+    busbw_gbs = algbw_gbs * busbw_factor(shape.kind, shape.size)
+    return f", algbw {bandwidth(algbw_gbs)}, busbw {bandwidth(busbw_gbs)} GB/s"
+
+
+def _nccl_line(schedule: AnySchedule) -> str:
+    """Return the time of NCCL's own algorithm in the same model; "" where the model does not cover it.
+
+    NCCL does not run between processes that share memory, nor on some of the ranks.
+    """
+    from synth.portfolio import nccl_time
+
+    shape, network = schedule.whole, schedule.network
+    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
+        return ""
+    listed = schedule.listed_network()
+    if listed.is_measured_host or shape.size < network.ranks:
+        return ""
+    found = nccl_time(listed, shape.kind, shape.total_bytes(schedule.chunk_bytes), shape.root)
+    if found is None:
+        return ""
+    name, time_s = found
+    called = "ring" if name == "ring" else "direct sends"
+    return f"NCCL's {called} by the same model: {seconds(time_s)}{_rates(schedule, time_s)}"
 
 
 def _rounding_lines(shape: Collective, chunk_bytes: int) -> Iterator[str]:
@@ -153,7 +225,7 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
 def _attempts(found: Synthesis) -> Iterator[str]:
     """Yield the best time of each method, the fastest first; print failed attempts as details.
 
-    A star marks the method of the schedule that is kept.
+    A star marks the method of the schedule that is kept, with the time of that schedule.
     """
     best: dict[str, float] = {}
     for tried in found.attempts:
@@ -165,14 +237,16 @@ def _attempts(found: Synthesis) -> Iterator[str]:
     # The times are those without the limits of a runtime. If these forbid the fastest, none is the kept one.
     limited = found.loaded is not None and bool(found.loaded.limit)
     chosen = None if limited else found.schedule.method
+    if chosen in best and found.schedule.outcome is not None:
+        best[chosen] = found.schedule.outcome.time_s
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == chosen else " "
-        yield f"{mark} {name:{widest}s} {seconds(time_s)}"
+        yield f"{mark} {name:{widest}s} {seconds(time_s):<8s} {_METHODS.get(name, '')}".rstrip()
 
 
 def predicted_line(time_s: float) -> str:
     """Return the predicted time of a run in words."""
-    return f"predicted run: {seconds(time_s)}, which counts steps, copies and shared ports, too"
+    return f"predicted run: {seconds(time_s)} (links, and what steps, copies, sums and shared ports cost)"
 
 
 def _predicted_s(schedule: AnySchedule) -> float | None:

@@ -7,23 +7,54 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render import Column, percent, print_table
+from probes.base import some
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices, Mask
     from synth.network import Network
 
-__all__ = ["draw", "over_time", "port_busy", "summary"]
+__all__ = ["busiest", "draw", "is_behind_ports", "over_time", "port_busy", "summary"]
 
 _BUSIEST = 10
 
 
 def draw(network: Network, link_busy: Floats) -> None:
-    """Print the busy share of each class, and the ten busiest links or ports."""
+    """Print the busy share of each class, and the busiest links or ports, those equally busy in one row.
+
+    A link whose every byte passes a port is only a pair of ranks, so its share means nothing there.
+    """
     told = summary(network, link_busy)
-    classes = [{"name": name.replace("_", " "), **one} for name, one in told.items() if name != "busiest"]
-    for columns, rows in ((_CLASS, classes), (_BUSY, told["busiest"])):
+    only_ports = is_behind_ports(network)
+    classes = [
+        {"name": name.replace("_", " "), **one}
+        for name, one in told.items()
+        if name != "busiest" and (name == "ports" or not only_ports)
+    ]
+    alike: dict[tuple[float, bool], list[str]] = {}
+    for name, busy in busiest(network, link_busy):
+        alike.setdefault((round(busy, 3), name.startswith("port ")), []).append(name)
+    rows = [{"names": some(names, 1), "busy": busy} for (busy, _), names in alike.items()]
+    for columns, shown in ((_CLASS, classes), (_BUSY, rows[:_BUSIEST])):
         console.data("")
-        print_table(columns, rows)
+        print_table(columns, shown)
+
+
+def is_behind_ports(network: Network) -> bool:
+    """Return whether each link has a port, as those of switches and NICs have."""
+    import numpy as np
+
+    return bool((np.diff(network.link_port_start) > 0).all()) and network.links > 0
+
+
+def busiest(network: Network, link_busy: Floats) -> list[tuple[str, float]]:
+    """Return (name, busy share) of all ports, and of all links that have no port; the busiest first."""
+    import numpy as np
+
+    ports = port_busy(network, link_busy)
+    alone = np.flatnonzero(np.diff(network.link_port_start) == 0).tolist()
+    found = [(f"link {network.src[at]}→{network.dst[at]}", float(link_busy[at])) for at in alone]
+    found += [(f"port {name}", float(busy)) for name, busy in zip(network.ports, ports, strict=True)]
+    return sorted(found, key=lambda one: -one[1])
 
 
 _CLASS = (
@@ -33,9 +64,8 @@ _CLASS = (
     *(Column(share, share, percent) for share in ("min", "mean", "max")),
 )
 _BUSY = (
-    Column("busiest", "name"),
+    Column("busiest", "names"),
     Column("busy", "busy", percent),
-    Column("ports", lambda one: one["ports"] or None),
 )
 
 
@@ -45,7 +75,8 @@ def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
     told: dict[str, Any] = {name: _range(link_busy[chosen]) for name, chosen in classes(network)}
     if len(ports):
         told["ports"] = _range(ports)
-    return {**told, "busiest": _busiest(network, link_busy, ports)}
+    first = busiest(network, link_busy)[:_BUSIEST]
+    return {**told, "busiest": [{"name": name, "busy": busy} for name, busy in first]}
 
 
 def port_busy(network: Network, link_busy: Floats) -> Floats:
@@ -99,19 +130,3 @@ def _range(busy: Floats) -> dict[str, Any]:
         "mean": float(busy.mean()),
         "max": float(busy.max()),
     }
-
-
-def _busiest(network: Network, link_busy: Floats, ports: Floats) -> list[dict[str, Any]]:
-    """Return the busiest links and ports; on a tie, links come first."""
-    import numpy as np
-
-    found = []
-    for row in np.argsort(-np.concatenate((link_busy, ports)), kind="stable")[:_BUSIEST].tolist():
-        if row < network.links:
-            name = f"link {network.src[row]}→{network.dst[row]}"
-            through = ", ".join(network.ports[port] for port in network.ports_of(row))
-            found.append({"name": name, "busy": float(link_busy[row]), "ports": through})
-        else:
-            port = row - network.links
-            found.append({"name": f"port {network.ports[port]}", "busy": float(ports[port]), "ports": ""})
-    return found

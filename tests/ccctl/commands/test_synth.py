@@ -215,7 +215,7 @@ def test_simgrid_judges_a_schedule(run_ccctl, tmp_path):
     assert told["simgrid"]["time_s"] == pytest.approx(told["time_s"], rel=1e-9)
     assert told["simgrid"]["shared_time_s"] > 0
     lines = run_ccctl("simulate", "s.json", "--with", "simgrid").stdout.splitlines()
-    assert "take turns: " in lines[-2] and "evenly: " in lines[-1]
+    assert "take turns at " in lines[-2] and "share them evenly" in lines[-1]
 
 
 def test_simgrid_judges_only_schedules(run_ccctl, tmp_path):

@@ -1,0 +1,46 @@
+"""What limits a schedule: full links and ports, or a chain of sends that wait for each other."""
+
+from itertools import pairwise
+
+import pytest
+
+from ccctl.render.text.schedule import limit
+from ccctl.render.text.synthesis import _METHODS
+from synth.collective import collective
+from synth.methods import direct, ring
+from synth.networks import family
+from synth.portfolio.attempts import METHODS
+from synth.simulation import critical_path, simulated
+
+
+def test_a_schedule_whose_links_are_full_is_limited_by_all_of_them():
+    on = family("ring:4", [0.0], [1e9])
+    made = ring.synthesize(on, collective("all_gather", 4), 1000)
+    sentence = limit(made, simulated(made))
+    assert "limited by link " in sentence and "and 3 more" in sentence
+    assert "busy 100.0 %" in sentence
+
+
+def test_a_schedule_of_latency_is_limited_by_its_chain():
+    on = family("ring:4", [1e-3], [1e9])
+    made = ring.synthesize(on, collective("all_gather", 4), 1000)
+    timing = simulated(made)
+    path = critical_path(made, timing)
+    assert len(path) == 3
+    assert timing.arrival_s[path[-1]] == timing.time_s
+    for before, row in pairwise(path):
+        assert timing.arrival_s[before] == pytest.approx(timing.start_s[row])
+    assert f"a chain of 3 sends, each after the one before, to send {path[-1]}" in limit(made, timing)
+
+
+def test_sends_that_wait_for_a_port_are_a_chain():
+    on = family("switch:4", [1e-6], [1e9])
+    made = direct.synthesize(on, collective("all_to_all", 4), 1000)
+    timing = simulated(made)
+    path = critical_path(made, timing)
+    assert timing.start_s[path[0]] == 0.0
+    assert all(timing.start_s[a] < timing.start_s[b] for a, b in pairwise(path))
+
+
+def test_each_method_is_described():
+    assert set(_METHODS) == set(METHODS)
