@@ -1,4 +1,4 @@
-from . import block_exchange as block_exchange, stars as stars, symmetric_search as symmetric_search
+from . import block_exchange as block_exchange, gossip as gossip, stars as stars, symmetric_search as symmetric_search
 from .edge_colouring import coloured as coloured
 from .justification import justified as justified
 from .link_chunk_matching import (
