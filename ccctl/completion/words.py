@@ -122,6 +122,7 @@ METHODS = (
     "stars",
     "symmetric",
     "greedy",
+    "gossip",
     "ring",
     "bidirectional",
     "direct",

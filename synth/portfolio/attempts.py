@@ -137,6 +137,7 @@ METHODS: dict[str, Method] = {
     "greedy": Method(greedy.synthesize, most_sends=100_000),
     "gossip": Method(
         gossip.synthesize,
+        relays=True,
         exchanges=True,
         chunk_counts=gossip.chunk_counts,
         suits=gossip.suits,

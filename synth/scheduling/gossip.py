@@ -1,27 +1,29 @@
 """Gossip: all_reduces in which each rank sends on the sums that its neighbour lacks, by list scheduling.
 
-Gossiping in the postal model (Bar-Noy and Kipnis 1994) with sums instead of messages. The contributions of a
-chunk first go along a shortest path tree towards a root of its own. A sum of at least ``least`` contributions
-may leave the tree: any rank that lacks all of it may receive it. If ``least`` is 1, every link carries sums at
-once, as an exchange does; if it is the number of ranks, only the finished sum goes from the root to all.
-Between these, trees collect and their roots' neighbourhoods exchange. So latency and bandwidth are traded on
-any network, whatever its number of ranks.
+This is gossiping in the postal model (Bar-Noy and Kipnis 1994) with sums instead of messages. Contributions to
+a chunk first go along a shortest path tree to a root of its own. A sum of at least ``least`` contributions may
+leave the tree: any rank that lacks all of it may receive it. If ``least`` is 1, every link carries sums at
+once, as in an exchange; if it is the number of ranks, only the finished sum goes from the root to all. Between
+these, trees collect sums and their roots' neighbourhoods exchange them. So latency and bandwidth are traded on
+any network, with any number of ranks.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, bytes_of, ints, offsets
+from probes.base import Floats, Indices, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels import Words, compiled, pop, push
 from synth.network import Network
 from synth.networks import distances_s, shortest_paths
-from synth.schedules import COPY, REDUCE, Schedule
+from synth.schedules import Schedule
+from synth.scheduling.block_exchange import least_bandwidth
 from synth.scheduling.list_scheduling import in_start_order
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
@@ -30,13 +32,15 @@ __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
 _MOST_RANKS = 64
 # The thresholds are compared with the same trees; the _NEAR best are tried _MORE_TREES times with others.
 _NEAR, _MORE_TREES = 2, 3
-# An attempt of more steps, about sends · links · chunks, takes over 0.1 s.
-_MOST_STEPS = 2e7
+# An attempt of more steps, about sends · links · chunks, takes over 10 ms.
+_MOST_STEPS = 2e6
 # Sums may leave the tree from these shares of all contributions on; 1 is a tree of its own.
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.75, 1.0)
-# Above this multiple of the latency to the farthest rank, the time to receive the buffer decides, and packings
-# of trees are as fast.
-_FARTHEST = 60.0
+# The orders of `_worth`. Early chunks first is the best for short buffers, the others for longer ones.
+_ORDERS = 3
+# The time to receive the buffer may be this multiple of the latency to the farthest rank. Above it, and
+# mostly from a half on, reduce_scatter and all_gather are faster (benchmarks/sizes.py --unusual 8 --seed 8).
+_FARTHEST = 1.5
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
@@ -45,18 +49,19 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     Raises NotApplicableError for other collectives, more than 64 ranks, and if links do not join the ranks.
     O(sends · links · chunks) for each of about a dozen attempts.
     """
-    if collective.kind != "all_reduce" or not collective.whole:
+    if collective.kind != "all_reduce" or collective.parts:
         raise NotApplicableError(f"gossip does not serve {collective.label}")
     if not 2 <= network.ranks <= _MOST_RANKS:
         raise NotApplicableError(f"gossip is for 2 to {_MOST_RANKS} ranks")
     draw = np.random.default_rng(seed)
-    leasts = sorted({max(1, math.ceil(share * network.ranks)) for share in _SHARES})
-    rules = [(least, order) for least in leasts for order in range(3)]
-    trees = _trees(network, collective.chunks, chunk_bytes, draw)
+    members = collective.participants
+    leasts = sorted({max(1, math.ceil(share * len(members))) for share in _SHARES})
+    rules = [(least, order) for least in leasts for order in range(_ORDERS)]
+    trees = _trees(network, members, collective.chunks, chunk_bytes, draw)
     found = [_gossip(network, collective.chunks, chunk_bytes, trees, *rule) for rule in rules]
     near = np.argsort([table.time_s for table in found], kind="stable")[:_NEAR].tolist()
     for _ in range(_MORE_TREES):
-        trees = _trees(network, collective.chunks, chunk_bytes, draw)
+        trees = _trees(network, members, collective.chunks, chunk_bytes, draw)
         found += [_gossip(network, collective.chunks, chunk_bytes, trees, *rules[at]) for at in near]
     best = min(found, key=lambda table: table.time_s)
     if best.time_s == math.inf:
@@ -86,15 +91,13 @@ def chunk_counts(network: Network) -> list[int]:
 def suits(network: Network, collective: Collective) -> bool:
     """Return whether this is an all_reduce of few enough ranks."""
     few = 2 <= network.ranks <= _MOST_RANKS and not network.queues
-    return collective.kind == "all_reduce" and collective.whole and few
+    return collective.kind == "all_reduce" and not collective.parts and few
 
 
 def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
-    """Return whether receiving the buffer takes no much longer than the latency to the farthest rank."""
-    with np.errstate(divide="ignore"):
-        rate = np.bincount(network.dst, 1.0 / network.beta_s_per_byte, network.ranks)
+    """Return whether the buffer is received in about the latency to the farthest rank, or less."""
     farthest_s = float(distances_s(network, network.travel_s(1), np.arange(network.ranks)).max())
-    return collective.chunks * chunk_bytes <= _FARTHEST * farthest_s * float(rate.min())
+    return collective.chunks * chunk_bytes <= _FARTHEST * farthest_s * least_bandwidth(network)
 
 
 class _Trees(NamedTuple):
@@ -131,7 +134,9 @@ class _Costs(NamedTuple):
     port_hold_s: Floats
 
 
-def _trees(network: Network, chunks: int, chunk_bytes: int, draw: np.random.Generator) -> _Trees:
+def _trees(
+    network: Network, members: Sequence[int], chunks: int, chunk_bytes: int, draw: np.random.Generator
+) -> _Trees:
     """Return a tree for each chunk along nearly shortest paths, and rolled dice.
 
     Roots are near the middle of the network; a rank that is a root already is chosen later.
@@ -142,6 +147,7 @@ def _trees(network: Network, chunks: int, chunk_bytes: int, draw: np.random.Gene
     middle_s = (far_s.max(axis=0) + far_s.max(axis=1)) * (1 + 0.1 * draw.random(ranks))
     if not np.isfinite(middle_s).all():
         raise NotApplicableError("gossip needs ways from every rank to every other")
+    taking_part = set(members)
     used, roots = np.zeros(network.links), np.zeros(ranks)
     parent, subtree = np.full((chunks, ranks), -1, np.int64), np.zeros((chunks, ranks), np.uint64)
     for chunk in range(chunks):
@@ -152,12 +158,12 @@ def _trees(network: Network, chunks: int, chunk_bytes: int, draw: np.random.Gene
         paths = shortest_paths(ranks, dst, src, cost_s, np.array([root]))
         parent[chunk] = paths.edge[0]
         parent[chunk, root] = -1
-        members = [1 << rank for rank in range(ranks)]
+        below = [own if rank in taking_part else 0 for rank, own in enumerate(1 << n for n in range(ranks))]
         for rank in np.argsort(-paths.cost[0], kind="stable").tolist():
             if rank != root:
-                members[int(dst[parent[chunk, rank]])] |= members[rank]
+                below[int(dst[parent[chunk, rank]])] |= below[rank]
                 used[parent[chunk, rank]] += 1
-        subtree[chunk] = members
+        subtree[chunk] = np.array(below, np.uint64)
     return _Trees(parent, subtree, draw.random((network.links, chunks)))
 
 
@@ -186,21 +192,27 @@ def _gossip(network: Network, chunks: int, chunk_bytes: int, trees: _Trees, leas
 def _run(
     costs: _Costs, trees: _Trees, ranks: int, ports: int, least: int, order: int, most: int, heap_s: Floats
 ) -> tuple[int, int, float, Indices, Indices, Indices]:
-    """Return (sends, addends, time, table, first addend of each send, addends); best sends go first."""
+    """Return (sends, addends, time, table of chunk, link and op, first addend of each send, addends).
+
+    Whenever links are free, the send that is worth most goes first. A finished sum is copied to a rank that
+    could not add all that it lacks; nothing else may be on its way to that rank.
+    """
     src, dst, hold_s, travel_s, port_start, port, port_hold_s = costs
     parent, subtree, dice = trees
     links, chunks = len(src), len(parent)
     none, one = np.uint64(0), np.uint64(1)
     every = none
     for rank in range(ranks):
-        every |= one << np.uint64(rank)
+        every |= subtree[0, rank]
     # What has arrived at each rank, and what has or will.
     held, due = np.zeros((chunks, ranks), np.uint64), np.zeros((chunks, ranks), np.uint64)
-    rows = np.ones((chunks, ranks), np.int64)
+    rows = np.zeros((chunks, ranks), np.int64)
     row_set = np.zeros((chunks, ranks, ranks + 1), np.uint64)
     row_send = np.full((chunks, ranks, ranks + 1), -1, np.int64)
     for rank in range(ranks):
-        held[:, rank] = due[:, rank] = row_set[:, rank, 0] = one << np.uint64(rank)
+        own = every & (one << np.uint64(rank))
+        held[:, rank] = due[:, rank] = row_set[:, rank, 0] = own
+        rows[:, rank] = 1 if own != none else 0
     coming, busy_s = np.zeros((chunks, ranks), np.int64), np.zeros((chunks, ranks))
     copied = np.zeros((chunks, ranks), np.int64)
     free_s, port_free_s = np.zeros(links), np.zeros(ports)
@@ -210,7 +222,7 @@ def _run(
     part_start, part = np.zeros(most + 1, np.int64), np.zeros(most * 4, np.int64)
     heap_what = np.empty(len(heap_s), np.int64)
     heap, sends, parts, now_s, last_s = 0, 0, 0, 0.0, 0.0
-    lacking = chunks * ranks
+    lacking = chunks * _size(every)
     while True:
         soon_s = now_s * (1 + 1e-12)
         while True:
@@ -218,10 +230,7 @@ def _run(
             for link in range(links):
                 if free_s[link] > soon_s:
                     continue
-                open_ports = True
-                for at in range(port_start[link], port_start[link + 1]):
-                    open_ports = open_ports and port_free_s[port[at]] <= soon_s
-                if not open_ports:
+                if not _are_free(port[port_start[link] : port_start[link + 1]], port_free_s, soon_s):
                     continue
                 for chunk in range(chunks):
                     u, v = src[link], dst[link]
@@ -230,9 +239,7 @@ def _run(
                         missing = every & ~due[chunk, v]
                         carried = none
                         if copied[chunk, u] == 0:
-                            for at in range(rows[chunk, u]):
-                                if row_set[chunk, u, at] & due[chunk, v] == none:
-                                    carried |= row_set[chunk, u, at]
+                            carried = _disjoint(row_set[chunk, u, : rows[chunk, u]], due[chunk, v])
                         size = _size(carried)
                         in_tree = (
                             parent[chunk, u] == link
@@ -308,7 +315,7 @@ def _run(
                 row_set[chunk, v, rows[chunk, v]] = carries[send]
                 row_send[chunk, v, rows[chunk, v]] = send
                 rows[chunk, v] += 1
-            if held[chunk, v] == every:
+            if held[chunk, v] == every and every & (one << np.uint64(v)) != none:
                 lacking -= 1
             last_s = now_s
             for other in range(links):
@@ -318,13 +325,33 @@ def _run(
 
 
 @compiled
+def _are_free(ports: Indices, free_s: Floats, now_s: float) -> bool:
+    busy = 0
+    for port in ports:
+        busy += free_s[port] > now_s
+    return busy == 0
+
+
+@compiled
+def _disjoint(sets: Words, due: np.uint64) -> np.uint64:
+    """Return the union of the sets that have nothing in common with ``due``."""
+    union = np.uint64(0)
+    for one in sets:
+        if one & due == np.uint64(0):
+            union |= one
+    return union
+
+
+@compiled
 def _worth(size: int, chunk: int, ranks: int, chunks: int, order: int) -> float:
+    """Return the priority of a send of ``size`` contributions under one of the three orders.
+
+    They are: large sums first, early chunks first, and small sums first.
+    """
     share = size / (ranks + 1)
     if order == 0:
         return 1.0 + share
-    if order == 1:
-        return chunks - chunk + share
-    return 2.0 - share
+    return chunks - chunk + share if order == 1 else 2.0 - share
 
 
 @compiled
