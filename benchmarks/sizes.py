@@ -7,10 +7,10 @@ Without options: 1 KiB to 1 GiB by factors of four, five collectives, six networ
 drawn at random. ``--unusual`` adds networks of eight other kinds, of 6 to 18 ranks each: random regular
 graphs, Kautz and de Bruijn graphs, circulants, twisted tori, fat trees of uneven leaves, stars around a hub
 and sites far apart. The mean of each collective and size ends the table. A cell is the simulated time's
-percent of the largest proven lower bound; 100 is proven optimal. With ``--below`` the cells under that percent
-follow, each with its method and what binds it. Cells that ``--cells`` holds are not measured again, others are
-added to it, so that the table can be made in parts. ``--picture`` draws percent against size, a line for each
-network, a panel for each collective.
+percent of the largest proven lower bound; 100 is proven optimal. With ``--below`` the cells under that
+percent follow, each with its method and what binds it. Cells that ``--cells`` holds are not measured again,
+others are added to it, so that the table can be made in parts. ``--picture`` draws percent against size, a
+line for each network, a panel for each collective.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """Gossip: all_reduces in which each rank sends on the sums that its neighbour lacks, by list scheduling.
 
-This is gossiping in the postal model (Bar-Noy and Kipnis 1994) with sums instead of messages. Contributions to
-a chunk first go along a shortest path tree to a root of its own. A sum of at least ``least`` contributions may
-leave the tree: any rank that lacks all of it may receive it. If ``least`` is 1, every link carries sums at
-once, as in an exchange; if it is the number of ranks, only the finished sum goes from the root to all. Between
-these, trees collect sums and their roots' neighbourhoods exchange them. So latency and bandwidth are traded on
-any network, with any number of ranks.
+This is gossiping in the postal model (Bar-Noy and Kipnis 1994) with sums instead of messages. Contributions
+to a chunk first go along a shortest path tree to a root of its own. A sum of at least ``least``
+contributions may leave the tree: any rank that lacks all of it may receive it. If ``least`` is 1, every link
+carries sums at once, as in an exchange; if it is the number of ranks, only the finished sum goes from the
+root to all. Between these, trees collect sums and their roots' neighbourhoods exchange them. So latency and
+bandwidth are traded on any network, with any number of ranks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -135,7 +134,7 @@ class _Costs(NamedTuple):
 
 
 def _trees(
-    network: Network, members: Sequence[int], chunks: int, chunk_bytes: int, draw: np.random.Generator
+    network: Network, members: Indices, chunks: int, chunk_bytes: int, draw: np.random.Generator
 ) -> _Trees:
     """Return a tree for each chunk along nearly shortest paths, and rolled dice.
 
@@ -147,7 +146,7 @@ def _trees(
     middle_s = (far_s.max(axis=0) + far_s.max(axis=1)) * (1 + 0.1 * draw.random(ranks))
     if not np.isfinite(middle_s).all():
         raise NotApplicableError("gossip needs ways from every rank to every other")
-    taking_part = set(members)
+    taking_part = set(members.tolist())
     used, roots = np.zeros(network.links), np.zeros(ranks)
     parent, subtree = np.full((chunks, ranks), -1, np.int64), np.zeros((chunks, ranks), np.uint64)
     for chunk in range(chunks):
