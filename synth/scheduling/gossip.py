@@ -187,6 +187,7 @@ def _gossip(network: Network, chunks: int, chunk_bytes: int, trees: _Trees, leas
     )
 
 
+# This is one loop: all its steps share the same dozen tables, which Python would pass on to each function.
 @compiled
 def _run(
     costs: _Costs, trees: _Trees, ranks: int, ports: int, least: int, order: int, most: int, heap_s: Floats
@@ -203,7 +204,7 @@ def _run(
     every = none
     for rank in range(ranks):
         every |= subtree[0, rank]
-    # What has arrived at each rank, and what has or will.
+    # Contributions that have arrived at each rank, and those that have arrived or are on their way.
     held, due = np.zeros((chunks, ranks), np.uint64), np.zeros((chunks, ranks), np.uint64)
     rows = np.zeros((chunks, ranks), np.int64)
     row_set = np.zeros((chunks, ranks, ranks + 1), np.uint64)
