@@ -1,13 +1,16 @@
 """Percent of the proven bound against size, for every collective on several networks.
 
     python -P benchmarks/sizes.py [--networks ring:8,torus:4x4x4] [--collectives all_reduce] [--sizes 1K,16K]
-        [--random 5] [--seed 1] [--below 85] [--cells FILE [--only-known]] [--picture FILE.svg]
+        [--random 5] [--unusual 8] [--seed 1] [--below 85] [--cells FILE [--only-known]] [--picture FILE.svg]
 
 Without options: 1 KiB to 1 GiB by factors of four, five collectives, six networks that have names and five
-drawn at random. A cell is the simulated time's percent of the largest proven lower bound; 100 is proven
-optimal. With ``--below`` the cells under that percent follow, each with its method and what binds it. Cells
-that ``--cells`` holds are not measured again, others are added to it, so that the table can be made in parts.
-``--picture`` draws percent against size, a line for each network, a panel for each collective.
+drawn at random. ``--unusual`` adds networks of eight other kinds, of 6 to 18 ranks each: random regular
+graphs, Kautz and de Bruijn graphs, circulants, twisted tori, fat trees of uneven leaves, stars around a hub
+and sites far apart. The mean of each collective and size ends the table. A cell is the simulated time's
+percent of the largest proven lower bound; 100 is proven optimal. With ``--below`` the cells under that
+percent follow, each with its method and what binds it. Cells that ``--cells`` holds are not measured again,
+others are added to it, so that the table can be made in parts. ``--picture`` draws percent against size, a
+line for each network, a panel for each collective.
 """
 
 from __future__ import annotations
@@ -153,6 +156,88 @@ def _random_pods(seed: int, draw: random.Random) -> Network:
     return build(f"drawn:{seed} {hosts} pods of {size}, {size // shared} NICs", names, links)
 
 
+def unusual(seed: int) -> Network:
+    """Return a network of 6 to 18 ranks; its kind takes turns with ``seed``, all else is drawn."""
+    draw = random.Random(f"unusual {seed}")
+    kind = ("regular", "kautz", "de bruijn", "circulant", "twisted torus", "uneven tree", "star", "sites")[
+        seed % 8
+    ]
+    alpha_s, rate = draw.uniform(0.5e-6, 3e-6), draw.choice((12.5e9, 25e9, 50e9, 100e9))
+    if kind == "uneven tree":
+        return _uneven_tree(f"drawn:{seed} {kind}", draw, alpha_s, rate)
+    ranks, pairs = _directed(kind, draw)
+    links = []
+    for a, b in sorted(pairs):
+        far = kind == "sites" and a // 4 != b // 4
+        link_rate = rate * draw.choice((0.5, 1.0, 2.0)) if kind == "star" else rate
+        links.append(Link(a, b, alpha_s * (20 if far else 1), 1 / (link_rate / (8 if far else 1))))
+    return build(f"drawn:{seed} {kind} of {ranks}", ["h"] * ranks, links)
+
+
+def _directed(kind: str, draw: random.Random) -> tuple[int, set[tuple[int, int]]]:
+    """Return the number of ranks and the directed pairs of one kind of graph."""
+    if kind == "regular":
+        ranks, degree = draw.choice((8, 10, 12, 14, 16)), draw.choice((3, 4))
+        while True:
+            ends = [rank for rank in range(ranks) for _ in range(degree)]
+            draw.shuffle(ends)
+            found = set(zip(ends[::2], ends[1::2], strict=True))
+            both = {*found, *((b, a) for a, b in found)}
+            if len(both) == ranks * degree and all(a != b for a, b in both):
+                return ranks, both
+    if kind == "kautz":
+        letters = draw.choice((2, 3))
+        words = [(a, b) for a in range(letters + 1) for b in range(letters + 1) if a != b]
+        return len(words), {
+            (words.index(one), words.index(other)) for one in words for other in words if one[1] == other[0]
+        }
+    if kind == "de bruijn":
+        base, ranks = draw.choice(((2, 8), (2, 16), (3, 9)))
+        pairs = ((rank, (rank * base + digit) % ranks) for rank in range(ranks) for digit in range(base))
+        return ranks, {(a, b) for a, b in pairs if a != b}
+    if kind == "circulant":
+        ranks = draw.choice((7, 9, 11, 13, 17))
+        steps = {1, draw.randint(2, ranks // 2)}
+        return ranks, {
+            (rank, (rank + way) % ranks) for rank in range(ranks) for s in steps for way in (s, -s)
+        }
+    if kind == "twisted torus":
+        rows, columns = draw.choice(((3, 4), (4, 4), (3, 5), (2, 6)))
+        twist = draw.randint(1, columns - 1)
+        found = set()
+        for rank in range(rows * columns):
+            row, column = divmod(rank, columns)
+            turn = twist if row == rows - 1 else 0
+            below = (row + 1) % rows * columns + (column + turn) % columns
+            for other in (row * columns + (column + 1) % columns, below):
+                found |= {(rank, other), (other, rank)}
+        return rows * columns, found
+    if kind == "star":
+        ranks = draw.randint(6, 12)
+        return ranks, {pair for rank in range(1, ranks) for pair in ((0, rank), (rank, 0))}
+    sites = draw.randint(2, 4)
+    pairs_inside = {(a, b) for a in range(4 * sites) for b in range(4 * sites) if a != b and a // 4 == b // 4}
+    gates = range(0, 4 * sites, 4)
+    return 4 * sites, pairs_inside | {(a, b) for a in gates for b in gates if a != b}
+
+
+def _uneven_tree(name: str, draw: random.Random, alpha_s: float, rate: float) -> Network:
+    """Return leaf switches of unlike numbers of ranks, joined by uplinks that their ranks share."""
+    sizes = [draw.randint(2, 6) for _ in range(draw.randint(2, 4))]
+    leaf = [at for at, size in enumerate(sizes) for _ in range(size)]
+    uplink = rate * draw.choice((0.5, 1.0, 2.0))
+    links = []
+    for a, one in enumerate(leaf):
+        for b, other in enumerate(leaf):
+            if a == b:
+                continue
+            far = one != other
+            shared = (f"up {one}", f"down {other}") if far else ()
+            beta = 1 / min(rate, uplink) if far else 1 / rate
+            links.append(Link(a, b, alpha_s * (2 if far else 1), beta, (f"out {a}", *shared, f"in {b}")))
+    return build(f"{name} {'+'.join(map(str, sizes))}", [f"leaf{at}" for at in leaf], links)
+
+
 def measured(network: Network, kind: Kind, size_bytes: int) -> Cell:
     """Return what `synth` finds, with one process."""
     begun_s = time.process_time()
@@ -207,6 +292,7 @@ def main() -> None:
     parser.add_argument("--collectives", default=",".join(KINDS))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--random", type=int, default=5, help="so many networks drawn at random")
+    parser.add_argument("--unusual", type=int, default=0, help="so many networks of eight other kinds")
     parser.add_argument("--seed", type=int, default=1, help="of the first network drawn")
     parser.add_argument("--below", type=float, help="list the cells under this percent")
     parser.add_argument("--cells", type=Path, metavar="FILE", help="cells measured before; others are added")
@@ -216,6 +302,7 @@ def main() -> None:
     sizes = [parse_size(word) for word in asked.sizes.split(",")]
     networks = [named(spec) for spec in asked.networks.split(",") if spec]
     networks += [drawn(asked.seed + number) for number in range(asked.random)]
+    networks += [unusual(asked.seed + number) for number in range(asked.unusual)]
     known = known_cells(asked.cells) if asked.cells else {}
     cells: list[Cell] = []
     print("| network | collective | " + " | ".join(map(format_size, sizes)) + " | CPU s |")
@@ -239,6 +326,13 @@ def main() -> None:
             percents = " | ".join(percent_in(row, size) for size in sizes)
             seconds = sum(cell.seconds for cell in row)
             print(f"| {network.name} | {kind} | {percents} | {seconds:.1f} |", flush=True)
+    for kind in dict.fromkeys(cell.kind for cell in cells):
+        means = []
+        for size in sizes:
+            found = [cell.percent for cell in cells if (cell.kind, cell.size_bytes) == (kind, size)]
+            means.append(f"{sum(found) / len(found):.1f}" if found else "–")
+        seconds = sum(cell.seconds for cell in cells if cell.kind == kind)
+        print(f"| mean | {kind} | {' | '.join(means)} | {seconds:.1f} |")
     if asked.picture:
         pictured(cells, asked.picture)
     if asked.below is not None:

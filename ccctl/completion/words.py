@@ -123,6 +123,7 @@ METHODS = (
     "stars",
     "symmetric",
     "greedy",
+    "gossip",
     "ring",
     "bidirectional",
     "direct",

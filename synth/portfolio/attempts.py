@@ -32,7 +32,7 @@ from synth.portfolio.rank_subsets import serve
 from synth.portfolio.request import Request, cut
 from synth.published import synthesizer
 from synth.schedules import Schedule
-from synth.scheduling import block_exchange, stars, symmetric_search
+from synth.scheduling import block_exchange, gossip, stars, symmetric_search
 
 __all__ = [
     "METHODS",
@@ -142,6 +142,14 @@ METHODS: dict[str, Method] = {
         symmetric_search.synthesize, most_sends=600_000, finer=4, suits=symmetric_search.suits
     ),
     "greedy": Method(greedy.synthesize, most_sends=100_000),
+    "gossip": Method(
+        gossip.synthesize,
+        relays=True,
+        exchanges=True,
+        chunk_counts=gossip.chunk_counts,
+        suits=gossip.suits,
+        pays=gossip.pays,
+    ),
     "ring": Method(ring.synthesize),
     "bidirectional": Method(bidirectional.synthesize),
     "direct": Method(direct.synthesize),

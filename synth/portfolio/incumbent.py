@@ -181,7 +181,7 @@ class Incumbent:
                 return True
             if len(before) < _FORETELLING_FORESTS:
                 return False
-        if plan.name == "exchange":
+        if plan.method.exchanges:
             # With few chunks exchanges take other paths and may be slower than with one: no trend yet.
             if len(before) < _FORETELLING_EXCHANGES:
                 return False

@@ -20,12 +20,14 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import reachable, renumbered, restricted
 from synth.schedules import REDUCE, Schedule
-from synth.scheduling import Sends
+from synth.scheduling import Sends, in_order
 from synth.simulation import replay
 from synth.streams import streams_of
 
 __all__ = ["pruned", "serve"]
 
+# These cut the buffer into the same chunks whichever ranks take part.
+_ALIKE = ("all_reduce", "broadcast", "reduce")
 Synthesizer = Callable[..., Schedule]
 
 
@@ -83,6 +85,8 @@ def pruned(schedule: Schedule) -> Schedule:
 
     The other sends keep their order. O(sends).
     """
+    if schedule.exchanges:
+        return _pruned_exchange(schedule)
     network, collective = schedule.network, schedule.collective
     src, dst = network.src[schedule.link].tolist(), network.dst[schedule.link].tolist()
     chunk, is_sum = schedule.chunk.tolist(), (schedule.op == REDUCE).tolist()
@@ -103,6 +107,22 @@ def pruned(schedule: Schedule) -> Schedule:
     )
 
 
+def _pruned_exchange(schedule: Schedule) -> Schedule:
+    """Return an exchange without sends to ranks that neither want them nor send them on."""
+    network, wanted = schedule.network, schedule.collective.wanted()
+    src, dst, chunk = network.src[schedule.link], network.dst[schedule.link], schedule.chunk
+    start, addend = schedule.addend_start, schedule.addend
+    keep, needed = wanted[dst, chunk], np.zeros_like(wanted)
+    for row in reversed(range(schedule.sends)):
+        keep[row] |= needed[dst[row], chunk[row]]
+        if keep[row]:
+            parts = addend[start[row] : start[row + 1]]
+            keep[parts[parts >= 0]] = True
+            # A send without addends carries everything that its source has.
+            needed[src[row], chunk[row]] |= not len(parts)
+    return in_order(schedule, np.flatnonzero(keep))
+
+
 def _on_members(
     synthesize: Synthesizer,
     network: Network,
@@ -111,7 +131,10 @@ def _on_members(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """Return the faster of two schedules: among the members alone, and through relays."""
+    """Return the fastest of: a schedule among the members alone, one through relays, one for all ranks.
+
+    A schedule for all ranks serves the members, too: other ranks add nothing to its sums, and pass on.
+    """
     members = collective.participants
     alone, rows = restricted(network, members)
     found: list[Schedule] = []
@@ -123,9 +146,14 @@ def _on_members(
         found.append(_without_bounds(_on_whole_network(inner, network, collective, rows)))
     except (NotApplicableError, UsageError) as error:
         refusals.append(error)
-    if relays:
+    if relays or collective.kind in _ALIKE:
+        asked = collective if relays else replace(collective, members=())
         try:
-            found.append(pruned(synthesize(network, collective, chunk_bytes, **options)))
+            through = synthesize(network, asked, chunk_bytes, **options)
+            # A send that names its source's own part as an addend needs a source that has one.
+            if relays or not through.exchanges:
+                useful = pruned(replace(through, collective=collective))
+                found.append(useful if relays else _without_bounds(useful))
         except (NotApplicableError, UsageError) as error:
             refusals.append(error)
     if not found:

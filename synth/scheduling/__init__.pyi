@@ -1,4 +1,9 @@
-from . import block_exchange as block_exchange, stars as stars, symmetric_search as symmetric_search
+from . import (
+    block_exchange as block_exchange,
+    gossip as gossip,
+    stars as stars,
+    symmetric_search as symmetric_search,
+)
 from .edge_colouring import coloured as coloured
 from .justification import justified as justified
 from .link_chunk_matching import (
@@ -9,7 +14,12 @@ from .link_chunk_matching import (
     MatchingPolicy as MatchingPolicy,
     match as match,
 )
-from .list_scheduling import Sends as Sends, in_start_order as in_start_order, link_of as link_of
+from .list_scheduling import (
+    Sends as Sends,
+    in_order as in_order,
+    in_start_order as in_start_order,
+    link_of as link_of,
+)
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
 from .symmetric_search import (

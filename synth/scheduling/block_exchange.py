@@ -32,7 +32,7 @@ from synth.scheduling.exchanges import (
 )
 from synth.simulation import replay
 
-__all__ = ["chunk_counts", "pays", "suits", "synthesize"]
+__all__ = ["chunk_counts", "least_bandwidth", "pays", "suits", "synthesize"]
 
 # The most sums of blocks exchanged at one level; more take long to plan and are slow to run.
 _MOST_SUMS = 5_000
@@ -130,13 +130,13 @@ def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
     A ring sends less than twice the bytes of the buffer, recursive doubling log₂ N times.
     """
     ranks = network.ranks
-    bandwidth = _least_bandwidth(network)
+    bandwidth = least_bandwidth(network)
     times = math.log2(ranks) - 2 * (ranks - 1) / ranks
     farthest_s = float(distances_s(network, network.travel_s(1), np.zeros(1, np.int64)).max())
     return times * collective.chunks * chunk_bytes <= _FARTHEST * farthest_s * bandwidth
 
 
-def _least_bandwidth(network: Network) -> float:
+def least_bandwidth(network: Network) -> float:
     """Return the receive rate in bytes per second of the slowest rank, over all its links and ports."""
     with np.errstate(divide="ignore"):
         rate = 1.0 / network.beta_s_per_byte

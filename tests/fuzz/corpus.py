@@ -36,7 +36,7 @@ _FAMILIES = (
 )  # fmt: skip
 _METHODS = (
     "ring", "tree", "greedy", "forest", "direct", "doubling", "bidirectional", "hierarchical", "two_step",
-    "three_step", "halving_doubling", "paths", "circulant", "demand", "exchange", "stars",
+    "three_step", "halving_doubling", "paths", "circulant", "demand", "exchange", "gossip", "stars",
 )  # fmt: skip
 _LAB = """# a rack of two, and one of one
 name = "small"
