@@ -92,6 +92,10 @@ EXAMPLES = (
         "ccctl synth --network ring:4 --bandwidth 25GB/s --collective all_gather --counts 4M,0,1M,2M",
         "an uneven all_gather, MPI_Allgatherv: rank 1 gives nothing",
     ),
+    (
+        "ccctl synth --network dgx-h100:2 --size 16M --reproducible -o reproducible.json",
+        "sums whose bits do not depend on network, size or schedule, and the price of that",
+    ),
 )
 
 
@@ -131,6 +135,11 @@ def synth(options: SynthOptions) -> None:
     files for hosts whose links are uneven (with a topology), a tuner file where another algorithm or protocol
     is faster than NCCL's choice on the measured links, and the environment, each with its expected gain. If
     NCCL's own choices are as good, nothing is written.
+
+    With --reproducible each element is summed in one order, that of a balanced binary tree over the ranks by
+    number. So the same data gives the same bits at any size, on any network of as many ranks, around any
+    failed link. The schedule states the order, the checker proves it, and the price is printed: the time over
+    that of the best schedule in any order, and the least that any schedule in this order can take.
 
     With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
     the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
@@ -249,6 +258,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         time_step_s=None if step is None else parse_seconds(step, "--time-step", positive=True),
         mechanism=_mechanism(options.mechanism, method),
         runtime=options.runtime or "",
+        reproducible=options.reproducible,
     )
     return request, digests
 

@@ -1,5 +1,6 @@
 from .cuts import cost_levels as cost_levels
 from .lower_bounds import (
+    ORDER_BOUND as ORDER_BOUND,
     bounds as bounds,
     least_s_per_byte as least_s_per_byte,
     schedule_bounds as schedule_bounds,

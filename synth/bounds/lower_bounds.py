@@ -12,6 +12,8 @@ is bytes over bandwidth plus the least alpha. All bounds hold for every schedule
   chunk at least 2(N−1) times (Patarasuk and Yuan).
 - *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
 - *spanning trees*: the same with the prices of links and ports that prove the most (`spanning_trees`).
+- *order of sums*: if the order is fixed, the least loads of links and ports that any such sums cause, by
+  weak duality (`synth.routing.sum_trees`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
@@ -23,6 +25,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from probes.base import UsageError
 from synth.bounds.general import point_bounds
 from synth.bounds.multicast import spreading_bounds
@@ -30,12 +34,17 @@ from synth.bounds.symmetric import symmetric_bounds
 from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.networks import SymmetricNetwork, missing_way, named_back, reachable, renumbered, restricted
+from synth.routing import aligned_tree, batch_of, place_sums, resources
 from synth.schedules import AnySchedule, Bound
 
-__all__ = ["bounds", "least_s_per_byte", "schedule_bounds"]
+__all__ = ["ORDER_BOUND", "bounds", "least_s_per_byte", "schedule_bounds"]
 
 # A buffer so large that alpha is negligible.
 _LARGE_BYTES = 1 << 40
+ORDER_BOUND = "order of sums"
+# The most ranks for which the bound of a fixed order of sums is sought, and the copies of one chunk that are
+# placed to find good prices for it.
+_MOST_IN_ORDER, _COPIES = 128, 16
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
@@ -77,7 +86,30 @@ def bounds(
         found = [_mirrored(bound) for bound in turned]
     else:
         found = spreading_bounds(network, collective, chunk_bytes, fluid=fluid)
+    if collective.sum_order == "aligned" and not network.hold_alpha:
+        found += _order_bounds(network, collective, chunk_bytes)
     return sorted(found, key=lambda bound: -bound.time_s)
+
+
+def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
+    """Return the bound that the order of sums proves for links and ports; [] for unequal sources."""
+    sources, targets = collective.sources, collective.targets
+    everywhere = not collective.members and bool((targets.sizes() == network.ranks).all())
+    alike = len(set(sources.group.tolist())) == 1
+    if not alike or not (everywhere or (targets.sizes() == 1).all()) or network.ranks > _MOST_IN_ORDER:
+        return []
+    # Chunks for the same rank are alike, so one stands for all of them, as large as they are together.
+    roots, counts = np.unique(targets.only(), return_counts=True)
+    if everywhere:
+        roots = np.zeros(1, np.int64)
+    elif len(set(counts.tolist())) > 1:
+        return []
+    together = resources(network, chunk_bytes * (collective.chunks // len(roots)))
+    tree, load_s = aligned_tree(sources.of(0)), np.zeros(network.links + len(network.ports))
+    copies = np.repeat(roots, _COPIES if everywhere else 1).astype(np.int64)
+    batch, most_hops = batch_of(network.ranks, len(copies)), network.ranks - 1
+    *_, bound_s = place_sums(together, tree, copies, load_s, batch, most_hops, 0, everywhere)
+    return [Bound(ORDER_BOUND, bound_s * len(roots) / len(copies), "links and ports")]
 
 
 def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:

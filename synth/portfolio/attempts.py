@@ -12,6 +12,7 @@ from probes.base import UsageError, meant, quoted
 from synth.collective import Collective
 from synth.methods import (
     adapcc,
+    aligned,
     bidirectional,
     circulant,
     direct,
@@ -103,8 +104,8 @@ class Method:
     4 KiB / ``finer`` and there are at most ``most_sends`` deliveries. ``chunk_counts``, if set, lists the
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
-    programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``suits`` tells
-    whether auto should try it, and ``pays`` whether it should with a given chunk size.
+    programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
+    keeps the order of sums if the collective fixes one. ``suits`` tells whether auto should try it, and ``pays`` whether it should with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]
@@ -116,6 +117,7 @@ class Method:
     solves: bool = False
     counts: bool = False
     exchanges: bool = False
+    ordered: bool = False
     chunk_counts: Callable[[Network], Sequence[int]] | None = None
     suits: Callable[[Network, Collective], bool] = lambda network, shape: True
     pays: Callable[[Network, Collective, int], bool] = lambda network, shape, chunk_bytes: True
@@ -125,9 +127,17 @@ METHODS: dict[str, Method] = {
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,
+        ordered=True,
         chunk_counts=block_exchange.chunk_counts,
         suits=block_exchange.suits,
         pays=block_exchange.pays,
+    ),
+    "aligned": Method(
+        aligned.synthesize,
+        relays=True,
+        exchanges=True,
+        ordered=True,
+        suits=lambda network, shape: shape.sum_order == "aligned",
     ),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
@@ -248,13 +258,26 @@ def plans(request: Request) -> Iterator[Plan]:
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
         and ring.fills(request.network, request.shape())
     )
+    if request.reproducible:
+        if request.method != "auto" and not METHODS[names[0]].ordered:
+            known = ", ".join(name for name, method in METHODS.items() if method.ordered)
+            raise UsageError(f" {names[0]}: keeps no order of sums; {known} do", argument="method")
+        names = [name for name in names if METHODS[name].ordered]
     for name in names:
         method = METHODS[name]
         if name == "greedy" and large_rings:
             yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):
             large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
-            if large and name not in ("greedy", "circulant", "stars", "symmetric", "forest", "paths"):
+            if large and name not in (
+                "greedy",
+                "circulant",
+                "stars",
+                "symmetric",
+                "forest",
+                "paths",
+                "aligned",
+            ):
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
                 continue

@@ -81,8 +81,10 @@ def _nothing_moves(collective: Collective) -> bool:
 def pruned(schedule: Schedule) -> Schedule:
     """Return the schedule without copies that no rank wants or forwards, and reductions that carry nothing.
 
-    The other sends keep their order. O(sends).
+    The other sends keep their order. A schedule with addends is returned unchanged. O(sends).
     """
+    if schedule.exchanges:
+        return schedule
     network, collective = schedule.network, schedule.collective
     src, dst = network.src[schedule.link].tolist(), network.dst[schedule.link].tolist()
     chunk, is_sum = schedule.chunk.tolist(), (schedule.op == REDUCE).tolist()

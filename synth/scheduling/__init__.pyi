@@ -9,7 +9,12 @@ from .link_chunk_matching import (
     MatchingPolicy as MatchingPolicy,
     match as match,
 )
-from .list_scheduling import Sends as Sends, in_start_order as in_start_order, link_of as link_of
+from .list_scheduling import (
+    Sends as Sends,
+    SendsOfParts as SendsOfParts,
+    in_start_order as in_start_order,
+    link_of as link_of,
+)
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
 from .symmetric_search import (
