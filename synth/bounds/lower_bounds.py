@@ -12,7 +12,7 @@ is bytes over bandwidth plus the least alpha. All bounds hold for every schedule
   chunk at least 2(N−1) times (Patarasuk and Yuan).
 - *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
 - *spanning trees*: the same with the prices of links and ports that prove the most (`spanning_trees`).
-- *order of sums*: if the order is fixed, the least loads of links and ports that any such sums cause, by
+- *order of sums*: if the order is fixed, the least load of links and ports that any such sums cause, by
   weak duality (`synth.routing.sum_trees`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
@@ -42,9 +42,10 @@ __all__ = ["ORDER_BOUND", "bounds", "least_s_per_byte", "schedule_bounds"]
 # A buffer so large that alpha is negligible.
 _LARGE_BYTES = 1 << 40
 ORDER_BOUND = "order of sums"
-# The most ranks for which the bound of a fixed order of sums is sought, and the copies of one chunk that are
-# placed to find good prices for it.
-_MOST_IN_ORDER, _COPIES = 128, 16
+# The most ranks and chunks for which the bound of a fixed order of sums is sought, as it takes some seconds.
+_MOST_IN_ORDER, _MOST_CHUNKS_IN_ORDER = 128, 1024
+# The chunks are cut into about this many to find the bound.
+_CHUNKS_IN_ORDER = 256
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
@@ -92,24 +93,19 @@ def bounds(
 
 
 def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
-    """Return the bound that the order of sums proves for links and ports; [] for unequal sources."""
-    sources, targets = collective.sources, collective.targets
-    everywhere = not collective.members and bool((targets.sizes() == network.ranks).all())
-    alike = len(set(sources.group.tolist())) == 1
-    if not alike or not (everywhere or (targets.sizes() == 1).all()) or network.ranks > _MOST_IN_ORDER:
+    """Return the bound that the order of sums proves for links and ports; [] unless each has one target."""
+    sources, roots = collective.sources, collective.targets.only().astype(np.int64)
+    few = network.ranks <= _MOST_IN_ORDER and collective.chunks <= _MOST_CHUNKS_IN_ORDER
+    if (roots < 0).any() or (sources.group != sources.group[0]).any() or not few:
         return []
-    # Chunks for the same rank are alike, so one stands for all of them, as large as they are together.
-    roots, counts = np.unique(targets.only(), return_counts=True)
-    if everywhere:
-        roots = np.zeros(1, np.int64)
-    elif len(set(counts.tolist())) > 1:
-        return []
-    together = resources(network, chunk_bytes * (collective.chunks // len(roots)))
-    tree, load_s = aligned_tree(sources.of(0)), np.zeros(network.links + len(network.ports))
-    copies = np.repeat(roots, _COPIES if everywhere else 1).astype(np.int64)
-    batch, most_hops = batch_of(network.ranks, len(copies)), network.ranks - 1
-    *_, bound_s = place_sums(together, tree, copies, load_s, batch, most_hops, 0, everywhere)
-    return [Bound(ORDER_BOUND, bound_s * len(roots) / len(copies), "links and ports")]
+    through, load_s = resources(network, chunk_bytes), np.zeros(network.links + len(network.ports))
+    # Finer chunks are spread more evenly, so their loads make better prices.
+    parts = max(1, _CHUNKS_IN_ORDER // len(roots))
+    roots = np.repeat(roots, parts)
+    batch, most_hops = batch_of(network.ranks, len(roots)), network.ranks - 1
+    tree = aligned_tree(sources.of(0))
+    *_, bound_s = place_sums(through, tree, roots, load_s, batch, most_hops, 0, True)
+    return [Bound(ORDER_BOUND, bound_s / parts, "links and ports")]
 
 
 def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:

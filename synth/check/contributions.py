@@ -165,7 +165,7 @@ def _follow(
             if op[row] != REDUCE:
                 _copy(slot, carried)
                 overwritten[dst[row]] = True
-            # With a fixed order all sums are subtrees, of which the larger one replaces those that it contains.
+            # With a fixed order all sums are subtrees, and a larger one replaces those that it contains.
             elif _add(slot, carried) and not aligned:
                 _report(found, count, TWICE, row, dst[row], chunk)
             came_s[dst[row]] = max(came_s[dst[row]], arrival_s[row])

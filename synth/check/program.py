@@ -56,9 +56,9 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
 
     The proof covers each placement (out of place, in place) that the program claims: every slot exists;
     nothing deadlocks with ``depth`` messages in each FIFO; no step reads an unwritten slot; each rank ends
-    with every contribution to its output exactly once, added up in the collective's order if that is fixed; no step reads and writes slots that overlap partly;
-    every two conflicting accesses to a slot have a certain order. O(steps), and O(steps) more for each access
-    that the waits within its rank leave unordered.
+    with every contribution to its output exactly once, added up in the collective's order if it fixes one; no
+    step reads and writes slots that overlap partly; every two conflicting accesses to a slot have a certain
+    order. O(steps), and O(steps) more for each access that the waits within its rank leave unordered.
     """
     return list(examine(program, depth).findings)
 

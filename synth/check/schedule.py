@@ -40,11 +40,12 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     The proof covers: the source held the chunk when the send started; no link and no port carries two sends
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
     twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
-    contributions. If the order of sums is fixed, each send carries the sum below one node of the tree, and a
-    rank keeps what it received apart, so it can add the parts in the tree's order; that it does so is proven
-    of the program. The proof holds at the claimed times, by default those of `synth.check.times`, and when the sends
-    run one by one in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing
-    collectives whose sums follow no trees.
+    contributions. If the order of sums is fixed, each send carries the sum below one node of its tree, so
+    ranks can add up what they receive in that order; that they do is proven of the program.
+
+    It holds at the claimed times, by default those of `synth.check.times`, and when the sends run one by one
+    in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing collectives whose sums
+    follow no trees.
 
     Periods share no chunk, so one period is judged as a schedule of its own. They share links and ports: two
     sends of any periods hold one at the same time if and only if they do so modulo the period.

@@ -1,4 +1,4 @@
-"""Aligned: sums in the order of the aligned tree (`synth.collective`), made where links and ports are least busy.
+"""Aligned: sums in the order of the aligned tree (`synth.collective`), made where links are least busy.
 
 A rank that makes a sum receives its parts apart and adds them up in the tree's order, so parts may also pass
 through ranks that add nothing. `synth.routing.sum_trees` chooses where each sum is made. In an all_reduce the

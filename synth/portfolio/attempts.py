@@ -105,7 +105,8 @@ class Method:
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
     programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
-    keeps the order of sums if the collective fixes one. ``suits`` tells whether auto should try it, and ``pays`` whether it should with a given chunk size.
+    keeps the order of sums if the collective fixes one. ``suits`` tells whether auto should try it, and
+    ``pays`` whether it should with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]

@@ -27,6 +27,9 @@ __all__ = ["SumTree", "aligned_tree", "batch_of", "place_sums"]
 # reaches exp(16). On tori, meshes, switches, fat trees and dgx machines of up to 64 ranks the busiest link
 # then carries within 5 % of the dual bound, except on meshes and torus:4x4x4 (10 %).
 _FIRST_ETA, _DOUBLED, _TURNS = 0.5, 3, 16
+# The bound is sought in so many steps at prices of exp(_ETA · load / the largest load); in each step a share of
+# the chunks takes the cheapest ways.
+_ETA, _STEPS, _FIRST_SHARE = 10.0, 24, 0.1
 # While loads are small, the largest counts as at least this many chunks: one chunk must not repel others.
 _FEW = 4
 # The most operations of a search: a few seconds.
@@ -36,7 +39,7 @@ _SPREAD = 1e-3
 
 
 class SumTree(NamedTuple):
-    """Nodes 0 … n − 1 are the contributions of the ranks ``source``; node n + i adds ``left[i]``, ``right[i]``.
+    """Nodes 0 … n − 1 are the contributions of ``source``; n + i adds ``left[i]`` and ``right[i]``.
 
     Children come before their parents; the last node is the complete sum.
     """
@@ -94,14 +97,13 @@ def place_sums(
     batch: int,
     most_hops: int,
     seed: int,
-    everywhere: bool,
+    prove: bool,
 ) -> tuple[Ints, Ints, Ints, float]:
-    """Return (ranks, hops, links) of every node for each chunk, whose sum ``roots[chunk]`` wants, and a bound.
+    """Return (ranks, hops, links) of every node for each chunk, which ``roots[chunk]`` wants, and a bound.
 
     All ranks are -1 if a rank cannot be reached in ``most_hops``. ``load_s`` (links, then ports) is the load
-    before the call; the chunks are added to it. The bound is a proven least time, in seconds, for links and
-    ports to carry the chunks, without the load before; with ``everywhere`` for sums that any rank may
-    complete and all ranks want. O(chunks / batch · ranks³).
+    before the call; the chunks are added to it. With ``prove`` the bound is a proven least time, in seconds,
+    for links and ports to carry the chunks, without the load before; else 0. O(chunks / batch · ranks³).
     """
     np.random.seed(seed)
     chunks, ranks, leaves = len(roots), len(through.out_start) - 1, len(tree.source)
@@ -133,8 +135,6 @@ def place_sums(
                 price[at] = np.exp(eta * load_s[at] / largest_s)
             _find_paths(through, price, costs)
             _find_places(tree, costs)
-            if begin == 0 and through.latency_s.max() == 0.0:
-                bound_s = max(bound_s, _least_cost(costs, roots, everywhere) / price.sum())
             for chunk in part:
                 if not _place(through, tree, costs, placed, chunk, roots[chunk]):
                     best.rank[:] = -1
@@ -145,6 +145,19 @@ def place_sums(
             best.rank[:] = placed.rank
             best.hops[:] = placed.hops
             best.link[:] = placed.link
+    usual_s = load_s - before_s
+    for step in range(_STEPS if prove else 0):
+        price[:] = np.exp(_ETA * (usual_s / largest_load_s(usual_s) - 1.0))
+        _find_paths(through, price, costs)
+        _find_places(tree, costs)
+        least, answer_s = 0.0, np.zeros(len(load_s))
+        for chunk in range(chunks):
+            least += costs.value[-1, roots[chunk]]
+            _place(through, tree, costs, placed, chunk, roots[chunk])
+            _load(through, placed, chunk, answer_s, 1.0)
+        bound_s = max(bound_s, least / price.sum())
+        share = _FIRST_SHARE / (1.0 + _FIRST_SHARE * step)
+        usual_s = (1.0 - share) * usual_s + share * answer_s
     load_s[:] = before_s
     for chunk in range(chunks):
         _load(through, best, chunk, load_s, 1.0)
@@ -205,26 +218,6 @@ def _find_places(tree: SumTree, costs: _Costs) -> None:
                 if made + path[maker, rank] < whole[rank]:
                     whole[rank] = made + path[maker, rank]
                     made_at[inner, rank] = maker
-
-
-@compiled
-def _least_cost(costs: _Costs, roots: Indices, everywhere: bool) -> float:
-    """Return the cost of all chunks on their cheapest ways; with ``everywhere`` that of the copies, too."""
-    total, path = 0.0, costs.path
-    if not everywhere:
-        for root in roots:
-            total += costs.value[-1, root]
-        return total
-    # Each rank but the one that completes the sum receives it over a link of its own.
-    dearest = 0.0
-    for rank in range(len(path)):
-        cheapest = np.inf
-        for other in range(len(path)):
-            if other != rank:
-                cheapest = min(cheapest, path[other, rank])
-        total += cheapest
-        dearest = max(dearest, cheapest)
-    return len(roots) * float(total - dearest + costs.value[-1].min())
 
 
 @compiled
