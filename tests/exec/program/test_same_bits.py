@@ -11,7 +11,6 @@ from ccctl.arguments import load_network
 from exec.program.interpreter import interpret
 from synth.networks.families import family
 
-# Networks of eight ranks; dgx-a100:1/4x2 does not exist, so two hosts of four are a hierarchy of switches.
 NETWORKS = ("ring:8", "switch:8", "torus:2x4", "hypercube:8", "fat_tree:4x2/2", "switch_switch:4x2")
 MOST = 3000
 
