@@ -23,12 +23,12 @@ from synth.routing.congestion_prices import Resources, largest_load_s, price_of
 
 __all__ = ["SumTree", "aligned_tree", "batch_of", "place_sums"]
 
-# In turn t the busiest link or port costs exp(_FIRST_ETA · 2^(t / _DOUBLED)) times an idle one, at last exp(16).
-# On torus:4x4, switch:16 and fat_tree:4x4/2 the busiest then carries 8, 15 and 15 chunks of a reduce_scatter,
-# which is the least; with exp(10) from the first turn on it was 8.25 to 10, 16 and 17.
+# In turn t the busiest link or port costs exp(_FIRST_ETA · 2^(t / _DOUBLED)) times an idle one, at last
+# exp(16). On torus:4x4, switch:16 and fat_tree:4x4/2 the busiest then carried 8, 15 and 15 chunks of a
+# reduce_scatter, which is the least; with exp(10) from the first turn on it was 8.25 to 10, 16 and 17.
 _FIRST_ETA, _DOUBLED, _TURNS = 0.5, 3, 16
-# The bound is sought in so many steps at prices of exp(_ETA · load / the largest load). In each a share of the
-# chunks takes the cheapest ways.
+# The bound is sought in so many steps, at prices of exp(_ETA · load / the largest load). In each step a share
+# of the chunks takes the cheapest ways.
 _ETA, _STEPS, _FIRST_SHARE = 10.0, 24, 0.1
 # While loads are small, the largest counts as at least this many chunks: one chunk must not repel others.
 _FEW = 4
