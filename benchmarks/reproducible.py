@@ -5,8 +5,8 @@
 Each row plans one collective on one network in the fixed order and in any. The price is the first time over
 the second, by the model of links. The percentages are of the proven bound of any order, and the order's own
 bound is given as a multiple of it. With --bits the results of schedules for 2 to 16 ranks on several
-networks, of several sizes and chunks and around a failed link, are compared by their digests, as the reference
-interpreter computes them.
+networks, of several sizes and chunks and around a failed link, are compared by their digests, as the
+reference interpreter computes them.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     Raises NotApplicableError for other collectives and on too many ranks, UsageError if a rank cannot be
     reached. O(ranks³ · chunks).
     """
-    if collective.parts or not bool(np.all(collective.reduced)):
-        raise NotApplicableError(f"aligned serves sums, not {collective.label}")
+    if collective.sum_order != "aligned" or not bool(np.all(collective.reduced)):
+        raise NotApplicableError(f"aligned serves sums in a fixed order, not {collective.label} in any")
     if network.ranks > _MOST_RANKS:
         raise NotApplicableError(f"aligned is for at most {_MOST_RANKS} ranks")
     slow = bool((network.alpha_s > _NOTICEABLE * network.hold_s(chunk_bytes)).any())
