@@ -118,6 +118,7 @@ SHAPES = {
 METHODS = (
     "auto",
     "exchange",
+    "aligned",
     "circulant",
     "stars",
     "symmetric",
