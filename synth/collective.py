@@ -23,6 +23,11 @@ uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collec
 whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom collective may have blocks of
 its own, each with its size, sources and targets (`of_blocks`).
 ``several`` is two or more collectives at once; their chunks are numbered consecutively.
+
+With the sum order "aligned", every sum has one order of additions, which depends on the number of its sources
+only: that of the aligned tree. Its leaves are the sources, rising. A tree over n leaves adds the sum of the
+first m to the sum of the others, where m is the largest power of two below n (as in the Merkle tree of RFC
+6962). Which of two sums is the first summand is free, as a + b and b + a are the same number.
 """
 
 from __future__ import annotations
@@ -61,6 +66,7 @@ __all__ = [
     "Collective",
     "Custom",
     "Kind",
+    "SumOrder",
     "UnevenBlocks",
     "collective",
     "custom",
@@ -83,6 +89,8 @@ Kind = Literal[
     "custom",
     "several",
 ]
+# The order in which the contributions to a chunk are added up: any, or that of the aligned tree.
+SumOrder = Literal["any", "aligned"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
 # Larger collectives are refused before their arrays fill the memory.
 MOST_RANKS = 1 << 16
@@ -291,6 +299,7 @@ class Collective:
     members: tuple[int, ...] = ()
     parts: tuple[Collective, ...] = ()
     custom: Custom | None = None
+    sum_order: SumOrder = "any"
 
     @property
     def reduces(self) -> bool:
@@ -411,7 +420,7 @@ class Collective:
         It is all_gather for reduce_scatter, and broadcast for reduce.
         """
         kind = _REVERSALS.get(self.kind)
-        return replace(self, kind=kind) if kind else None
+        return replace(self, kind=kind, sum_order="any") if kind else None
 
     def held(self) -> Mask:
         """Return a mask (ranks, chunks): whether a rank holds (a contribution to) a chunk at first."""
@@ -457,7 +466,8 @@ class Collective:
     def same_but_for_chunks(self, other: Collective) -> bool:
         """Return whether both collectives move the same data, apart from the number of chunks."""
         one, two = (
-            (each.kind, each.ranks, each.root, each.members, len(each.parts)) for each in (self, other)
+            (each.kind, each.ranks, each.root, each.members, len(each.parts), each.sum_order)
+            for each in (self, other)
         )
         if one != two:
             return False
@@ -504,6 +514,8 @@ class Collective:
             found.append(f"members: expected none beside kind {self.kind}, which says itself who takes part")
         if self.kind not in KINDS and self.root != 0:
             found.append(f"root: expected 0 beside kind {self.kind}, which has none, found {self.root}")
+        if self.sum_order != "any" and (self.kind == "several" or self.kind not in (*REDUCING, "custom")):
+            found.append(f"sum_order: expected any beside kind {self.kind}, found {self.sum_order}")
         return found
 
     def _problems_of_parts(self) -> list[str]:

@@ -132,6 +132,14 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             help="Root of broadcast, reduce, scatter or gather. [the first rank]",
         ),
     ] = None
+    reproducible: Annotated[
+        bool,
+        _collective(
+            "--reproducible",
+            help="The same bits on any network and at any size: each element is summed in one order, which "
+            "depends on the number of ranks only.",
+        ),
+    ] = False
     method: Annotated[
         str,
         _search(

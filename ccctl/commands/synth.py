@@ -99,6 +99,10 @@ EXAMPLES = (
         "ccctl synth --network ring:4 --bandwidth 25GB/s --collective all_gather --counts 4M,0,1M,2M",
         "an uneven all_gather, MPI_Allgatherv: rank 1 gives nothing",
     ),
+    (
+        "ccctl synth --network dgx-h100:2 --size 16M --reproducible -o reproducible.json",
+        "sums whose bits do not depend on network, size or schedule, and the price of that",
+    ),
 )
 
 
@@ -145,6 +149,11 @@ def synth(options: SynthOptions) -> None:
     alone, beside the others, and planned together, and what 1 GB/s more on each link, NIC and trunk would
     save. -o then names a folder with a schedule for each group. redistribute:FILE moves tensors from one
     layout of ranks to another.
+
+    With --reproducible each element is summed in one order, that of a balanced binary tree over the ranks by
+    number. So the same data gives the same bits at any size, on any network of as many ranks, around any
+    failed link. The schedule states the order, the checker proves it, and the price is printed: the time over
+    that of the best schedule in any order, and the least that any schedule in this order can take.
 
     With --hosts or --hostfile their slots search over MPI, while one more process on the first host hands out
     the work. The schedule does not depend on the number of slots, or of --jobs here. If a host is lost, the
@@ -309,6 +318,7 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
         time_step_s=None if step is None else parse_seconds(step, "--time-step", positive=True),
         mechanism=_mechanism(options.mechanism, method),
         runtime=options.runtime or "",
+        reproducible=options.reproducible,
     )
     return request, digests
 

@@ -119,6 +119,7 @@ METHODS = (
     "auto",
     "demand",
     "exchange",
+    "aligned",
     "circulant",
     "stars",
     "symmetric",

@@ -12,6 +12,7 @@ from .link_prices import (
     upgraded as upgraded,
 )
 from .lower_bounds import (
+    ORDER_BOUND as ORDER_BOUND,
     bounds as bounds,
     least_s_per_byte as least_s_per_byte,
     schedule_bounds as schedule_bounds,

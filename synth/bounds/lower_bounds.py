@@ -12,6 +12,8 @@ is bytes over bandwidth plus the least alpha. All bounds hold for every schedule
   chunk at least 2(N−1) times (Patarasuk and Yuan).
 - *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
 - *spanning trees*: the same with the prices of links and ports that prove the most (`spanning_trees`).
+- *order of sums*: if the order is fixed, the least load of links and ports that any such sums cause, by
+  weak duality (`synth.routing.sum_trees`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
@@ -23,6 +25,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from probes.base import UsageError
 from synth.bounds.general import point_bounds
 from synth.bounds.multicast import spreading_bounds
@@ -30,12 +34,18 @@ from synth.bounds.symmetric import symmetric_bounds
 from synth.collective import Collective, Kind
 from synth.network import Network
 from synth.networks import SymmetricNetwork, missing_way, named_back, reachable, renumbered, restricted
+from synth.routing import aligned_tree, batch_of, place_sums, resources
 from synth.schedules import AnySchedule, Bound
 
-__all__ = ["bounds", "least_s_per_byte", "schedule_bounds"]
+__all__ = ["ORDER_BOUND", "bounds", "least_s_per_byte", "schedule_bounds"]
 
 # A buffer so large that alpha is negligible.
 _LARGE_BYTES = 1 << 40
+ORDER_BOUND = "order of sums"
+# The most ranks and chunks for which the bound of a fixed order of sums is sought, as it takes some seconds.
+_MOST_IN_ORDER, _MOST_CHUNKS_IN_ORDER = 128, 1024
+# The chunks are cut into about this many to find the bound.
+_CHUNKS_IN_ORDER = 256
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
@@ -77,7 +87,25 @@ def bounds(
         found = [_mirrored(bound) for bound in turned]
     else:
         found = spreading_bounds(network, collective, chunk_bytes, fluid=fluid)
+    if collective.sum_order == "aligned" and not network.hold_alpha:
+        found += _order_bounds(network, collective, chunk_bytes)
     return sorted(found, key=lambda bound: -bound.time_s)
+
+
+def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
+    """Return the bound that the order of sums proves for links and ports; [] unless each has one target."""
+    sources, roots = collective.sources, collective.targets.only().astype(np.int64)
+    few = network.ranks <= _MOST_IN_ORDER and collective.chunks <= _MOST_CHUNKS_IN_ORDER
+    if (roots < 0).any() or (sources.group != sources.group[0]).any() or not few:
+        return []
+    through, load_s = resources(network, chunk_bytes), np.zeros(network.links + len(network.ports))
+    # Finer chunks are spread more evenly, so their loads make better prices.
+    parts = max(1, _CHUNKS_IN_ORDER // len(roots))
+    roots = np.repeat(roots, parts)
+    batch, most_hops = batch_of(network.ranks, len(roots)), network.ranks - 1
+    tree = aligned_tree(sources.of(0))
+    *_, bound_s = place_sums(through, tree, roots, load_s, batch, most_hops, 0, True)
+    return [Bound(ORDER_BOUND, bound_s / parts, "links and ports")]
 
 
 def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:

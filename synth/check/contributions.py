@@ -16,9 +16,9 @@ from synth.check.times import Sets, by_chunk, columns, ranks_of
 from synth.kernels import compiled
 from synth.schedules import REDUCE, Schedule, Timing
 
-__all__ = ["CHANGED", "MISSING", "NOT_HELD", "TWICE", "by_the_table", "by_the_times"]
+__all__ = ["CHANGED", "MISSING", "NOT_HELD", "NO_SUBTREE", "TWICE", "by_the_table", "by_the_times"]
 
-NOT_HELD, TWICE, CHANGED, MISSING = range(1, 5)
+NOT_HELD, TWICE, CHANGED, MISSING, NO_SUBTREE = range(1, 6)
 # A broken schedule may have a problem in each send; the first ones show what is wrong.
 _MOST = 20
 # Times are sums of floats, so equal ones may differ by rounding.
@@ -98,12 +98,20 @@ def _codes(schedule: Schedule, events: _Events, timing: Timing, hold_s: Floats) 
         schedule.addend,
     )
     sets = columns(collective.sources), columns(collective.targets)
-    return _follow(events, sends, network.ranks, *sets, collective.reduced, _MOST)
+    aligned = collective.sum_order == "aligned"
+    return _follow(events, sends, network.ranks, *sets, collective.reduced, aligned, _MOST)
 
 
 @compiled
 def _follow(
-    events: _Events, sends: _Sends, ranks: int, sources: Sets, targets: Sets, reduced: Mask, most: int
+    events: _Events,
+    sends: _Sends,
+    ranks: int,
+    sources: Sets,
+    targets: Sets,
+    reduced: Mask,
+    aligned: bool,
+    most: int,
 ) -> Indices:
     by_start, by_arrival, chunk_start, start, arrival = events
     src, dst, op, start_s, arrival_s, hold_s, addend_start, addend = sends
@@ -112,8 +120,8 @@ def _follow(
     complete = np.zeros(words, np.uint64)
     came_s, busy_until_s = np.zeros(ranks), np.zeros(ranks)
     overwritten = np.zeros(ranks, np.bool_)
-    found = np.zeros((5, most, 4), np.int64)
-    count = np.zeros(5, np.int64)
+    found = np.zeros((6, most, 4), np.int64)
+    count = np.zeros(6, np.int64)
     place = np.zeros(len(by_arrival), np.int64)
     for chunk in range(len(reduced)):
         begun, end = chunk_start[chunk], chunk_start[chunk + 1]
@@ -143,6 +151,8 @@ def _follow(
                         _report(found, count, TWICE, sent, sender, chunk)
                 if not (held and start_s[sent] < np.inf) or _is_empty(carried):
                     _report(found, count, NOT_HELD, sent, sender, chunk)
+                if aligned and reduced[chunk] and not _is_subtree(carried, ranks_of(sources, chunk)):
+                    _report(found, count, NO_SUBTREE, sent, sender, chunk)
                 busy_until_s[sender] = max(busy_until_s[sender], start_s[sent] + hold_s[sent])
             if arrival_s[row] == np.inf:
                 _report(found, count, NOT_HELD, row, src[row], chunk)
@@ -155,13 +165,35 @@ def _follow(
             if op[row] != REDUCE:
                 _copy(slot, carried)
                 overwritten[dst[row]] = True
-            elif _add(slot, carried):
+            # With a fixed order all sums are subtrees, and a larger one replaces those that it contains.
+            elif _add(slot, carried) and not aligned:
                 _report(found, count, TWICE, row, dst[row], chunk)
             came_s[dst[row]] = max(came_s[dst[row]], arrival_s[row])
         for rank in ranks_of(targets, chunk):
             if not _is_equal(bits[rank], complete):
                 _report(found, count, MISSING, -1, rank, chunk)
     return _kept(found, count)
+
+
+@compiled
+def _is_subtree(carried: _Words, sources: Indices) -> bool:
+    """Return whether a sum holds exactly the leaves below one node of the aligned tree over ``sources``.
+
+    Below a node are the leaves from a multiple of a power of two on: that many, or all that are left.
+    """
+    first, leaves = -1, 0
+    for place in range(len(sources)):
+        rank = sources[place]
+        if (carried[rank // 64] >> np.uint64(rank % 64)) & np.uint64(1):
+            if first < 0:
+                first = place
+            elif place != first + leaves:
+                return False
+            leaves += 1
+    width = 1
+    while width < leaves:
+        width *= 2
+    return first >= 0 and first % width == 0 and (leaves == width or first + leaves == len(sources))
 
 
 @compiled

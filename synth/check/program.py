@@ -14,7 +14,17 @@ import numpy as np
 from probes.base import Indices
 from synth.check.races import overlaps, races
 from synth.check.slots import Slots, slots_of
-from synth.check.symbolic_values import COPIED, LENGTH, MIXED, TWICE, UNWRITTEN, Values, follow, missing
+from synth.check.symbolic_values import (
+    COPIED,
+    LENGTH,
+    MIXED,
+    TWICE,
+    UNWRITTEN,
+    Values,
+    aligned_sums,
+    follow,
+    missing,
+)
 from synth.check.waits import Waits, blocked, least_depth, order_of
 from synth.check.well_formed import shape, unused_scratch
 from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program
@@ -46,9 +56,9 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
 
     The proof covers each placement (out of place, in place) that the program claims: every slot exists;
     nothing deadlocks with ``depth`` messages in each FIFO; no step reads an unwritten slot; each rank ends
-    with every contribution to its output exactly once; no step reads and writes slots that overlap partly;
-    every two conflicting accesses to a slot have a certain order. O(steps), and O(steps) more for each access
-    that the waits within its rank leave unordered.
+    with every contribution to its output exactly once, added up in the collective's order if it fixes one; no
+    step reads and writes slots that overlap partly; every two conflicting accesses to a slot have a certain
+    order. O(steps), and O(steps) more for each access that the waits within its rank leave unordered.
     """
     return list(examine(program, depth).findings)
 
@@ -116,6 +126,9 @@ def _wrong_at_the_end(program: Program, slots: Slots, values: Values) -> list[st
     wanted[copied, 0] = 1
     right = (held >= 0) & (values.flaw[held] == 0) & (values.chunk[held] == outputs.chunk)
     right &= (values.bits[held] == wanted).all(axis=1)
+    if collective.sum_order == "aligned":
+        fixed = aligned_sums(collective)[outputs.chunk]
+        right &= copied | (values.expression[held] == fixed)
     wrong = np.flatnonzero(~right)
     more = len(wrong) - _MOST_TOLD
     return [
@@ -150,6 +163,8 @@ def _lacks(program: Program, values: Values, held: int, chunk: int) -> str:
             if values.chunk[held] != chunk:
                 return f"it holds chunk {values.chunk[held]}"
             lacking = missing(program.collective, chunk, values.bits[held])
+            if not lacking:
+                return "its contributions are added up in another order than that of the aligned tree"
             return f"the contribution of {_ranks(lacking)} is missing"
         case flaw if flaw == UNWRITTEN:
             return f"{place} reads what nothing has written"

@@ -12,11 +12,19 @@ from dataclasses import replace
 import numpy as np
 
 from probes.base import Floats, Indices
-from synth.check.contributions import CHANGED, MISSING, NOT_HELD, TWICE, by_the_table, by_the_times
+from synth.check.contributions import (
+    CHANGED,
+    MISSING,
+    NO_SUBTREE,
+    NOT_HELD,
+    TWICE,
+    by_the_table,
+    by_the_times,
+)
 from synth.check.linear_pass import is_delivered, takes_turns
 from synth.check.size_range import Unsettled, check_sizes
 from synth.check.times import on_lanes, replay
-from synth.schedules import AnySchedule, Obligation, Schedule, Timing
+from synth.schedules import REDUCE, AnySchedule, Obligation, Schedule, Timing
 
 __all__ = ["check"]
 
@@ -32,9 +40,12 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     The proof covers: the source held the chunk when the send started; no link and no port carries two sends
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
     twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
-    contributions. It holds at the claimed times, by default those of `synth.check.times`, and when the sends
-    run one by one in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing
-    collectives whose sums follow no trees.
+    contributions. If the order of sums is fixed, each send carries the sum below one node of its tree, so
+    ranks can add up what they receive in that order; that they do is proven of the program.
+
+    It holds at the claimed times, by default those of `synth.check.times`, and when the sends run one by one
+    in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing collectives whose sums
+    follow no trees.
 
     Periods share no chunk, so one period is judged as a schedule of its own. They share links and ports: two
     sends of any periods hold one at the same time if and only if they do so modulo the period.
@@ -79,6 +90,8 @@ def _check_table(owed: Obligation) -> list[str]:
         found += _exclusive(schedule, claimed, owed.period_s)
     if schedule.exchanges:
         return found + _said(schedule, by_the_table(schedule, claimed))
+    if schedule.collective.sum_order != "any" and (schedule.op == REDUCE).any():
+        return [*found, "its sends name no addends, so ranks add up what they receive as it arrives"]
     if is_delivered(schedule, claimed, _SLACK):
         return found
     found += _said(schedule, by_the_times(schedule, claimed))
@@ -149,6 +162,7 @@ def _said(schedule: Schedule, codes: Indices) -> list[str]:
         TWICE: "rank {rank} already has a contribution to chunk {chunk} that this reduce adds again",
         CHANGED: "chunk {chunk} changes at rank {rank} while it is being sent",
         MISSING: "rank {rank} ends without the complete chunk {chunk}",
+        NO_SUBTREE: "rank {rank} sums contributions to chunk {chunk} that the fixed order keeps apart",
     }
     return [
         (f"{_name(schedule, row)}: " if row >= 0 else "") + words[code].format(rank=rank, chunk=chunk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from synth.collective import Collective
 from synth.kernels import compiled
 from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
 
-__all__ = ["Values", "follow", "missing"]
+__all__ = ["Values", "aligned_sums", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
 # The bits of a word (NumPy's uint64); each contribution is one bit.
@@ -61,8 +61,8 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
     bit = np.where(reduced[inputs.chunk], inputs.rank, 0)
     bits[np.arange(leaves), bit // _WORD] = np.uint64(1) << (bit % _WORD).astype(np.uint64)
     expression = np.zeros(room, dtype=np.uint64)
-    own = np.where(reduced[inputs.chunk], inputs.rank, program.ranks).astype(np.uint64)
-    expression[:leaves] = inputs.chunk.astype(np.uint64) * np.uint64(program.ranks + 1) + own
+    own = np.where(reduced[inputs.chunk], inputs.rank, program.ranks)
+    expression[:leaves] = _leaf(inputs.chunk, own, program.ranks)
     value = np.full(len(slots.same), -1, dtype=np.int64)
     value[slots.same[slots.first[inputs.rank, INPUT] + inputs.slot]] = np.arange(leaves)
     offset = np.zeros(program.steps, dtype=np.int64)
@@ -92,6 +92,26 @@ def missing(collective: Collective, chunk: int, bits: Indices) -> list[int]:
     held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
     sources = collective.sources.of(chunk).tolist() if collective.reduced[chunk] else [0]
     return [rank for rank in sources if not held >> rank & 1]
+
+
+def aligned_sums(collective: Collective) -> Indices:
+    """Return the expression of each reduced chunk's complete sum in the order of the aligned tree."""
+    found = np.zeros(collective.chunks, dtype=np.uint64)
+    sources = collective.sources
+    for group in np.unique(sources.group[collective.reduced]):
+        chunks = np.flatnonzero((sources.group == group) & collective.reduced)
+        below = [_leaf(chunks, rank, collective.ranks) for rank in sources.of(int(chunks[0]))]
+        # Level by level, neighbours are added up; the last node of an odd number moves up unchanged.
+        while len(below) > 1:
+            pairs = [_sum_of(*pair) for pair in zip(below[::2], below[1::2], strict=False)]
+            below = [*pairs, *(below[-1:] if len(below) % 2 else ())]
+        found[chunks] = below[0]
+    return found
+
+
+def _leaf(chunk: Indices, rank: Indices | int, ranks: int) -> Indices:
+    """Return the expression of one contribution to a chunk; ``ranks`` instead of a rank for a copied one."""
+    return chunk.astype(np.uint64) * np.uint64(ranks + 1) + np.asarray(rank).astype(np.uint64)
 
 
 def _reduced(program: Program) -> Mask:
@@ -125,6 +145,21 @@ class _Table(NamedTuple):
     step: Indices
 
 
+def _sum_of(one: Any, other: Any) -> Any:
+    """Return the expression of a sum: equal for a + b and b + a, different for another tree of additions."""
+    mixed = one * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+    mixed ^= mixed >> np.uint64(29)
+    added = other * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+    added ^= added >> np.uint64(29)
+    mixed = (mixed + added) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(32)
+    return mixed * np.uint64(0x94D049BB133111EB)
+
+
+# For one sum inside a loop; the function itself serves columns.
+_compiled_sum_of = compiled(_sum_of)
+
+
 # One compiled loop: functions could not share the variables that it changes.
 @compiled
 def _follow(
@@ -148,7 +183,6 @@ def _follow(
     unread = np.empty((len(order), 2), dtype=np.int64)
     uneven = np.empty((len(order), 2), dtype=np.int64)
     unreads, unevens = 0, 0
-    one = np.uint64(1)
     for step in order:
         length = count[step]
         # Executors skip a copy of slots to themselves: it neither reads nor writes.
@@ -213,14 +247,7 @@ def _follow(
                 else:
                     for word in range(words):
                         bits[result, word] = bits[a, word] | bits[b, word]
-                # A commutative hash: equal for a + b and b + a, different for another tree of additions.
-                mixed = expression[a] * np.uint64(0x9E3779B97F4A7C15) + one
-                mixed ^= mixed >> np.uint64(29)
-                other = expression[b] * np.uint64(0x9E3779B97F4A7C15) + one
-                other ^= other >> np.uint64(29)
-                mixed = (mixed + other) * np.uint64(0xBF58476D1CE4E5B9)
-                mixed ^= mixed >> np.uint64(32)
-                expression[result] = mixed * np.uint64(0x94D049BB133111EB)
+                expression[result] = _compiled_sum_of(expression[a], expression[b])
             moved[at] = result
         if writes[step]:
             for at in range(length):

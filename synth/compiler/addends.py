@@ -2,12 +2,14 @@
 
 Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
 part arrives. A sum is computed when a send needs it, and a rank's result at the end. Ranks that sum the same
-parts do so in the same order, so their results are equal bit by bit.
+parts do so in the same order, so their results are equal bit by bit. If the collective fixes the order of
+sums, it is that order.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,6 +90,8 @@ class _Lowering:
         # ``carried_sets`` has for each chunk the distinct sets among its sends, the largest first.
         self.contributors: list[int] = []
         self.carried_sets: dict[int, list[int]] = {}
+        # For each group of sources, the place of each of its ranks.
+        self.places: dict[int, dict[int, int]] = {}
 
     def dag(self, name: str) -> ChunkDag:
         schedule = self.schedule
@@ -117,7 +121,7 @@ class _Lowering:
             )
         for (rank, chunk), slot in self.outputs.items():
             result, home = self.slots[rank, chunk], _Place(OUTPUT, slot)
-            place = self._sum(result, frozenset(result.parts), self.last)
+            place = self._sum(result, self._whole(result, result.parts), self.last)
             if place != home:
                 self._do(ASSIGN, rank, place, home, self.last)
         return self._columns(name)
@@ -132,8 +136,8 @@ class _Lowering:
         for row, (chunk, op) in enumerate(zip(schedule.chunk.tolist(), schedule.op.tolist(), strict=True)):
             source, target = (self.src[row], chunk), (self.dst[row], chunk)
             listed = addend[start[row] : start[row + 1]]
-            found.append(frozenset(listed or parts[source]))
             holder = self._slot(*source)
+            found.append(frozenset(listed) or self._whole(holder, parts[source]))
             holder.carried.append(found[row])
             self.contributors.append(sum(self._contributors(holder, part) for part in found[row]))
             parts[target] = [*(parts[target] if op == REDUCING else ()), row]
@@ -144,6 +148,15 @@ class _Lowering:
             chunk: sorted(every, key=lambda one: (-one.bit_count(), one)) for chunk, every in sets.items()
         }
         return found
+
+    def _whole(self, slot: _Slot, parts: Sequence[int]) -> _Parts:
+        """Return the parts of everything that a slot holds; in a fixed order, none that another contains."""
+        if self.schedule.collective.sum_order == "any":
+            return frozenset(parts)
+        part_of = {self._contributors(slot, part): part for part in parts}
+        return frozenset(
+            part for own, part in part_of.items() if not any(own & other == own != other for other in part_of)
+        )
 
     def _slot(self, rank: int, chunk: int) -> _Slot:
         return self.slots.setdefault((rank, chunk), _Slot(rank, chunk, [], {}))
@@ -179,6 +192,8 @@ class _Lowering:
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
         """Return the parts in groups, alike on every rank: parts that a send carries summed go together."""
         of = {part: self._contributors(slot, part) for part in wanted}
+        if self.schedule.collective.sum_order == "aligned":
+            return self._halves(slot.chunk, of)
         whole = sum(of.values())
         groups: list[_Parts] = []
         left = set(wanted)
@@ -190,6 +205,23 @@ class _Lowering:
                 left -= inside
         groups += [frozenset({part}) for part in left]
         return sorted(groups, key=lambda group: _lowest(sum(of[part] for part in group)))
+
+    def _halves(self, chunk: int, of: dict[int, int]) -> list[_Parts]:
+        """Return the parts below the left and below the right child of their node in the aligned tree."""
+        place = self._places(chunk)
+        first = {part: place[_lowest(bits).bit_length() - 1] for part, bits in of.items()}
+        leaves = sum(bits.bit_count() for bits in of.values())
+        middle = min(first.values()) + (1 << (leaves - 1).bit_length() - 1)
+        left = frozenset(part for part in of if first[part] < middle)
+        return [left, frozenset(of) - left]
+
+    def _places(self, chunk: int) -> dict[int, int]:
+        """Return the place of each source of a chunk among all its sources."""
+        sources = self.schedule.collective.sources
+        group = int(sources.group[chunk])
+        if group not in self.places:
+            self.places[group] = {rank: place for place, rank in enumerate(sources.of(chunk).tolist())}
+        return self.places[group]
 
     def _contributors(self, slot: _Slot, part: int) -> int:
         """Return the ranks whose contributions a part holds, as bits."""

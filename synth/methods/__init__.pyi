@@ -1,5 +1,6 @@
 from . import (
     adapcc as adapcc,
+    aligned as aligned,
     bidirectional as bidirectional,
     circulant as circulant,
     direct as direct,

@@ -13,6 +13,7 @@ from synth import demands
 from synth.collective import Collective
 from synth.methods import (
     adapcc,
+    aligned,
     bidirectional,
     circulant,
     direct,
@@ -91,7 +92,7 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
-_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths")
+_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Time for all methods that solve integer programs: requested by name, and within auto.
@@ -109,8 +110,9 @@ class Method:
     4 KiB / ``finer`` and there are at most ``most_sends`` deliveries. ``chunk_counts``, if set, lists the
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
-    programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``suits`` tells
-    whether auto should try it, and ``pays`` whether it should with a given chunk size.
+    programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
+    keeps the order of sums if the collective fixes one. ``suits`` tells whether auto should try it, and
+    ``pays`` whether it should with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]
@@ -122,6 +124,7 @@ class Method:
     solves: bool = False
     counts: bool = False
     exchanges: bool = False
+    ordered: bool = False
     chunk_counts: Callable[[Network], Sequence[int]] | None = None
     suits: Callable[[Network, Collective], bool] = lambda network, shape: True
     pays: Callable[[Network, Collective, int], bool] = lambda network, shape, chunk_bytes: True
@@ -132,9 +135,17 @@ METHODS: dict[str, Method] = {
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,
+        ordered=True,
         chunk_counts=block_exchange.chunk_counts,
         suits=block_exchange.suits,
         pays=block_exchange.pays,
+    ),
+    "aligned": Method(
+        aligned.synthesize,
+        relays=True,
+        exchanges=True,
+        ordered=True,
+        suits=lambda network, shape: shape.sum_order == "aligned",
     ),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
@@ -269,6 +280,11 @@ def plans(request: Request) -> Iterator[Plan]:
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
         and ring.fills(request.network, request.shape())
     )
+    if request.reproducible:
+        if request.method != "auto" and not METHODS[names[0]].ordered:
+            known = ", ".join(name for name, method in METHODS.items() if method.ordered)
+            raise UsageError(f" {names[0]}: keeps no order of sums; {known} do", argument="method")
+        names = [name for name in names if METHODS[name].ordered]
     for name in names:
         method = METHODS[name]
         if name == "greedy" and large_rings:

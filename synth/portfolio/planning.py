@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from probes.base import SILENT, Floats, Progress, UsageError
+from synth.collective import REDUCING
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
@@ -73,6 +74,8 @@ def planned(
             return around_failures(request, symmetry, progress)
         return fastest_symmetric(request, symmetry, progress)
     request = request.surviving()
+    if request.reproducible:
+        return _in_order(request, progress, pools)
     if request.sizes:
         return sweep(request, progress, race, pools)
     if race is not None:
@@ -82,9 +85,19 @@ def planned(
     return _plain_or_periodic(request, progress, pools)
 
 
+def _in_order(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
+    """Return the best schedule whose sums have a fixed order, with the time of the best in any order."""
+    if request.sizes:
+        return sweep(request, progress, None, pools)
+    free = replace(request, reproducible=False, method="auto", listed=True)
+    any_order = _plain_or_periodic(free, progress, pools)
+    found = fastest_plain(request, progress, pools=pools)
+    return replace(found, any_order_s=_time_s(any_order))
+
+
 def makes_attempts(request: Request) -> bool:
     """Return whether planning a request takes many attempts, which processes can make in parallel."""
-    return bool(request.runtime) or _folded(request) is None
+    return bool(request.runtime) or request.reproducible or _folded(request) is None
 
 
 def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
@@ -100,6 +113,8 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
     if request.runtime and (race is not None or request.method in ("symmetric", "periodic")):
         told = ": a schedule for a runtime lists all its sends, and is not raced"
         raise UsageError(told, argument="runtime")
+    if request.reproducible:
+        _refuse_beside_order(request, race)
     if request.sizes and (request.size_bytes is not None or request.chunk_bytes is not None):
         told = " sweeps over sizes and chooses chunks; leave out the size and the chunk"
         raise UsageError(told, argument="sizes")
@@ -109,6 +124,20 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
     if request.chunks is not None and request.chunk_bytes is None:
         told = " says how many chunks each rank starts with, and needs the size of a chunk"
         raise UsageError(told, argument="chunks")
+
+
+def _refuse_beside_order(request: Request, race: RaceRunner | None) -> None:
+    """Raise UsageError for a request in which sums cannot have a fixed order."""
+    kinds = [one.sets.blocks.kind if one.sets and one.sets.blocks else one.kind for one in request.asked]
+    if len(kinds) > 1 or kinds[0] not in REDUCING:
+        told = f": expected one of {', '.join(REDUCING)} alone, which add up, found {' and '.join(kinds)}"
+        raise UsageError(told, argument="reproducible")
+    for argument, given in (("race", race), ("runtime", request.runtime), ("trees", request.trees)):
+        if given:
+            raise UsageError(
+                ": other schedules and runtimes add up in orders of their own; leave it out",
+                argument=argument,
+            )
 
 
 def _folded(request: Request) -> SymmetricNetwork | None:
@@ -121,7 +150,7 @@ def _folded(request: Request) -> SymmetricNetwork | None:
         return _asked_symmetry(request)
     network, whole = request.network, request.whole
     known = network.symmetry if isinstance(network, NamedNetwork) else None
-    if request.method != "auto" or needs_all or known is None or whole is None:
+    if request.reproducible or request.method != "auto" or needs_all or known is None or whole is None:
         return None
     if not request.without:
         return known if is_large(known, whole.kind) else None

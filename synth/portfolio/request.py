@@ -49,6 +49,8 @@ class Request:
     - ``runtime``: what must be able to load the schedule: "msccl", "rccl", "mscclpp"; "" for nothing.
     - ``predicted``: decide by the prediction of a run on ranks instead of the simulation of links; None: do
       so if ranks were measured and the method is auto.
+    - ``reproducible``: each sum has one order, the aligned tree of its ranks (`synth.collective`), whatever
+      the size, the network and its failures are.
     """
 
     network: Network
@@ -74,6 +76,7 @@ class Request:
     listed: bool = False
     quick: bool = False
     runtime: str = ""
+    reproducible: bool = False
 
     @property
     def decided_by_prediction(self) -> bool:
@@ -106,8 +109,10 @@ class Request:
     def shape(self, split: int = 1) -> Collective:
         """Return the collectives with ``chunks`` chunks per rank, else with ``split`` per owner."""
         if self.chunks is not None:
-            return counted(self.asked, self.network.ranks, self.chunks)
-        return divided(self.asked, self.network.ranks, split)
+            found = counted(self.asked, self.network.ranks, self.chunks)
+        else:
+            found = divided(self.asked, self.network.ranks, split)
+        return replace(found, sum_order="aligned") if self.reproducible else found
 
 
 def cut(request: Request, split: int) -> tuple[Collective, int]:

@@ -65,6 +65,7 @@ class Synthesis:
     is the peak memory of this process, ``workers_bytes`` that of its workers. ``why`` says why the schedule
     was kept. ``candidates`` counts the schedules that a sweep timed at every size. ``loaded`` is what a
     runtime loads, if the request names one; for a sweep, ``ranges`` are what it loads for each range.
+    ``any_order_s`` is the time of the best schedule that may add up in any order, if the request fixes one.
     """
 
     schedule: AnySchedule
@@ -77,6 +78,7 @@ class Synthesis:
     candidates: int = 0
     loaded: Loaded | None = None
     ranges: tuple[LoadedRange, ...] = ()
+    any_order_s: float | None = None
 
     @property
     def listed(self) -> Schedule:

@@ -140,7 +140,9 @@ class Schedule:
     ``addend`` lets a send carry a part of the sum at its source. Send n carries the sum of
     ``addend[addend_start[n]:addend_start[n + 1]]``: each is an earlier send that brought a partial sum there,
     or -1 for the source's own contribution. An empty range stands for everything brought there earlier in the
-    table. So two ranks can exchange their sums at the same time, and each then adds the other's.
+    table. So two ranks can exchange their sums at the same time, and each then adds the other's. If the
+    collective fixes the order of sums, each part is the sum below a node of its tree, ranks add parts up in
+    the tree's order, and a part replaces those that it contains.
     """
 
     network: Network
@@ -194,7 +196,8 @@ class Schedule:
     def proof(self) -> str:
         """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
-        return f"{self.sends} sends do {does}: {RIGHT}"
+        order = "" if self.collective.sum_order == "any" else ", each sum in the order of the aligned tree"
+        return f"{self.sends} sends do {does}: {RIGHT}{order}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
         """Return one obligation: to check this table."""

@@ -16,6 +16,7 @@ from .link_chunk_matching import (
 )
 from .list_scheduling import (
     Sends as Sends,
+    SendsOfParts as SendsOfParts,
     in_order as in_order,
     in_start_order as in_start_order,
     link_of as link_of,

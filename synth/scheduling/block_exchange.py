@@ -70,8 +70,12 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     laps = collective.chunks // ways
     # Blocks are chosen as if each way had one chunk, so that finer chunks do not change them.
     used: list[Floats] = []
-    ladders = [[nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]]
-    ladders += _by_digits(network, ways)
+    aligned = collective.sum_order == "aligned"
+    if aligned:
+        ladders = [[_aligned_blocks(network.ranks)] * ways]
+    else:
+        ladders = [[nearest_blocks(network, chunk_bytes * laps, used) for _ in range(ways)]]
+        ladders += _by_digits(network, ways)
     wanted: list[_Way] = []
     for levels in ladders:
         with suppress(NotApplicableError):
@@ -79,7 +83,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             some = levels[:1] if alike else levels
             joined = [_joined(network, one, chunk_bytes * laps) for one in some] * (ways // len(some))
             same = all(one == joined[0] for one in joined)
-            shared = _shares(network, levels[0], joined[0], laps) if same else []
+            # Sums on the way to an owner keep no order.
+            shared = _shares(network, levels[0], joined[0], laps) if same and not aligned else []
             wanted += [_Way(levels, joined, shares) for shares in (None, *shared)]
     if len(wanted) > 1:
         wanted = _promising(network, collective, chunk_bytes, wanted)
@@ -92,6 +97,13 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if not every:
         raise NotApplicableError("exchange needs links within blocks of near ranks")
     return min(every, key=lambda schedule: replay(schedule).time_s)
+
+
+def _aligned_blocks(ranks: int) -> list[Blocks]:
+    """Return the levels of the aligned tree: blocks of 1, 2, 4 … ranks."""
+    every = list(range(ranks))
+    widths = [1 << level for level in range((ranks - 1).bit_length() + 1)]
+    return [[every[first : first + width] for first in range(0, ranks, width)] for width in widths]
 
 
 def chunk_counts(network: Network) -> list[int]:

@@ -16,13 +16,13 @@ from typing import Protocol
 
 import numpy as np
 
-from probes.base import Floats, Ints, bytes_of, ints, offsets
+from probes.base import Floats, Ints, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s, link_table
 from synth.schedules import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import in_start_order
+from synth.scheduling.list_scheduling import SendsOfParts
 
 __all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step", "nearest_blocks"]
 
@@ -121,8 +121,7 @@ class ExchangePlanner:
         ]
         self._ready_s = np.zeros((chunks, ranks))
         self._known: list[list[list[int]]] = [[[_OWN] for _ in range(ranks)] for _ in range(chunks)]
-        self._rows: list[tuple[int, int, int]] = []
-        self._addends: list[list[int]] = []
+        self._sends = SendsOfParts()
 
     @property
     def time_s(self) -> float:
@@ -212,22 +211,7 @@ class ExchangePlanner:
 
     def schedule(self, collective: Collective, method: str, seed: int) -> Schedule:
         """Return the sends in the order of their starts."""
-        table = np.array(self._rows, dtype=np.int64).reshape(-1, 3)
-        flat = [part for parts in self._addends for part in parts]
-        return in_start_order(
-            Schedule(
-                self.network,
-                collective,
-                self.chunk_bytes,
-                method,
-                seed,
-                ints(table[:, 0]),
-                ints(table[:, 1]),
-                bytes_of(table[:, 2]),
-                addend_start=ints(offsets([len(parts) for parts in self._addends])),
-                addend=ints(flat),
-            )
-        )
+        return self._sends.schedule(self.network, collective, self.chunk_bytes, method, seed)
 
     def _send(
         self, chunk: int, source: int, target: int, op: int, parts: list[int], since_s: float
@@ -239,9 +223,8 @@ class ExchangePlanner:
         for at in range(network.link_port_start[link], network.link_port_start[link + 1]):
             users = self._pairs_of_port[network.link_port[at]]
             self._free_s[users] = np.maximum(self._free_s[users], begin_s + self._port_hold_s[at])
-        self._rows.append((chunk, link, op))
-        self._addends.append(list(parts))
-        return len(self._rows) - 1, begin_s + float(self._travel_s[source, target])
+        row = self._sends.add(chunk, link, op, parts)
+        return row, begin_s + float(self._travel_s[source, target])
 
 
 class _Spread:

@@ -21,7 +21,7 @@ from synth.schedules import Schedule
 from synth.scheduling.precedence import Precedence, of_turns
 from synth.simulation import replay
 
-__all__ = ["Sends", "in_order", "in_start_order", "line_up", "link_of"]
+__all__ = ["Sends", "SendsOfParts", "in_order", "in_start_order", "line_up", "link_of"]
 
 
 class Sends:
@@ -70,6 +70,41 @@ class Sends:
             ints(chunk[order]),
             ints(link[order]),
             bytes_of(op[order]),
+        )
+
+
+class SendsOfParts:
+    """Collector of sends that name their addends, each added after the sends that it needs."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int]] = []
+        self._addends: list[list[int]] = []
+
+    def add(self, chunk: int, link: int, op: int, addends: list[int]) -> int:
+        """Add a send and return its row; ``addends`` are rows, or -1 for the source's own contribution."""
+        self._rows.append((chunk, link, op))
+        self._addends.append(list(addends))
+        return len(self._rows) - 1
+
+    def schedule(
+        self, network: Network, collective: Collective, chunk_bytes: int, method: str, seed: int = 0
+    ) -> Schedule:
+        """Return the sends in the order of their starts."""
+        table = np.array(self._rows, dtype=np.int64).reshape(-1, 3)
+        flat = [part for parts in self._addends for part in parts]
+        return in_start_order(
+            Schedule(
+                network,
+                collective,
+                chunk_bytes,
+                method,
+                seed,
+                ints(table[:, 0]),
+                ints(table[:, 1]),
+                bytes_of(table[:, 2]),
+                addend_start=ints(offsets([len(parts) for parts in self._addends])),
+                addend=ints(flat),
+            )
         )
 
 

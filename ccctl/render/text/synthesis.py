@@ -10,12 +10,13 @@ from ccctl.render import Say, about, bandwidth, figures, race_lines, seconds
 from ccctl.render.text import selection
 from ccctl.render.text.schedule import limit
 from probes.base import plural
+from synth.bounds import ORDER_BOUND
 
 if TYPE_CHECKING:
     from synth import Synthesis
     from synth.collective import Collective
     from synth.portfolio import Loaded
-    from synth.schedules import AnySchedule
+    from synth.schedules import AnySchedule, Outcome
 
 __all__ = ["draw", "predicted_line", "summary"]
 
@@ -50,6 +51,7 @@ def summary(found: Synthesis, seed: int) -> dict[str, Any]:
         "size_bytes": schedule.whole.total_bytes(schedule.chunk_bytes),
         "checked": True,
         **_loaded(found.loaded),
+        **_in_order(found),
         "predicted_run_s": _predicted_s(schedule),
         "direct_s": _direct_s(schedule),
         "bounds_s": {bound.name: bound.time_s for bound in schedule.outcome.bounds},
@@ -134,6 +136,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield why
     if nccl := _nccl_line(schedule):
         yield nccl
+    if found.any_order_s:
+        yield _price(found.any_order_s, outcome)
     if found.loaded is not None:
         yield from _loaded_lines(found.loaded)
     if predicted_s is not None:
@@ -181,6 +185,17 @@ def _nccl_line(schedule: AnySchedule) -> str:
     return f"NCCL's {called} by the same model: {seconds(time_s)}{_rates(schedule, time_s)}"
 
 
+def _price(any_order_s: float, outcome: Outcome) -> str:
+    """Say how much longer sums in the fixed order take than in any, and what no schedule in it can avoid."""
+    line = (
+        f"reproducible: {outcome.time_s / any_order_s:.2f} times the time of the best schedule in any order"
+    )
+    ordered_s = max((one.time_s for one in outcome.bounds if one.name == ORDER_BOUND), default=0.0)
+    if ordered_s > any_order_s * (1 + _EXACT):
+        line += f"; the order itself costs {ordered_s / any_order_s:.2f} at least on these links"
+    return line
+
+
 def _rounding_lines(shape: Collective, chunk_bytes: int) -> Iterator[str]:
     """Say by how much whole chunks exceed the blocks of the busiest rank, if they do."""
     grown = shape.total_bytes(chunk_bytes) / int(shape.buffer_bytes().max()) - 1
@@ -188,6 +203,12 @@ def _rounding_lines(shape: Collective, chunk_bytes: int) -> Iterator[str]:
         yield (
             f"time and bound are of whole chunks: {100 * grown:.1f} % more than the busiest rank has to move"
         )
+
+
+def _in_order(found: Synthesis) -> dict[str, Any]:
+    if found.any_order_s is None:
+        return {}
+    return {"sum_order": found.schedule.whole.sum_order, "any_order_s": found.any_order_s}
 
 
 def _loaded(loaded: Loaded | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from assembler import Assembler
+from fixed_order import drawn_inputs, fixed_sum, reproducible_program
 from hypothesis import given, strategies as st
 from joined import run_joined
 from limits import HANG_S
@@ -35,6 +36,7 @@ from synth.compiler.lowering import lower
 from synth.lang import chunk, program as algorithm
 from synth.lang.algorithm_file import compiled_algorithm
 from synth.msccl.read import read_xml
+from synth.networks.families import family
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
 ROOT = Path(__file__).parents[3]
@@ -255,6 +257,21 @@ def test_what_is_added_out_of_private_memory_may_be_longer_than_what_is_fetched_
         case(program, 100_003, dtype_of("float32"), "sum", in_place, seed=1) for in_place in (False, True)
     ]
     on_ranks(tmp_path, 2, cases, (2, 512 << 10))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("wires", ["mpi", "sockets"])
+def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(wires, tmp_path):
+    specs = ("ring:4", "switch:4", "torus:2x2", "mesh:2x2")
+    programs = [reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096) for spec in specs]
+    cases = []
+    for dtype in ("float32", "bfloat16", "float16"):
+        inputs = drawn_inputs(4, 3001, dtype)
+        outputs = [fixed_sum(inputs)] * 4
+        cases += [
+            (program, 3001, inputs, "sum", in_place, outputs) for program in programs for in_place in (0, 1)
+        ]
+    on_ranks(tmp_path, 4, cases, (2,), wires=wires)
 
 
 FORBIDDEN = """

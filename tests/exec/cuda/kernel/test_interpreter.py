@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
 from drawn_examples import drawn
+from fixed_order import drawn_inputs, fixed_sum, reproducible_program
 from hypothesis import given, settings, strategies as st
 from limits import HANG_S
 from sample_schedules import random_schedule, ring_all_reduce
@@ -28,6 +29,7 @@ from probes.base.columns import bytes_of
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
 from synth.lang.algorithm_file import compiled_algorithm
+from synth.networks.families import family
 from synth.program import OPS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
@@ -155,6 +157,17 @@ def test_local_reductions_of_many_sources_are_exact():
     table = encoded(Layout(program, 800), 4)
     assert table.steps[:, 10].max() > 0
     assert wrong(program, 800, in_place=not program.out_of_place, threads=2) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(dtype):
+    inputs = drawn_inputs(6, 700, dtype)
+    for spec in ("switch:6", "torus:2x3"):
+        program = reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096)
+        table = encoded(Layout(program, 700), itemsize_of(dtype))
+        stored = [each.view(f"u{each.itemsize}") if dtype == "bfloat16" else each for each in inputs]
+        found = run_on_host(table, stored, dtype, "sum", threads=2)
+        assert {output.tobytes() for output in found.outputs} == {fixed_sum(inputs).tobytes()}
 
 
 def without(program, op, rank):
