@@ -325,7 +325,7 @@ class Collective:
     def label(self) -> str:
         """The name for people: ``all_reduce``, or ``broadcast + all_reduce``."""
         if self.blocks is not None:
-            return f"uneven {self.blocks.kind}"
+            return "redistribution" if self.blocks.kind == "custom" else f"uneven {self.blocks.kind}"
         return " + ".join(part.label for part in self.parts) if self.kind == "several" else self.kind
 
     @property
