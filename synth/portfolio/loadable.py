@@ -22,18 +22,21 @@ from synth.portfolio.plain import fastest_plain
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import MOST_PLAN_OPERATIONS, early_limit, require_runtime
-from synth.portfolio.runtime_sizes import runtime_sweep
+from synth.portfolio.runtime_sizes import programs_of, runtime_sweep
 from synth.portfolio.size_sweep import Candidates, candidates_of
 from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.program import Program
 from synth.schedules import Schedule, Selection, UnsizedSchedule
-from synth.simulation import Costs, replay, simulate_program
+from synth.simulation import PROTOCOLS, Costs, replay, simulate_program, time_by
 
 __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
+# Schedules compared by the costs of an interpreter: at most so many, each at most so much slower than the
+# fastest by links alone, and of at most so many sends, instances included: timing more takes seconds.
+_MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # Merged, a schedule of this many sends takes two seconds to compile and two to check: 512 ranks, one lap.
 _MOST_MERGED_SENDS = 600_000
 # The laps that overlap in merged messages. On dgx-h100:4 at 64 MiB, 1 lap reached 50 % of the bound, 4 laps
@@ -70,7 +73,8 @@ def loadable_among(
         made = _compiled(schedule, runtime)
         if made.program is not None:
             limit = next(iter(limits.values()), "")
-            return _synthesis(fastest, schedule, runtime, made.program, made.plan, limit, tried)
+            found = _synthesis(fastest, schedule, runtime, made.program, made.plan, limit, tried)
+            return found if runtime == "mscclpp" else _as_run(found, candidates[tried:], progress)
         limits.setdefault(_named(schedule), made.limit)
     limit = next(iter(limits.values()), "")
     for tried, schedule in enumerate(_in_few_messages(best), start=len(candidates) + 1):
@@ -81,6 +85,36 @@ def loadable_among(
             return _timed_as_merged(found, made.program)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
     raise _none_loads(runtime, len(candidates), limits)
+
+
+def _as_run(found: Synthesis, others: Sequence[Schedule], progress: Progress) -> Synthesis:
+    """Return the result with the program that its runtime carries out fastest, by the interpreter's costs.
+
+    A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
+    faster. Tried are the loaded schedule and ``others`` that take hardly longer by links alone.
+    """
+    loaded, schedule = found.loaded, found.listed
+    assert loaded is not None
+    near_s = _NEAR * _time_s(schedule)
+    tried = [schedule, *(one for one in others if _time_s(one) <= near_s)][:_MOST_RUN]
+    runs = []
+    for number, one in enumerate(tried, start=1):
+        progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
+        for count, program in programs_of(one, loaded.runtime, most_steps=_MOST_RUN_SENDS):
+            size_bytes = one.collective.total_bytes(one.chunk_bytes)
+            times = {each: time_by(each, program, one.network, size_bytes) for each in PROTOCOLS}
+            protocol = min(times, key=times.__getitem__)
+            runs.append((times[protocol], number, count, replace(program, protocol=protocol)))
+    for time_s, number, count, program in sorted(runs, key=lambda run: run[:3]):
+        if judge(program):
+            continue
+        made = replace(loaded, program=program, instances=count, time_s=time_s)
+        if number == 1:
+            return replace(found, loaded=made)
+        assert schedule.outcome is not None
+        proven = proven_with(replace(tried[number - 1], seed=schedule.seed), schedule.outcome.bounds)
+        return replace(found, schedule=proven, why=f"the fastest as {loaded.runtime} runs it", loaded=made)
+    return found
 
 
 def _in_few_messages(best: Schedule) -> Iterator[Schedule]:

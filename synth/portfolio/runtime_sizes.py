@@ -16,10 +16,10 @@ from probes.base import SILENT, Progress
 from synth.compiler import lower
 from synth.msccl import beyond
 from synth.program import Program, Protocol
-from synth.schedules import Selection
+from synth.schedules import Schedule, Selection
 from synth.simulation import PROTOCOLS, time_by
 
-__all__ = ["INSTANCES", "SizedProgram", "Timed", "runtime_sweep"]
+__all__ = ["INSTANCES", "SizedProgram", "Timed", "programs_of", "runtime_sweep"]
 
 INSTANCES = (1, 2, 4, 8)
 # A V100, the smallest GPU of such runtimes, has this many multiprocessors (GC3 Sec. 4.4).
@@ -104,17 +104,26 @@ def _programs(selection: Selection, target: str, instances: Sequence[int]) -> di
 
     Programs of more than one instance also fit the smallest GPU.
     """
-    found = {}
-    for number, algorithm in enumerate(selection.algorithms):
-        schedule = algorithm.scheduled(selection.network, selection.points[-1].size_bytes)
-        for count in instances:
-            if schedule.sends * count > _MOST_STEPS:
-                break
-            program = lower(schedule, instances=count)
-            if beyond(program, target) or (count > 1 and program.threadblocks_max > _MOST_THREADBLOCKS):
-                break
-            found[number, count] = program
-    return found
+    return {
+        (number, count): program
+        for number, algorithm in enumerate(selection.algorithms)
+        for count, program in programs_of(
+            algorithm.scheduled(selection.network, selection.points[-1].size_bytes), target, instances
+        )
+    }
+
+
+def programs_of(
+    schedule: Schedule, target: str, instances: Sequence[int] = INSTANCES, most_steps: int = _MOST_STEPS
+) -> Iterator[tuple[int, Program]]:
+    """Yield (instances, program) of a schedule within the runtime's limits, in ascending order."""
+    for count in instances:
+        if schedule.sends * count > most_steps:
+            return
+        program = lower(schedule, instances=count)
+        if beyond(program, target) or (count > 1 and program.threadblocks_max > _MOST_THREADBLOCKS):
+            return
+        yield count, program
 
 
 def _best(

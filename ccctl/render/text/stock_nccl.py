@@ -52,7 +52,9 @@ def draw(plan: StockPlan, say: Say = console.data) -> None:
         print_table(_FILES, plan.files, say)
     elif not changed:
         print_table(_CHOICES[:3], plan.tuning.choices["all_reduce"], say)
-        say(f"no order, graph, algorithm or protocol that NCCL loads is 2 % faster on {plan.network}: no file")
+        say(
+            f"no order, graph, algorithm or protocol that NCCL loads is 2 % faster on {plan.network}: no file"
+        )
     if changed:
         print_table(_CHOICES, changed, say)
     if any(one.name == "tuner.csv" for one in plan.files):

@@ -220,6 +220,8 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         "operations": loaded.plan.operations if loaded.plan else None,
         "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
         "limit": loaded.limit,
+        "instances": loaded.instances,
+        "runtime_s": loaded.time_s or None,
     }
 
 
@@ -237,9 +239,13 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         else plural(loaded.program.steps, "instruction")
     )
     program = loaded.program
+    run = ""
+    if loaded.time_s:
+        shared = f"{loaded.instances} instances, " if loaded.instances > 1 else ""
+        run = f"; {shared}{program.protocol}: {seconds(loaded.time_s)} by the interpreter's costs"
     yield (
         f"for {loaded.runtime}: {size}, at most {plural(program.threadblocks_max, 'threadblock')} a rank, "
-        f"{plural(program.channels, 'channel')}; proven"
+        f"{plural(program.channels, 'channel')}; proven{run}"
     )
 
 
