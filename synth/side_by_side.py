@@ -1,10 +1,10 @@
 """Several collectives of a training step side by side: what each loses to the others.
 
 Each group has its ranks, its size and the time from which its data is there. First each is planned as if it
-were alone, as libraries do, and all plans are simulated together on the links that they share. Then they are
-planned with regard to each other: a group is planned again on a network whose links are slower by what the
-others use of them, and all at once where sizes and releases are equal. A plan is kept if it shortens the
-whole, or costs the groups less at the same end.
+were alone, as libraries do, and all plans are simulated together on the links that they share. Then each
+group is planned again, on a network whose links are slower by what the other groups use of them. Where all
+sizes and releases are equal, all groups are also planned at once. A plan is kept if the whole step ends
+sooner, or if it ends no later and the groups lose less on average.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from synth.simulation import replay_together
 
 __all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
 
-# Rounds of plans with regard to the others. Each takes the time in which all groups are planned alone.
+# Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
-# A link counts as at most this many times slower, so that no plan avoids a link that is only busy for long.
+# A busy link counts as at most this many times slower, so that plans still use it.
 _MOST_SLOWED = 4.0
 # A plan must shorten the whole by this share: less is rounding.
 _GAIN = 1e-3
@@ -59,8 +59,8 @@ class GroupTimes:
 class SideBySide:
     """The plans of a step, the times of its groups, and what faster parts would save.
 
-    ``ignoring_s`` and ``together_s`` are the ends of the whole step, ``least_s`` its end where data flows in
-    arbitrarily fine pieces and without latency.
+    The whole step ends at ``ignoring_s`` with the groups planned alone, and at ``together_s`` with these
+    plans. It would end at ``least_s`` if data flowed in arbitrarily fine pieces and without latency.
     """
 
     groups: tuple[StepGroup, ...]
@@ -141,7 +141,7 @@ class _Step:
         return max(ends_s), float(np.mean(losses))
 
     def trials(self, best: list[Schedule], number: int, seed: int) -> list[list[Schedule]]:
-        """Return other plans: one group's with regard to the others', at first also one of all at once."""
+        """Return plans to try: one group planned again, and at number 0 also all at once."""
         at = number % len(self.groups)
         beta, found = self._slowed(best, at), []
         if (beta > self.network.beta_s_per_byte)[best[at].link].any():
@@ -159,7 +159,7 @@ class _Step:
         return found
 
     def _slowed(self, schedules: Sequence[Schedule], at: int) -> Floats:
-        """Return each link's time per byte as if the others took their share of it and of its ports."""
+        """Return each link's time per byte, slowed by other groups' use of it and its ports."""
         network = self.network
         start, resource = network.link_resources
         busy_s = np.zeros(network.links + len(network.ports))
@@ -174,7 +174,7 @@ class _Step:
 
 
 def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Return whether the whole ends sooner, or as soon and the groups lose less."""
+    """Return whether ``one`` ends the whole step sooner, or no later and with less mean loss."""
     return one[0] < other[0] * (1 - _GAIN) or (one[0] <= other[0] and one[1] < other[1] * (1 - _GAIN))
 
 
@@ -200,7 +200,7 @@ def _time_s(schedule: Schedule) -> float:
 
 
 def _parts(schedule: Schedule) -> list[Schedule]:
-    """Return the sends of each collective of a schedule of several, as schedules of their own."""
+    """Split a schedule of several collectives into one schedule for each."""
     found, first = [], 0
     for part in schedule.collective.parts:
         rows = (schedule.chunk >= first) & (schedule.chunk < first + part.chunks)

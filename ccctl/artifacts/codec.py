@@ -149,8 +149,8 @@ def load(path: str | os.PathLike[str], *kinds: str) -> Any:
     """Return the value in an artifact: a Topology, a Profile, a Schedule or another kind's.
 
     ``kinds`` are the accepted kinds, for instance "profile"; by default all are. MSCCL XML is read as a
-    program, and what ends in ``.gz`` is inflated. Raises MissingInputError, or DataError with every problem
-    of the file.
+    program, and gzip data are decompressed, whatever the file's name. Raises MissingInputError, or DataError
+    with every problem of the file.
 
     >>> import ccctl, tempfile
     >>> from synth import family, synthesize

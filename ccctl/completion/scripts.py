@@ -43,8 +43,8 @@ _BASH = r"""_ccctl_completion() {
 complete -o default -F _ccctl_completion ccctl
 """
 
-# If the file is on zsh's function path, zsh runs the file itself at the first TAB, so this run must already
-# complete.
+# If the file is on zsh's function path, zsh runs the whole file at the first TAB, so that run must already
+# offer completions.
 _ZSH = r"""#compdef ccctl
 
 _ccctl_completion() {

@@ -34,9 +34,9 @@ class BenchWorkload:
 
     ``profile`` is the path of a profile, None to measure one. With ``race``, schedules that are predicted
     about equal are run, and the fastest wins; ``sockets`` runs them over sockets instead of MPI. ``runtime``
-    must be able to load the schedules, "" for any; such schedules are not raced. ``fresh`` ignores the
-    artifacts of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the whole
-    preparation.
+    names a runtime that must be able to load the schedules ("" for none); it excludes ``race``. ``fresh``
+    ignores the artifacts of earlier runs. ``device`` is one of ``exec.executors``. ``timeout_s`` limits the
+    whole preparation.
     """
 
     collective: str

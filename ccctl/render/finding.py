@@ -81,7 +81,7 @@ def unproven(artifact: Artifact) -> list[str]:
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
-    """Return the proven bound on the time of each row, on an artifact's network with as many ranks.
+    """Return proven bounds on the rows' times, on an artifact's network with equally many ranks.
 
     Profiles are preferred to the networks of schedules and selections. Only the first 16 pairs of collective
     and size have bounds, and none on more than 64 ranks, as computing bounds is slow.

@@ -29,7 +29,8 @@ __all__ = ["ScheduleFile", "StateFolder", "opened", "read_schedule"]
 
 _HISTORY, _CURRENT, _LOCK = "history.json", "current.json", "lock"
 _SCHEDULE = re.compile(r"schedule-[0-9]{8}T[0-9]{6}Z(-[0-9]+)?\.json")
-# Older schedules are deleted, so that a watch that runs for years does not fill the disk.
+# Only this many schedules are kept, so that a watch that runs for years does not fill the disk. The oldest
+# are deleted.
 _MOST_SCHEDULES = 20
 
 
@@ -61,7 +62,8 @@ class StateFolder:
     def history(self, baseline: Profile, source: str) -> History:
         """Return the history of the links of ``baseline``, a new one if there is none.
 
-        Raises DataError if the file is no history, or has other ranks or links than ``source``.
+        Raises DataError if the file is no history, or has other ranks or links than ``baseline``, the profile
+        in the file ``source``.
         """
         from probes.profiling import begun
 

@@ -204,7 +204,7 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Installed:
-    """Report that a worker has made contexts for a version of the schedules, beside the job.
+    """Report that a worker has made the contexts of a version of the schedules while the job ran.
 
     With ``late`` they are the contexts for late ranks, else those in which all ranks are ready.
     """
@@ -274,7 +274,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Go(Decision):
-    """Order to run a request with the data of ranks ``part``; others relay; ``last`` ends it."""
+    """Order to run part ``number`` of a request, with the data of the ranks ``part``.
+
+    The other ranks only relay. The request is complete after the part with ``last``.
+    """
 
     seq: int
     request: CollectiveCall
@@ -312,7 +315,7 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Order to make contexts of a version of the schedules beside the job, from packed ``parts``.
+    """Order to make the contexts of a schedule version from packed ``parts`` while the job runs.
 
     Without ``late`` they are for the case that all ranks are ready, and ``schedules`` holds the version's new
     schedules by request. With ``late`` they are for late ranks, with the schedules of that version.

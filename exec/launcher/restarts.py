@@ -28,7 +28,7 @@ class _Tries:
 
 
 class Restarts:
-    """Restarts of each rank until ``most`` restarts have led to a report; a spare has one more.
+    """Restarts of each rank until ``most`` of them have led to a report, or one more for a spare.
 
     Spares are absent at the start, and count as lost once the others are at work. Tries that get no report do
     not count, so a rank on a host that does not answer is tried for as long as the run lasts. Delays between

@@ -30,8 +30,8 @@ __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 _log = logging.getLogger(__name__)
 
-# Most starts of a run that survives losses. All ranks are started again if one is lost before all are
-# connected, because until then no rank has begun the task or knows where the others are.
+# Maximum number of starts of a run that survives losses. All ranks are started again if one is lost before
+# all are connected, because until then no rank has begun the task or knows where the others are.
 _STARTS = 3
 
 # Least memory of a rank: Python with NumPy, MPI, and its queues in /dev/shm.
@@ -161,9 +161,9 @@ def launch(
     all are connected, all are started again, twice at most. An error of a rank ends the run. This does not
     work inside the user's own mpirun.
 
-    With ``rejoin`` a lost rank is started again on its host, up to so many times, with growing delays. It
-    calls the function anew, and the `Session` that this call makes joins the others. Until they have admitted
-    the rank, its end or error does not affect the run.
+    A lost rank is started again on its host up to ``rejoin`` times, with growing delays. It calls the
+    function anew, and the `Session` that this call makes joins the others. Until they have admitted the rank,
+    its end or error does not affect the run.
 
     ``spare`` names hosts as ``hosts`` does. Ranks on their slots are started once the others are at work. If
     a host does not answer, the start is tried again at least once a minute. These ranks are numbered after

@@ -113,7 +113,11 @@ class _MemoryUses:
                 self._read_from[cell].append(message)
 
     def _overwrite(self, step: int, cells: list[int]) -> None:
-        """Make ``step`` wait until messages in these cells have been read; copy those received later."""
+        """Make ``step`` wait until messages in these cells have been read.
+
+        A message that is received only after this step is copied into a slot instead, unless it goes over a
+        wire.
+        """
         for message in dict.fromkeys(
             message for cell in cells for message in self._read_from.pop(cell, ()) if not message.copied
         ):

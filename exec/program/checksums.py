@@ -1,4 +1,4 @@
-"""Checksums of each step of a program, and the rank or the link that they show to corrupt data.
+"""Checksums of each step of a program, which show the rank or the link that corrupts data.
 
 A step has two checksums: that of the message it received, and that of its result, which it wrote or sent. The
 reference interpreter says what they should be. An executor that keeps them on every rank says what they were.
@@ -35,7 +35,7 @@ _Slots = set[tuple[int, int, int]]
 
 @dataclass(frozen=True, eq=False)
 class StepSums:
-    """The checksums of all steps of a program, by row: of what each ``received``, and of its ``result``.
+    """The checksums of what each step ``received`` and of its ``result``, by row of the program.
 
     0 stands for steps that receive nothing or move nothing. ``output`` has the checksum of each rank's output
     after the last step.
@@ -50,10 +50,10 @@ class StepSums:
 class Corruption:
     """A place where right data became wrong.
 
-    A *rank* got the right data and made a wrong result of it: its memory or its processor. A *link* changed
-    the data between the right result of rank ``peer`` and ``rank``, which received it. ``step`` is the first
-    wrong step's row in the program, ``op`` its operation, and ``steps`` the number of its wrong steps.
-    If the output of a rank changed after all of its steps were right, ``step`` is -1 and ``op`` is "".
+    *rank*: ``rank`` got the right data and made a wrong result of it, so its memory or processor is at fault.
+    *link*: rank ``peer`` sent the right data, and ``rank`` received something else. ``step`` is the first
+    wrong step's row in the program, ``op`` its operation, and ``steps`` the number of its wrong steps. If the
+    output of a rank changed after all of its steps were right, ``step`` is -1 and ``op`` is "".
     """
 
     kind: Literal["rank", "link"]

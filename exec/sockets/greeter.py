@@ -23,7 +23,8 @@ __all__ = ["Greeter"]
 
 _log = logging.getLogger(__name__)
 
-# Most unproven connections at a time besides the expected ones, and how long each may last.
+# The maximum number of unproven connections at a time, beyond the expected ones, and the seconds that each
+# may last.
 _MOST_STRANGERS = 256
 _PATIENCE_S = 10.0
 

@@ -14,7 +14,8 @@ from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topo
 __all__ = ["complete"]
 
 _TABLE, _ASSUMED = "table", "assumed"
-# With fewer other ports of its model, a slower port may be one for storage or for login.
+# A slower port is reported only beside at least this many other ports of its model; with fewer, it may be
+# meant for storage or login.
 _FEWEST_ALIKE = 3
 _Placed = TypeVar("_Placed", PciDevice, Gpu, Nic)
 
@@ -58,7 +59,7 @@ def _with_only_node(host: Host) -> Host:
 
 
 def _gpus(host: Host) -> tuple[Gpu, ...]:
-    """Return the GPUs numbered as in their source, or by position if it has no numbers or repeats one."""
+    """Return the GPUs numbered as in their source; missing or repeated numbers become free ones."""
     driven = any(gpu.usable for gpu in host.gpus)
     devices = functions(host)
     given = [gpu.index for gpu in host.gpus if gpu.index is not None]
@@ -176,10 +177,11 @@ def _assumed_speeds(host: Host) -> Iterator[Finding]:
 
 
 def _links_down(host: Host) -> Iterator[Finding]:
-    """Yield GPUs with fewer links up than equal GPUs have; links down on all may not be wired.
+    """Yield GPUs with fewer links up than another GPU of the same model.
 
-    If no source lists links that are down, only GPUs on NVSwitches are compared: a bridge may join some GPUs
-    and not others, but a board with switches joins all.
+    Links that are down on all GPUs may not be wired, so they are not reported. A GPU without listed links
+    that are down is compared only if GPUs like it are on NVSwitches: a bridge may join some GPUs and not
+    others, but a board with switches joins all.
     """
     switched = {(gpu.name, gpu.arch) for gpu in host.gpus if _is_on_switch(host, gpu)}
     up, down = (

@@ -1,4 +1,4 @@
-"""The processor time that its cgroups allow a host's ranks: CPU quotas and sets, and how often they bite."""
+"""The CPU time that cgroups allow a host's ranks: quotas, CPU sets, and throttled periods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["cpu_limit_problems", "read_cpu_limit"]
 
 _CGROUPS = "sys/fs/cgroup"
 # Ranks that wait are held back only in some periods. A quota that bites in fewer than a tenth of them costs
-# less than the noise of measurements. In 50 periods, which are 5 s by default, processes have at least begun.
+# less than the noise of measurements. Fewer than 50 periods (5 s by default) are not judged, because the
+# processes may only just have begun.
 _LEAST_SHARE, _LEAST_PERIODS = 0.1, 50
 
 
@@ -66,7 +67,8 @@ def cpu_limit_problems(health: HostHealth) -> Iterator[HostProblem]:
     cores = min(most, cpus)
     where = f"of {limit.online} CPUs (cpuset)" if cpus < most else "cores (CPU quota)"
     share = limit.throttled / limit.periods if limit.periods >= _LEAST_PERIODS else 0.0
-    # Hosts with the same problem are one culprit, so the share is told in tens.
+    # Hosts with the same problem are reported as one culprit. The share is rounded to tens of per cent, so
+    # that small differences do not separate them.
     held = f"; its processes were held back in about {10 * round(10 * share)} % of the time" if share else ""
     remedy = (
         "raise or remove the limit of the job or container: cpu.max of its cgroup, resources.limits.cpu in "

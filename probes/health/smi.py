@@ -23,7 +23,7 @@ _REASONS = {
 }
 # This reason is left out: an idle GPU lowers its clocks itself, and nothing holds them down.
 _IDLE = "gpu_idle"
-# Names of the counts of uncorrectable errors. Drivers since Hopper's count errors of SRAM by the code that
+# Names of the counts of uncorrectable errors. Drivers for Hopper and later split SRAM errors by the code that
 # found them (parity, SECDED). Volta counts per location, with a total.
 _UNCORRECTED = (
     "sram_uncorrectable",

@@ -13,7 +13,8 @@ from probes.live.cuda import cuda_errors, cupy_module
 
 __all__ = ["CudaCopies"]
 
-# Bytes of a copy and streams of the busy GPU (AdapCC, Sec. IV-A); the value of cudaMemcpyDeviceToHost.
+# The bytes of one copy, the number of streams of the busy GPU (AdapCC, Sec. IV-A), and the value of CUDA's
+# constant cudaMemcpyDeviceToHost.
 _COPY_BYTES = 20 << 20
 _STREAMS = 8
 _TO_HOST = 2
@@ -63,9 +64,10 @@ class CudaCopies:
 
     @contextmanager
     def running(self, gpu: str) -> Iterator[None]:
-        """Keep the GPU's PCIe link busy while the block runs, for at most the time of about 10 GB.
+        """Keep the GPU's PCIe link busy while the block runs, at most until about 10 GB are copied.
 
-        A first copy on each stream has ended before, so that the link has left its idle speed.
+        One copy on each stream is completed before the block starts, so that the link has left its idle
+        speed.
         """
         with cuda_errors():
             for end in self._load(gpu, 1):

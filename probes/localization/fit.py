@@ -33,8 +33,8 @@ _HUBER = 3.0
 # The part of every cause's penalty that does not depend on its family or links, as a logarithm of the
 # likelihood ratio to no cause. A ratio of e^8 is 3,000 to one.
 _LEAST_GAIN = 8.0
-# At least this share of the links that tell a cause from none must favour it. A part at fault slows all its
-# links, so the remaining quarter is for noise.
+# Of the links whose misfit a cause changes, at least this share must fit better with the cause. A part at
+# fault slows all its links, so the remaining quarter is for noise.
 _AGREE = 0.75
 # Quantiles of the severities of a part's unexplained links that are tried as its level. The second is for a
 # part most of whose links are held back further by slower parts.
@@ -48,8 +48,8 @@ _TOGETHER = 0.5
 # that refinement does not drop a cause that was just added.
 _KEEP = 0.9
 # The most rounds of adding, refining and removing causes (two suffice almost always), which is also the most
-# restarts of the search. Then the passes of refinement before each removal, and the most steps of adding in a
-# round.
+# restarts of the search. _REFINEMENTS is the number of refinement passes before each removal. _MOST_STEPS is
+# the most steps of adding in a round.
 _MOST_ROUNDS, _REFINEMENTS = 4, 3
 _MOST_STEPS = 200
 # A part is tried only if the share of its links that are worse by more than half a standard deviation reaches
@@ -135,8 +135,8 @@ class Family:
     ``least`` is the smallest slowdown that counts, as a logarithm, for every part. ``cost`` is a further
     penalty for kinds that are rarer, or that other kinds imitate. ``possible`` marks the parts with enough
     links to tell them from parts of another kind. ``subject`` describes the links, with "{0}" and "{1}" for
-    the names of the part. At least the share ``agree`` of the links that tell a part at fault from a sound
-    one must favour the fault.
+    the names of the part. Of the links whose misfit a fault of the part changes, at least the share ``agree``
+    must fit better with the fault.
     """
 
     kind: FaultKind
@@ -231,7 +231,7 @@ def explain(model: DeviationModel, families: Sequence[Family]) -> CauseFit:
 
 
 def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[Cause]) -> CauseFit:
-    """Return the causes that a greedy search keeps, which starts from the ``known`` ones."""
+    """Return the causes that a greedy search keeps if it starts from the ``known`` ones."""
     causes, state = list(known), _state(model, known)
     for _ in range(_MOST_ROUNDS):
         added = _added(model, families, causes, state)
@@ -300,8 +300,8 @@ def _candidates(model: DeviationModel, family: Family, state: Floats, before: Fl
 def _likely(model: DeviationModel, family: Family, state: Floats, before: Floats) -> Mask:
     """Return the parts that may explain enough, without trying a level.
 
-    A part cannot gain more than the misfits of its worse links, so these must exceed its penalty. Enough of
-    its links that no cause holds back so far must be worse than normal, too.
+    A part cannot gain more than the misfits of its worse links, so these must exceed its penalty. Also, of
+    its links that no cause holds back so far, enough must be worse than normal.
     """
     worse = np.flatnonzero(before > 0.5 * _WORSE)
     misfit = _loss(before[worse])
@@ -377,8 +377,8 @@ def _refined(model: DeviationModel, causes: Sequence[Cause]) -> list[Cause]:
         severity = model.severity(others, cause.links)
         decides = severity >= 0.5 * cause.severity
         if isinstance(model, Ceiling):
-            # A link that another part holds back further does not show the level of this one. Nor does one
-            # with more than twice this severity, beyond three standard deviations of noise.
+            # A link that another part holds back further does not show the level of this one. Nor does a link
+            # whose severity exceeds twice this one's by more than three standard deviations of noise.
             decides &= -others < cause.severity
             decides &= severity <= 2.0 * cause.severity + 3.0 * model.sigma[cause.links]
         if decides.any():

@@ -35,20 +35,20 @@ _CLEAR = 2.0
 # this.
 _BY_CPU = 1.4
 # The most bytes that a TCP connection has in flight. Linux's default limit of the receive buffer is 6 MiB
-# (net.ipv4.tcp_rmem), of which a short measurement uses only a part. A link is slow because it is long if its
-# normal rate times its round trip exceeds this and its latency is over three times the usual one (_LONG, a
-# logarithm).
+# (net.ipv4.tcp_rmem), of which a short measurement uses only a part. Latency limits the rate of a link if the
+# normal rate times the link's round trip exceeds _IN_FLIGHT_BYTES, and its latency is over three times the
+# usual one (_LONG, a logarithm).
 _IN_FLIGHT_BYTES = 1 << 20
 _LONG = float(np.log(3.0))
 # Links that lose packets vary by over this much more than others. Variation is the logarithm of the median or
 # 90th percentile time over the best.
 _LOSS_VARIES = 0.1
-# A part is this slow by no load of its host alone: in labs on overloaded machines a starved rank lost up to a
-# seventh of the rate of most of its links.
+# Load of its host alone does not slow a part to less than this share of its normal rate. In labs on
+# overloaded machines, most links of a starved rank lost up to a seventh of their rate.
 _PLAIN = 0.8
 # A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).
 _UNSTEADY = float(np.log(1.5))
-# Causes of one link or of both ways of a pair, which a disturbance of one moment resembles.
+# Causes of one link or of both ways of a pair. A momentary disturbance may look like one of these.
 _SINGLE = ("pair", "one_way_pair")
 
 _Ends = dict[tuple[str, ...], Fault]
@@ -77,8 +77,9 @@ def locate(
 
     The normal value is what most parts of the cluster reach, or what was ``bought`` if the cluster falls
     short of that. ``plan`` says which hosts and NICs share switches; without it, racks are inferred where
-    latencies or rates show them. Single links that were measured only once are left out if many of them are
-    slow, unless ``disturbed`` asks for them: most were disturbed. Takes O(n² log n) per fault for n ranks.
+    latencies or rates show them. If many single links that were measured only once are slow, most of them
+    were disturbed. They are then left out, unless ``disturbed`` asks for them. Takes O(n² log n) per fault
+    for n ranks.
     """
     table, inside = tables_of(profile)
     processors = list(slow_processors(profile.memory))
@@ -95,9 +96,9 @@ def locate(
 
 
 def _crowded(profile: Profile, table: LinkTable) -> list[int]:
-    """Return the hosts whose processes outnumber their cores, by number.
+    """Return the numbers of the hosts whose processes outnumber their cores.
 
-    There a link is as fast as the moment at which its ends get cores, so its rate shows no fault of a part.
+    The rate of a link there depends on when its ends get cores, so it shows no fault of a part.
     """
     crowded = profile.crowded_hosts
     return [number for number, name in enumerate(table.ends.host_names) if name in crowded]
@@ -261,7 +262,7 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
     if cause.kind in _SINGLE:
         confirmed = bool(((table.again | table.often) & ~table.starved)[at].all())
     else:
-        # Rates that vary by more than what is missing show no fault of a part.
+        # Rates that vary by more than they fall short of normal show no fault of a part.
         steady = float(np.median(table.late[slow])) < cause.severity
         often = bool(table.often[slow].mean() > 0.5)
         confirmed = level < _PLAIN or not table.starved[slow].any() or (often and steady)
@@ -286,7 +287,7 @@ def _flapping_fault(cause: Cause, table: LinkTable) -> Fault:
     )
     rows = tuple(table.row[at].tolist())
     level = float(np.exp(-cause.severity))
-    # A look at another time says nothing of an unsteady link: only several passes do.
+    # Measuring an unsteady link once more confirms nothing; samples of several passes do.
     confirmed = cause.kind not in _SINGLE or bool(table.often[at].all())
     return Fault("flapping", cause.parts, level, 0.0, rows, (text,), _sureness(cause), confirmed)
 
@@ -312,7 +313,8 @@ def _is_whole(fault: Fault, table: LinkTable) -> bool:
 def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
     """Return the faults, with slow links of an unsteady host as one fault.
 
-    Few looks at each link of a host that flaps find some slow, some normal, and some unsteady.
+    If each link of a flapping host is measured only a few times, some links look slow, some normal, and some
+    unsteady.
     """
     unsteady = np.union1d(table.src_host[table.late > _UNSTEADY], table.dst_host[table.late > _UNSTEADY])
     names = {table.ends.host_names[host] for host in unsteady}
@@ -351,7 +353,7 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
             text = tuple(lossy[name].told for name in of_sender) or (
                 f"all hosts but {target} retransmitted TCP segments: packets to it get lost",
             )
-            # The kernel's counters show it, whatever load does to rates.
+            # The kernel's counters confirm the loss, whatever load does to rates.
             lost = replace(fault, kind="loss", evidence=(*text, *fault.evidence), confirmed=True)
             result.append(lost)
         else:
@@ -395,8 +397,8 @@ def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
 def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
     """Return the faults without unconfirmed ones that a confirmed fault explains, too.
 
-    Links through a slow trunk share it, so each is as slow as the others beside it let it be. Links of a host
-    at fault are uneven.
+    Links through a slow trunk share it, so the rate of each depends on the load of the others. Links of a
+    host at fault differ in rate.
     """
     sure = [fault for fault in faults if fault.confirmed]
     rows = {row for fault in sure for row in fault.rows}

@@ -1,8 +1,9 @@
 """The expected bandwidth between two devices: that of the narrowest part of the path.
 
-Parts are the NVLinks of a pair or into switches, each PCIe link, the link between NUMA nodes, and a NIC's own
-speed. A PCIe link counts with the lower of its ends' maximum speeds and with its current lanes: an idle GPU
-lowers the speed of its link but not the width. Rates are for one direction, as delivered, not as advertised.
+The parts of a path are: the NVLinks between two GPUs or from a GPU to its switches, taken together; each PCIe
+link; the link between NUMA nodes; and the NIC's own speed. A PCIe link counts with the lower of its ends'
+maximum speeds and with its current lanes: an idle GPU lowers the speed of its link but not the width. Rates
+are for one direction, as delivered, not as advertised.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class Expected:
         return _narrowest(path, self._pci_parts(path, a, b))
 
     def over_peer(self, gpu: Gpu, nic: Nic) -> Way | None:
-        """Return the path to a NIC over NVLink and a GPU near it (PXN); None if ``gpu`` is near the NIC."""
+        """Return the best path to a NIC over NVLink and a GPU near it (PXN).
+
+        The result is None if ``gpu`` itself is near the NIC, or if no such path exists.
+        """
         if self._paths.between(gpu, nic) in ("PIX", "PXB", "C2C"):
             return None
         ways = []
@@ -143,7 +147,10 @@ class Expected:
         yield from ((gbs, "the link between NUMA nodes") for gbs in between if gbs is not None)
 
     def pcie_gbs(self, device: PciDevice) -> float | None:
-        """Return GB/s of the link above a function; None inside a switch, and if its speed is unknown."""
+        """Return GB/s of a function's upstream link, if known.
+
+        The result is None for a root port and for a switch's downstream port.
+        """
         above = self._devices.get(device.parent)
         if device.role in ("root", "downstream"):
             return None
@@ -181,7 +188,10 @@ def expected_gbs(host: Host, tables: Bandwidths) -> dict[str, dict[str, float | 
 
 
 def link_gbs(link: FabricLink, gpu: Gpu, tables: Bandwidths) -> float | None:
-    """Return the delivered GB/s of one link: the table's, or the link's own value if that is less."""
+    """Return the delivered GB/s of one link: the lower of the table's and the link's own value.
+
+    The link's own value decides for C2C and for an unknown generation.
+    """
     if link.kind == "c2c":
         return link.gbs
     generation = tables.fabric(link.kind, gpu.arch, link.version)

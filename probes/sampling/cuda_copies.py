@@ -80,7 +80,7 @@ def host_copies(rank: int, gpu: GpuEnd, budget_s: float) -> HostCopies:
 
 
 def _timed(copy: Callable[[int], float], budget_s: float, sizes: Sequence[int]) -> Trains:
-    """Time each size repeatedly so that all sizes share the time equally; warm-up copies do not count."""
+    """Time each size 5 to 32 times, in an equal share of the budget; warm-up does not count."""
     warm = [copy(sizes[0]) for _ in range(_WARM)]
     pace = float(np.median(warm)) / sizes[0]
     each_s = budget_s / len(sizes)

@@ -37,10 +37,12 @@ _DOUBTFUL = 1.1
 # A slowdown is as expected if it differs from the expected one by less than this factor.
 _AS_EXPECTED = 1.06
 _REPEATS, _FLOW_S = 2, 0.03
-# Flows on slow links last longer, so that bursts from queues and shapers have little weight.
+# If any link is slow, each flow is measured alone once instead of twice, and lasts twice as long. Bursts from
+# queues and shapers then have little weight.
 _SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.06
 _CARRY_S = 0.2
-# Flows through a trunk are not repeated if they take less than this times the prediction of an earlier trial.
+# Flows through a trunk run once more unless they end within this multiple of _CARRY_S, the time that their
+# given rates predict.
 _AS_PREDICTED = 1.03
 _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
@@ -105,7 +107,7 @@ class Known:
 
 @dataclass
 class ContentionTrials:
-    """At most ``MOST_TRIALS`` trials, run by ``attempt``; flows of any length, run by ``carry``."""
+    """A budget of ``MOST_TRIALS`` for trials run by ``attempt`` and for loads run by ``carry``."""
 
     attempt: Try
     carry: Carry
@@ -182,8 +184,8 @@ def _wave(
 
     The time together ends with the last flow, because a shared port may serve one flow first. A disturbance
     only slows flows down, so the faster of two measurements counts. Slowdowns that ``accept`` accepts are not
-    measured again. The time of a flow ``alone`` is measured in its first trials, unless its link is slow and
-    was measured alone before.
+    measured again. ``alone`` collects each flow's times alone. They are measured in its first trials, or
+    computed if its link is slow and was measured alone before.
     """
     together: dict[Trial, float] = {}
 

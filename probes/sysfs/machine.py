@@ -21,7 +21,7 @@ from probes.topology import Gpu, Host, NumaNode, PciDevice, Topology
 __all__ = ["METHOD", "read"]
 
 METHOD = "sysfs"
-# Integrated graphics, which run no ranks, have less memory of their own.
+# A VGA controller with less memory of its own counts as integrated graphics, which run no ranks.
 _LEAST_VRAM_BYTES = 2 << 30
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")

@@ -16,9 +16,10 @@ from synth.networks import distances_s
 
 __all__ = ["crossing_s", "drained_s", "spread_s"]
 
-# Shortest paths are searched from each entry, so a set with more of them gets the bound 0.
+# The most entries of a set from which shortest paths are searched. A set with more entries gets the bound 0.
 _MOST_ENTRIES = 256
-# The bound holds for any ranks inside, so the first few that differ in their gates are enough.
+# The most ranks inside that are examined. Each rank gives a valid bound, so the first few whose gates differ
+# are enough.
 _MOST_LOOKS = 4
 
 
@@ -49,11 +50,11 @@ def spread_s(network: Network, cut: Cut, chunk_bytes: int) -> float:
 def drained_s(
     network: Network, cut: Cut, needed: int, chunk_bytes: int, supply: Indices, at_least_s: float
 ) -> float:
-    """Return a lower bound on the time at which all ranks inside have all chunks, if all want all chunks.
+    """Return a lower bound on the time until every rank inside has all chunks, if each wants all.
 
-    None of the last j of ``needed`` chunks crosses before ``needed`` − j + 1 chunks can have crossed. Each
-    rank inside must still receive those j, from outside or over an inner link that starts after that. The
-    result is at least ``at_least_s``.
+    The last j of the ``needed`` chunks to cross do so no earlier than ``needed`` − j + 1 chunks can have
+    crossed. Until then, no rank inside has any of those j. Each rank must then receive all j, from outside or
+    over an inner link. The result is at least ``at_least_s``.
     """
     worst_s = at_least_s
     doors = len(gates(network, cut).alpha_s)

@@ -20,7 +20,11 @@ _FAR_S = 1e30
 
 
 class Prices:
-    """Prices of links, then ports; a link costs its hold time times its and its ports' prices."""
+    """Prices of links, then of ports.
+
+    A link costs its hold time times the sum of its own price and its ports' prices. A port's price counts by
+    the part of the hold time for which the link holds the port.
+    """
 
     def __init__(self, network: Network, held_s: Floats) -> None:
         self.network, self.held_s = network, held_s
@@ -30,12 +34,16 @@ class Prices:
         self.free[network.port_user[network.port_part >= 1.0]] = False
 
     def even(self) -> Floats:
-        """Return equal prices for ports and for links without ports."""
+        """Return equal prices for all ports and all links that have a price."""
         price = floats(np.concatenate((self.free, np.ones(len(self.network.ports)))))
         return floats(price / price.sum())
 
     def fixed(self) -> Iterator[Floats]:
-        """Yield even prices, then for each cost level those of portless links and one port side."""
+        """Yield even prices, then up to two sets of prices for each level of link costs.
+
+        A set prices the level's links that have a price, and the first (then the second) port of its other
+        links.
+        """
         yield self.even()
         levels = cost_levels(self.network)
         level = np.searchsorted(levels * (1 + 1e-9), self.network.beta_s_per_byte)
@@ -58,7 +66,7 @@ class Prices:
         return floats(total * self.held_s)
 
     def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
-        """Return (ranks, ranks): the least length of a path, and its last link, or -1."""
+        """Return by source and target the least length of a path and its last link, or -1."""
         network = self.network
         found = shortest_paths(network.ranks, network.src, network.dst, length)
         return np.minimum(found.cost, _FAR_S), found.edge

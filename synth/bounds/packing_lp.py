@@ -92,8 +92,8 @@ class Shares:
 def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None = None) -> Shares:
     """Return the shares that make the largest load least; of nearly equal ones, prefer low trees.
 
-    ``busy`` is (resources, edges); ``demand[g]`` is the load that group g carries. ``spared`` is subtracted
-    from the load of each tree on each resource, as every tree causes that much.
+    ``busy`` is (resources, edges); ``demand[g]`` is the sum of the shares of group g's trees. ``spared`` is a
+    load of each resource that every tree causes anyway; it is subtracted from each tree's load.
     """
     columns, groups = trees.table, trees.groups
     count, size = columns.shape

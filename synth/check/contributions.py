@@ -19,9 +19,11 @@ from synth.schedules import REDUCE, Schedule, Timing
 __all__ = ["CHANGED", "MISSING", "NOT_HELD", "NO_SUBTREE", "TWICE", "by_the_table", "by_the_times"]
 
 NOT_HELD, TWICE, CHANGED, MISSING, NO_SUBTREE = range(1, 6)
-# A broken schedule may have a problem in each send; the first ones show what is wrong.
+# The maximum number of flaws reported for each code: a broken schedule may have one in every send, and the
+# first ones show what is wrong.
 _MOST = 20
-# Times are sums of floats, so equal ones may differ by rounding.
+# The relative tolerance when times are compared: they are sums of floats, so equal ones may differ by
+# rounding.
 _SLACK = 1e-9
 _Words: TypeAlias = NDArray[np.uint64]
 
@@ -70,8 +72,8 @@ def by_the_times(schedule: Schedule, timing: Timing) -> Indices:
 def by_the_table(schedule: Schedule, timing: Timing | None = None) -> Indices:
     """Return the flaws of the schedule if each send arrives before the next one starts, as in programs.
 
-    With ``timing``, contributions still move in table order. In addition, by the claimed times, each must
-    arrive no later than the send that passes it on starts.
+    With ``timing``, contributions still move in table order. In addition, no send may start, by the claimed
+    times, before the contributions that it carries have arrived.
     """
     rows, chunk_start = by_chunk(schedule)
     row = np.arange(schedule.sends, dtype=np.float64)
@@ -179,7 +181,8 @@ def _follow(
 def _is_subtree(carried: _Words, sources: Indices) -> bool:
     """Return whether a sum holds exactly the leaves below one node of the aligned tree over ``sources``.
 
-    Below a node are the leaves from a multiple of a power of two on: that many, or all that are left.
+    The leaves below a node start at a multiple of a power of two w. They are the next w leaves, or all that
+    remain if fewer do.
     """
     first, leaves = -1, 0
     for place in range(len(sources)):

@@ -89,7 +89,7 @@ def place_local(
     first: Indices,
     block: Indices,
 ) -> None:
-    """Write to ``block`` a threadblock of its rank for each local row, taken in ``order``."""
+    """Choose a threadblock of its rank for each local row, in ``order``; write it to ``block``."""
     used = np.full(first[-1] + 1, -1, dtype=np.int64)
     for at in range(len(order)):
         row = order[at]

@@ -1,4 +1,4 @@
-"""The planner of DS-Sync's groups: the fastest predicted pattern that reaches consensus (Sec. III)."""
+"""Planner of DS-Sync's groups: the paper's pattern, or the fastest that works if it does not."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ def plan_groups(
 ) -> Planned:
     """Return the groups for averaging ``size_bytes`` on ``network``, iteration by iteration.
 
-    Without ``racks`` they are detected. Without ``pattern`` the paper's is used if all ranks agree by it and
-    it divides them. Otherwise, unless ``period`` is given, it is replaced by the pattern with the least
-    predicted time. It is not replaced by a faster one that agrees more slowly, since how much agreement a
-    training needs is not known. ``period`` fixes the number of iterations of a period. Raises
-    NotApplicableError for a network without a link between every two ranks, and for a pattern by which ranks
-    never agree (rho = 1), naming ranks that never exchange anything.
+    Without ``racks`` they are detected. Without ``pattern``, the paper's pattern is used if it splits the
+    ranks into groups and makes all ranks agree. Otherwise, unless ``period`` is given, the pattern with the
+    least predicted time that makes all ranks agree is used. A faster pattern alone is no reason to replace
+    the paper's: it may agree more slowly, and how much agreement training needs is not known. ``period``
+    fixes the number of iterations of a period. Raises NotApplicableError for a network without a link between
+    every two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that never exchange
+    anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
         raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")

@@ -15,11 +15,13 @@ __all__ = ["COMPILE_ALL", "HIDE_SHIPPED", "SHIPPED_LOOPS", "cache_folder", "loop
 
 # ``python -m ccctl.compile_loops`` fills this folder; a wheel includes it.
 SHIPPED_LOOPS = Path(__file__).parent / "loops"
-# If this environment variable is set, shipped loops are not read: those being made would be taken for them.
+# If this environment variable is set, shipped loops are not read. The build of new ones sets it, so that each
+# loop is compiled rather than found.
 HIDE_SHIPPED = "CCCTL_HIDE_SHIPPED_LOOPS"
-# With this environment variable Python runs no loop, however small, so that all are compiled.
+# If this environment variable is set, every loop is compiled, also a small one that Python would otherwise
+# run.
 COMPILE_ALL = "CCCTL_COMPILE_ALL_LOOPS"
-# The sources or the compiler of a loop stored this long ago are mostly no longer in use.
+# Stored loops older than this are removed, since their sources or compiler are mostly no longer in use.
 _MOST_AGE_S = 90 * 24 * 3600.0
 
 # Nothing is printed unless the application adds a handler: the processes of a command share one stderr.

@@ -1,10 +1,10 @@
 """AdapCC's synthesizer (Sec. IV-D): M sub-collectives, each with its own tree and part of the tensor.
 
-An integer program chooses the trees and the parts (``tree_strategy``), between hosts and then inside them
-(``two_level_strategy``); here the chunks of every sub-collective follow its tree in a pipeline. all_reduce
-reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one broadcast or reduce for
-every rank. If some ranks take part only as relays, the trees are pruned to the ranks that lead to a member.
-Collectives whose chunks have one source and one target each, such as all_to_all, use paths
+Integer programs choose the trees and the parts (``tree_strategy``), first between hosts and then inside them
+(``two_level_strategy``). This module sends the chunks of every sub-collective along its tree in a pipeline.
+all_reduce reduces and broadcasts back over the same tree; all_gather and reduce_scatter are one broadcast or
+reduce for every rank. If some ranks take part only as relays, the trees are pruned to the ranks that lead to
+a member. Collectives whose chunks have one source and one target each, such as all_to_all, use paths
 (``synth.adapcc.path_milp``).
 """
 
@@ -40,7 +40,7 @@ _FEW_HOSTS = 8
 _FEW_CHUNKS = 4096
 # Recent plans. Networks compare by identity, so no network gets another's plan.
 _PLANS: dict[tuple[object, ...], TwoLevelPlan] = {}
-# The oldest plan is dropped, because a plan keeps its network in memory.
+# At most this many plans are cached, because each keeps its network in memory. The oldest is dropped first.
 _MOST_PLANS = 8
 # Sizes that agree in two digits have nearly the same best plan.
 _DIGITS = 2

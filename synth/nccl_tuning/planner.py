@@ -1,4 +1,4 @@
-"""Plans NCCL's settings by size: where the links differ from what NCCL believes, another one is faster.
+"""Plans NCCL's settings by size, for links whose rates differ from those that NCCL assumes.
 
 NCCL chooses by its model and by the rates that hardware declares. The same model with the rates of NCCL's
 rings and trees on the real links says what each choice costs there. If the links carry what NCCL believes,
@@ -20,7 +20,7 @@ from synth.rank_order import algorithm_of, pattern_time_s
 
 __all__ = ["SizeChoice", "TuningPlan", "plan_tuning"]
 
-# Buffers from which on latency is a small part of the time, which then tells the rate.
+# Size of the buffers from which the rates are computed; at this size latency is a small part of the time.
 _LARGE_BYTES = 1 << 32
 # A setting that gains less than this gets no rule, as in `ccctl tune`.
 _LEAST_GAIN = 1.02
@@ -73,15 +73,15 @@ def plan_tuning(
 ) -> TuningPlan:
     """Return NCCL's choice and the fastest setting for each size of all_reduce, all_gather, reduce_scatter.
 
-    ``believed`` has the rates that NCCL takes the links for; by default each link has the rate of the fastest
-    one of its kind (within a host, between hosts). ``order`` is the rank at each place. Raises UsageError if
-    hosts have different numbers of ranks.
+    ``believed`` is the network with the rates that NCCL assumes; by default each link has the rate of the
+    fastest one of its kind (within a host, between hosts). ``order`` is the rank at each place. Raises
+    UsageError if hosts have different numbers of ranks.
     """
     if world.ranks % world.hosts:
         raise UsageError(f"{network.name}: NCCL's model needs equally many ranks on all hosts")
     thought = rates_of(_as_fast_as_the_fastest(network) if believed is None else believed)
     real = rates_of(network, order)
-    # Latencies beyond NCCL's are no belief of NCCL.
+    # NCCL assumes no latencies beyond those of its own model.
     thought = replace(thought, more_intra_us=0.0, more_inter_us=0.0)
     kinds: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
     choices = {kind: tuple(_choice(kind, world, thought, real, size) for size in sizes) for kind in kinds}
@@ -89,7 +89,7 @@ def plan_tuning(
 
 
 def rates_of(network: Network, order: Sequence[int] | None = None) -> BusRates:
-    """Return the rates of NCCL's rings and trees on a network, and what its hops take beyond NCCL's."""
+    """Return the rates of NCCL's rings and trees, and latencies beyond those of NCCL's model."""
     ranks = network.ranks
     ring_s, tree_s = (
         pattern_time_s(network, algorithm_of(f"nccl:{name}", "all_reduce"), _LARGE_BYTES, order)

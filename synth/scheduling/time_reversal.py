@@ -27,7 +27,7 @@ def backwards(arrival_s: Floats) -> Indices:
 def reversed_in_time(schedule: Schedule, network: Network, collective: Collective) -> Schedule:
     """Return ``schedule`` reversed in time, for ``network`` and ``collective``.
 
-    ``schedule`` must be one of the transposed network. O(sends · log sends).
+    ``schedule`` must be made for the transpose of ``network``. O(sends · log sends).
     """
     order = backwards(replay(schedule).arrival_s)
     return replace(

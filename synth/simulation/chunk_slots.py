@@ -1,4 +1,4 @@
-"""Numbers for (rank, chunk) slots: for all, or only for those that sends touch if all are many."""
+"""Numbering of (rank, chunk) slots: of all, or of those that sends touch if there are too many."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from synth.schedules import Schedule
 
 __all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 
-# Arrays of all slots take too much memory from here on, so only slots of sends are numbered.
+# From this many slots on (from four per send, if that is more) arrays of all slots take too much memory, so
+# only the slots that sends touch are numbered.
 _SPARSE_FROM = 1 << 23
 
 
 class Touched(NamedTuple):
-    """The slots that each send leaves and enters; for each slot whether its rank holds the chunk at first.
+    """The slots that each send leaves and enters, and whether each slot holds its chunk at first.
 
-    If all slots together are few, they are numbered rank · chunks + chunk.
+    If `are_few` holds, slot numbers are rank · chunks + chunk. Otherwise the touched slots are numbered from
+    0 in that order.
     """
 
     leaves: Indices
@@ -45,7 +47,10 @@ def numbered(
 
 
 def touched(network: Network, collective: Collective, chunk: Indices, link: Indices) -> Touched:
-    """Return the touched slots; O(sends) time if they are few, else O(sends · log sends); O(sends) memory."""
+    """Return the touched slots.
+
+    Time is O(sends) if `are_few` holds, else O(sends · log sends); memory is O(sends).
+    """
     leaves, enters = numbered(network, collective, chunk, link)
     if are_few(network, collective, len(chunk)):
         return Touched(leaves, enters, collective.held().ravel())
@@ -56,10 +61,10 @@ def touched(network: Network, collective: Collective, chunk: Indices, link: Indi
 
 
 def dependencies(schedule: Schedule) -> tuple[Indices, Indices]:
-    """Return for each send the last earlier send into its source slot and its target slot, or -1.
+    """Return for each send the last earlier send into its source slot, and into its target slot.
 
-    A slot is complete up to a send if that send and all earlier ones into the slot have arrived.
-    O(sends · log sends).
+    A value is -1 if there is none. The slot is up to date once that send and all earlier sends into it have
+    arrived. O(sends · log sends).
     """
     leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
     return _latest_before(leaves, enters), _latest_before(enters, enters)

@@ -1,9 +1,9 @@
 """Fractional packing of rooted trees: the arborescences that carry the data that each root spreads.
 
 In an all_gather every rank is a root with an equal demand; in a broadcast one rank has all of it. The optimum
-is that of ForestColl: the largest rate at which every rank can receive, which trees attain (Edmonds; Tarjan).
-Here column generation finds it: cheapest arborescences are the new columns, and prove the distance to the
-optimum.
+is that of ForestColl: the largest rate at which every rank can receive. Trees attain this rate (Edmonds;
+Tarjan). Here column generation finds it. The new columns are cheapest arborescences at the current prices;
+their costs also give a lower bound on the optimum.
 """
 
 from __future__ import annotations

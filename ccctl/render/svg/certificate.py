@@ -19,7 +19,7 @@ __all__ = ["pictures"]
 _FAULT, _REMARK, _POSSIBLE, _BOUGHT = COLOURS[1], COLOURS[4], COLOURS[0], COLOURS[5]
 # More lanes would make the picture higher than a screen.
 _MOST_CULPRITS, _MOST_ROWS = 12, 24
-# A row that is faster than its bound by more than this factor is wrong, whatever its bar shows.
+# The largest share that a bar shows (1 is the bound). A row beyond it is wrong, so its bar is cut off there.
 _MOST_SHARE = 10.0
 
 

@@ -145,8 +145,8 @@ class NcclPath:
     """The connection from one rank to another: "P2P/CUMEM", "SHM", "NET/IB"…, and the channels on it.
 
     ``nics`` are the numbers of the NICs that send and ``receiving_nics`` of those that receive. ``gdr`` and
-    ``receiving_gdr`` tell whether the NICs of that end access the GPU's memory directly; None inside a host,
-    or if the log of that end is missing.
+    ``receiving_gdr`` tell whether the NICs of the sender and of the receiver access the GPU's memory
+    directly; None inside a host, or if the log of that rank is missing.
     """
 
     source: int
@@ -173,7 +173,7 @@ class NcclChoice:
 
 @dataclass(frozen=True)
 class NcclWarning:
-    """A warning, how often it was logged (whatever the numbers in its text), and on which hosts."""
+    """A warning, its count and its hosts; warnings that differ only in numbers are the same."""
 
     text: str
     count: int
@@ -273,7 +273,7 @@ def _versions(log: NcclLog) -> Iterator[Evidence]:
 
 
 def _sockets(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
-    """Yield hosts that use sockets or lack others' RDMA devices, with the reason if logged."""
+    """Yield hosts that use sockets, and hosts without RDMA devices where other hosts have some."""
     # Each end of a path logs its own line. An end without numbers of NICs has no line in the log.
     pairs = Counter(
         log.host_of(rank)
@@ -347,7 +347,7 @@ def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
 
 
 def _nics(log: NcclLog) -> Iterator[Evidence]:
-    """Yield ranks with other NICs than most of their host, and hosts with other NICs than most."""
+    """Yield ranks whose NICs differ from most ranks of the host, and hosts unlike most others."""
     names = {
         host.name: tuple(f"{nic.name}:{nic.port}" for nic in host.nics) for host in log.hosts if host.nics
     }

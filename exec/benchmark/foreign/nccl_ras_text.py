@@ -1,8 +1,8 @@
-"""The text of ncclras and rcclras, their default output: communicators, and where their ranks differ.
+"""The default text output of ncclras and rcclras: communicators, and where their ranks differ.
 
-The format is that of NCCL's src/ras/client_support.cc since 2.24. The text names no communicator without
-differences, and only few ranks of one with differences. If the text only counts some ranks, they are known
-only if they are all the remaining ranks of the communicator.
+The format is that of NCCL's src/ras/client_support.cc since 2.24. The text does not name a communicator whose
+ranks agree. Of one whose ranks differ, it names only a few ranks. Ranks that the text only counts can be
+identified only if they are all the remaining ranks of the communicator.
 """
 
 from __future__ import annotations

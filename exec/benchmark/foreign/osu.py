@@ -77,10 +77,10 @@ def is_osu_text(text: str) -> bool:
 def parse_osu_text(text: str, source: str, ranks: Callable[[], int] | None = None) -> Report:
     """Return the report of a table, or of several one after the other.
 
-    ``ranks`` is their number; it has to agree with that of a command line, if there is one. Sizes become
-    those of nccl-tests: for ``all_gather`` the final bytes of a rank. Raises DataError if no table is of a
-    collective that ccctl knows, or a row cannot be read. Raises WrongResultsError if such an error would hide
-    a failed validation.
+    ``ranks`` returns the number of ranks. It has to agree with the number in a command line, if there is one.
+    Sizes become those of nccl-tests: for ``all_gather`` the final bytes of a rank. Raises DataError if no
+    table is of a collective that ccctl knows, or a row cannot be read. Raises WrongResultsError if such an
+    error would hide a failed validation.
     """
     text = without_tags(text, _TAGGED)
     every = _tables(text)
@@ -169,7 +169,7 @@ def _why_none(every: Sequence[_Table]) -> str:
 
 
 def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | None) -> int:
-    """Return the number of ranks: as the command lines started them, else as the caller says.
+    """Return the number of ranks that the command lines started, else that given by ``asked``.
 
     Raises DataError.
     """
@@ -202,7 +202,7 @@ def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | Non
 
 
 def _failed(tables: Sequence[_Table]) -> str:
-    """Describe the wrong results: with ``-c`` the last column of such a row is Fail; "" if there are none."""
+    """Describe the wrong results, "" if there are none; with ``-c`` a wrong row ends in Fail."""
     found = [
         f"line {number}, size {line.split()[0]}"
         for one in tables

@@ -41,7 +41,7 @@ class Starter(Protocol):
         """Return how a rank with a broken connection ended, as far as that becomes known soon."""
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
-        """Return (rank, pid if known, host) of each rank that did not end because of another."""
+        """Return (rank, pid if known, host) of each rank whose end no other rank caused."""
 
     def look_at(self, rank: int) -> None:
         """Request a look at a rank on its host; return at once."""
@@ -65,7 +65,7 @@ class Starter(Protocol):
         """End all these processes and everything that they have started."""
 
     def wait(self, limit_s: float) -> bool:
-        """Let finished processes end; return whether all have within ``limit_s``."""
+        """Wait for these processes to end after the run; return whether all did in ``limit_s``."""
 
     def close(self) -> None:
         """Release everything that has ended."""

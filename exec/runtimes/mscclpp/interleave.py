@@ -1,8 +1,8 @@
 """Random interleavings of a plan, to find results that depend on the order.
 
 A phase of a threadblock ends at a ``nop`` or a ``barrier``. Within a phase, the atoms of one thread run in
-program order, and those of different threads in any order. Blocks, proxies and launches of ranks have random
-speeds, some of them a thousand times faster than others. An atom that reads and writes does so in two
+program order, and those of different threads in any order. Each proxy, and each block of a launch, has a
+random speed; some are up to a thousand times faster than others. An atom that reads and writes does so in two
 separate acts.
 """
 
@@ -22,7 +22,7 @@ from synth.mscclpp import ExecutionPlan, Operation
 
 __all__ = ["run_plan"]
 
-# Some plans go wrong only in a launch that meets what the one before has left.
+# Several launches, because some plans go wrong only with what an earlier launch left in memory.
 _LAUNCHES = 3
 _ENOUGH = 20
 
@@ -181,7 +181,7 @@ class _Run:
         self.plan, self.launches = plan, launches
         self.draw = random.Random(seed)
         self.machine = PlanMachine(plan, seed)
-        # Speeds reach from 1 to 10 to the power of this.
+        # Speeds lie between 1 and 10**spread.
         self.spread = self.draw.choice((0.0, 1.0, 3.0))
         self.blocks: list[list[_Block]] = [[] for _ in plan.gpus]
         self.ranks = [_Rank(self, rank) for rank in range(plan.ranks)]
@@ -237,7 +237,7 @@ class _Run:
 
 
 def _act(queue: deque[Atom]) -> None:
-    """Make the next act of an atom; a read that is done needs no condition for the write after it."""
+    """Run the next act of the first atom; its condition applies only to its first act."""
     atom = queue[0]
     if atom.acts:
         atom.acts[0]()

@@ -1,7 +1,7 @@
 """The effect of each operation of a plan, as atoms that a driver puts in an order.
 
 An atom is a step of one thread, or of all threads for one chunk. It may wait for a condition, and it reads
-before it writes. Written from the executor's sources alone (``execution_kernel.hpp``).
+before it writes. The effects follow the executor's sources alone (``execution_kernel.hpp``).
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ class _Effects:
     def _asking(
         self, channel: Channel, request: Atom, thread: int, *extra: Callable[[], list[Ints]]
     ) -> Callable[[], None]:
-        """Return the act by which a thread gives a request to its proxy, with what it knows by then."""
+        """Return the act by which a thread queues a request for its proxy.
+
+        The request hands on all that the thread knows by then.
+        """
 
         def ask() -> None:
             known = [self.ordering.knows(self.number, thread), *(one for more in extra for one in more())]
@@ -150,7 +153,10 @@ class _Effects:
         return [(self.rank, operand.buffer)]
 
     def _spans(self, operand: Operand) -> list[list[BufferSpan]]:
-        """Return an operand's spans: per chunk or part of one, one on each rank that has it."""
+        """Return the spans of an operand, piece by piece: one on each rank that has it.
+
+        A piece is a chunk or a part of one.
+        """
         machine, operation = self.machine, self.operation
         length, unit = machine.length, self.where.unit
         size = operand.size * length
@@ -168,7 +174,11 @@ class _Effects:
         ]
 
     def _by_proxy(self, source: Operand, target: Operand, thread: int) -> Iterator[Atom]:
-        """Yield the atoms of a put: a request that the proxy reads, writes and signals without a break."""
+        """Yield the atoms of a put by proxy.
+
+        The thread queues one request. The proxy then reads, writes and, for pws and pwsf, signals. For pwsf
+        the thread waits for the end of the request.
+        """
         operation, packets = self.operation, self.operation.name in ("ppkt", "rppkt")
         channel = self._channel(operation.channels[thread])
         proxy = self.machine.proxy(channel)
@@ -230,7 +240,7 @@ class _Effects:
         return found
 
     def _together(self, sources: Sequence[Operand], targets: Sequence[Operand]) -> Iterator[Atom]:
-        """Yield an atom a piece: all threads add up the sources and store the sum at the targets."""
+        """Yield an atom per chunk or part: all threads sum the sources and store at the targets."""
         name = self.operation.name
         given, taken = ([self._spans(one) for one in operands] for operands in (sources, targets))
         from_packets = _PLAIN_SOURCES.get(name, len(given))
@@ -282,6 +292,6 @@ class _Effects:
 
 
 def _offset(size: int, at: int, slices: int) -> int:
-    """Return the start of slice ``at`` of ``size``, divided as in the executor."""
+    """Return the start of slice ``at`` if ``size`` is cut into ``slices`` as in the executor."""
     least, remainder = divmod(size, slices)
     return at * least + min(at, remainder)

@@ -1,10 +1,11 @@
-"""The order of a plan's accesses, as its signals and barriers make it while the plan runs.
+"""The order that signals and barriers impose on a plan's accesses while the plan runs.
 
-The threads of a block meet at a ``nop``; a phase lies between two of these. Within a phase one thread may
-wait or signal, and only it knows of that before the block meets. Signals, semaphores and packets hand on what
-the signalling thread knows, which leaves out what its block has done in the same phase. A relaxed signal
-counts like any other here: `synth.mscclpp` judges which of them order data. A packet hands on the whole
-phase, although it really follows only the accesses of its own operation.
+The threads of a block meet at a ``nop``; a phase lies between two of these. Within a phase a single thread
+may wait or signal. What it learns by waiting, the other threads learn when the block meets. A thread's
+signals and semaphores hand on what the thread knows, but not what its block has done in the same phase. A
+relaxed signal counts like any other here: `synth.mscclpp` judges which of them order data. A packet also
+hands on what its block has done in the phase, although it really follows only the accesses of its own
+operation.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class BlockPlace:
 
 @dataclass(slots=True)
 class _Counted:
-    """The knowledge that n ups of a counter hand on together: the first n entries of ``known``."""
+    """A counter: entry n - 1 of ``known`` is the knowledge that its first n ups hand on."""
 
     known: list[Ints] = field(default_factory=list)
     downs: int = 0
@@ -73,7 +74,7 @@ class Ordering:
         return self._numbers[name]
 
     def knows(self, number: int, thread: int) -> Ints:
-        """Return what one thread of a block knows: that of earlier phases, and what it has waited for."""
+        """Return what a thread of a block knows from earlier phases and its waits in this one."""
         known = self._clocks.before(number)
         learned = self._learned.get((number, thread))
         return known if learned is None else np.maximum(known, learned)
@@ -95,7 +96,7 @@ class Ordering:
             self._clocks.acquire(number, self._clocks.release(other))
 
     def take_over(self, number: int, known: Ints) -> None:
-        """Let a proxy know what the thread knew that gave it a request."""
+        """Let a proxy know what the thread that gave it a request knew."""
         self._clocks.acquire(number, known)
 
     def release(self, number: int) -> Ints:
@@ -103,12 +104,15 @@ class Ordering:
         return self._clocks.release(number)
 
     def count_up(self, key: Hashable, known: Ints) -> None:
-        """Count a counter up; ``known`` is what the thread knows that does it."""
+        """Count a counter up; ``known`` is the knowledge of the thread that does so."""
         ups = self._counters.setdefault(key, _Counted()).known
         ups.append(np.maximum(ups[-1], known) if ups else known)
 
     def count_down(self, key: Hashable, initial: int = 0) -> Ints | None:
-        """Count a counter down; return what is known then, None if its initial value was enough."""
+        """Count a counter down, and return the knowledge that the ups before it hand on.
+
+        Return None if the initial value was enough, or if an up is still missing.
+        """
         counted = self._counters.setdefault(key, _Counted())
         counted.downs += 1
         need = counted.downs - initial

@@ -10,7 +10,7 @@ from probes.files import MOST_TEXT_BYTES, decoded, inflated, read_bytes
 __all__ = ["CLASSES", "FEATURES", "HELD_OUT_OF", "TABULAR", "read_examples"]
 
 CLASSES, FEATURES = 10, 64
-# One of so many examples is held out, and of fewer none would be.
+# One in this many examples is held out, so a file must have at least as many.
 HELD_OUT_OF = 6
 # The models whose input is a row of numbers.
 TABULAR = ("mlp", "moe")
@@ -33,7 +33,7 @@ def read_examples(path: str) -> Floats:
                 f"{len(rows)} of {rows.shape[1]}"
             ],
         )
-    # A float32 of the model overflows beyond.
+    # The model computes in float32, which cannot hold larger numbers.
     wrong = ~(np.abs(rows) < np.finfo(np.float32).max).all(axis=1)
     wrong |= ~np.isin(rows[:, -1], np.arange(CLASSES))
     if wrong.any():

@@ -15,7 +15,8 @@ from probes.base import UnavailableError
 
 __all__ = ["device_of", "join_process_group"]
 
-# An address behind a firewall may never answer, so the next one is tried after this.
+# The longest wait for one address of rank 0: an address behind a firewall may never answer, so the next one
+# is tried.
 _REACHED_S = 5.0
 
 
