@@ -33,8 +33,8 @@ _HUBER = 3.0
 # The part of every cause's penalty that does not depend on its family or links, as a logarithm of the
 # likelihood ratio to no cause. A ratio of e^8 is 3,000 to one.
 _LEAST_GAIN = 8.0
-# Of the links whose misfit a cause changes, at least this share must fit better with the cause. A part at
-# fault slows all its links, so the remaining quarter is for noise.
+# At least this share of the links whose misfit a cause changes must fit better with it. A part at fault slows
+# all its links, so the remaining quarter is for noise.
 _AGREE = 0.75
 # Quantiles of the severities of a part's unexplained links that are tried as its level. The second is for a
 # part most of whose links are held back further by slower parts.

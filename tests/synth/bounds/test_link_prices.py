@@ -1,4 +1,4 @@
-"""What a faster link or NIC saves: by the program itself, and against cases with a known answer."""
+"""Savings of a faster link or NIC: by the program itself, and against cases with a known answer."""
 
 from __future__ import annotations
 

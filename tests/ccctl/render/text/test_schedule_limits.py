@@ -1,4 +1,4 @@
-"""What limits a schedule: full links and ports, or a chain of sends that wait for each other."""
+"""Limits of a schedule: full links and ports, or a chain of sends that wait for each other."""
 
 from itertools import pairwise
 

@@ -9,7 +9,7 @@ import pytest
 from exec.launcher.run import launch
 
 pytest.importorskip("torch")
-# Where no loop has been compiled yet, starting ranks compiles some.
+# The start of ranks compiles some loops if none has been compiled yet.
 LIMIT_S = 300
 
 
