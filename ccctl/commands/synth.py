@@ -137,6 +137,7 @@ def synth(options: SynthOptions) -> None:
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
     proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
+    For MSCCL and RCCL it is timed by the interpreter's costs, with each protocol and in up to 8 instances.
     With --sizes, too, the output is a folder with a file for each range of sizes, which each file states, and
     the last line is the environment in which the runtime finds them.
 
