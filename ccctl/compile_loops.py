@@ -45,7 +45,7 @@ _RANKS = (
 )
 # Each case is a chain of commands that use each other's files; the longest come first. ``exec`` compiles, for
 # each element type, the loop that runs programs on ranks; ``predict`` predicts a program's times as bench
-# does.
+# does, ``demand`` plans an uneven all_to_all.
 CASES: tuple[tuple[str, ...], ...] = (
     (
         f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
@@ -78,6 +78,7 @@ CASES: tuple[tuple[str, ...], ...] = (
     (f"synth --network switch:64 {_COST} --without rank:3 --ranks 0-40",),
     (f"synth --network fat_tree:4x4/2 {_COST} --collective all_to_all",),
     (f"synth --network dragonfly:4x4 {_COST}",),
+    ("demand",),
     (f"synth --network mesh:4x4 {_COST} --collective broadcast:0-7,all_reduce:8-15 --chunk 1M",),
     *(
         (f"order switch:{hosts} {_COST} --for {library}",)
@@ -111,6 +112,13 @@ from probes.link_costs import HostMemory
 schedule, program = (codec.load(path) for path in sys.argv[1:])
 predicted_s(program, schedule.network, 1024)
 host_timing(program, schedule.network, 1024, HostMemory("", (1,), (1e-9,), (1e-9,)))
+""",
+    "demand": """
+import numpy as np
+from synth.demands import DemandPlanner
+from synth.networks import named_network
+planner = DemandPlanner(named_network("dgx-h100:2"))
+planner.plan(np.random.default_rng(1).pareto(1.0, (16, 16)) * 1e6)
 """,
 }
 # These run only for programs with a data race, and no case has one.

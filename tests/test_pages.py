@@ -12,7 +12,7 @@ PAGES = runpy.run_path(str(ROOT / ".ci" / "page_samples.py"))
 # Words that differ between machines and runs: figures with units, methods and cuts, plurals.
 NUMBER = re.compile(r"-?\d[\d.,]*(e-?\d+)?( ?(%|[numk]?s|[KMGT]i?B?(/s)?|x)(?![\w]))?")
 METHOD = re.compile(
-    r"\b(ring|demand|exchange|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
+    r"\b(ring|demand|gossip|aligned|two_step|exchange|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
 )
 
 
@@ -20,6 +20,8 @@ def shape(line):
     # A ratio is a word if ranks share cores or times differ much.
     line = re.sub(r"\b(cores|spread)\b", "1x", line)
     line = METHOD.sub("METHOD", re.sub(r"\S+/\S+\.json", "FILE", line))
+    # A row of a method has a few words on it; other machines may try other methods.
+    line = re.sub(r"^([* ] METHOD +[\d.]+ [num]?s) .*", r"\1", line)
     line = re.sub(r"\bbound: .*", "BOUND", NUMBER.sub("#", line.replace(platform.node(), "vm")))
     return re.sub(r"(?<=# )([a-z]+?)s?\b", r"\1", re.sub(r"\s+", " ", line.lstrip("* "))).strip()
 
@@ -28,7 +30,7 @@ def comparable(command, lines):
     """The lines that every machine prints: not its devices, disturbances, nor why a method was kept."""
     if " detect " in command and "--from" not in command:
         return {shape(lines[0]).split(":")[1]} if lines else set()
-    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+, \d+ chunks?: |# (cores|spread) +:")
+    remark = re.compile(r"note:|finding: \d+ links? unsteady|\w+, \d+ chunks?: |# ours: \S+ +:")
     return {shape(line) for line in lines if line.strip() and not remark.match(line)}
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import UsageError, meant, quoted
-from synth import demands
 from synth.collective import Collective
+from synth.demands import serves as is_demand, synthesize as meet_demand
 from synth.methods import (
     adapcc,
     aligned,
@@ -111,7 +111,8 @@ class Method:
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
     programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
-    keeps the order of sums if the collective fixes one. ``suits`` tells whether auto should try it, and
+    keeps the order of sums if the collective fixes one. ``own_size``: its schedules are proven at the size
+    that they were made for, and not at others. ``suits`` tells whether auto should try it, and
     ``pays`` whether it should with a given chunk size.
     """
 
@@ -125,13 +126,14 @@ class Method:
     counts: bool = False
     exchanges: bool = False
     ordered: bool = False
+    own_size: bool = False
     chunk_counts: Callable[[Network], Sequence[int]] | None = None
     suits: Callable[[Network, Collective], bool] = lambda network, shape: True
     pays: Callable[[Network, Collective, int], bool] = lambda network, shape, chunk_bytes: True
 
 
 METHODS: dict[str, Method] = {
-    "demand": Method(demands.synthesize, most_sends=_MOST_OF_DEMANDS, suits=demands.serves),
+    "demand": Method(meet_demand, most_sends=_MOST_OF_DEMANDS, suits=is_demand),
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,
@@ -157,6 +159,7 @@ METHODS: dict[str, Method] = {
         gossip.synthesize,
         relays=True,
         exchanges=True,
+        own_size=True,
         chunk_counts=gossip.chunk_counts,
         suits=gossip.suits,
         pays=gossip.pays,
@@ -271,7 +274,7 @@ def plans(request: Request) -> Iterator[Plan]:
     names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
     if request.method == "auto" and request.network.ranks > _MOST_RANKS_OF_SEARCHES:
         shape = request.shape()
-        if demands.serves(request.network, shape):
+        if is_demand(request.network, shape):
             names = ["demand"]
         elif shape.blocks is not None:
             names = ["greedy"]
@@ -297,6 +300,7 @@ def plans(request: Request) -> Iterator[Plan]:
                 continue
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
             unsuited = unsuited or (method.exchanges and request.trees)
+            unsuited = unsuited or (method.own_size and request.sweeping)
             if request.method == "auto" and (
                 unsuited or not _is_worth_trying(request, method, shape, chunk_bytes)
             ):

@@ -41,6 +41,7 @@ class Request:
     - ``time_limit_s``: return the best schedule found by then, or the first one after it.
     - ``jobs``: the most parallel processes (0: none); the result does not depend on it.
     - ``solver``: the solver of integer programs, "cbc" or "highs"; without ``solving``, auto uses none.
+    - ``sweeping``: the schedules serve other sizes, too.
     - ``sub_collectives``: AdapCC's number of sub-collectives, M in its paper.
     - ``time_step_s``, ``mechanism``: TACOS-ILP's time step, and its way to divide large problems.
     - ``trees``: each chunk must travel along a tree or path, as relays require.
@@ -65,6 +66,7 @@ class Request:
     collectives: tuple[CollectiveRequest, ...] = ()
     solver: str = "cbc"
     solving: bool = True
+    sweeping: bool = False
     jobs: int = 1
     sub_collectives: int | None = None
     time_step_s: float | None = None

@@ -120,7 +120,7 @@ def candidates_of(
     begun_s = time.perf_counter()
     sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
-    asked = replace(request, sizes=(), solving=False, predicted=here)
+    asked = replace(request, sizes=(), solving=False, sweeping=True, predicted=here)
     explored, workers_bytes = _all_explored(asked, sizes, progress, pools)
     found = [algorithm for one in explored for algorithm in one.found]
     if library:

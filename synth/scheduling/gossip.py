@@ -82,7 +82,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 def chunk_counts(network: Network) -> list[int]:
     """Return the numbers of chunks into which to cut the buffer: few, or some multiples of the ranks."""
-    most = math.sqrt(_MOST_STEPS / (4 * network.ranks * network.links))
+    most = math.sqrt(_MOST_STEPS / (4 * network.ranks * max(1, network.links)))
     counts = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, network.ranks, 2 * network.ranks}
     return sorted(count for count in counts if count <= most)
 

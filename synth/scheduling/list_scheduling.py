@@ -114,14 +114,17 @@ def in_start_order(schedule: Schedule) -> Schedule:
 
 
 def in_order(schedule: Schedule, order: Indices) -> Schedule:
-    """Return the same sends, with row ``order[n]`` as the n-th."""
+    """Return the sends with row ``order[n]`` as the n-th, without those that ``order`` lacks.
+
+    An addend of a send that is left must not be left out.
+    """
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
     found = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))
     if not schedule.exchanges:
         return found
-    place = np.empty(schedule.sends + 1, np.int64)
-    place[order], place[-1] = np.arange(schedule.sends), -1
+    place = np.full(schedule.sends + 1, -1)
+    place[order] = np.arange(len(order))
     first, counts = schedule.addend_start[:-1][order], np.diff(schedule.addend_start)[order]
     addend = place[schedule.addend[spans(first, counts)]]
     return replace(found, addend_start=ints(offsets(counts)), addend=ints(addend))

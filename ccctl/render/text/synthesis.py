@@ -81,11 +81,14 @@ _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_p
 
 
 _METHODS = {
+    "demand": "direct, and through idle ranks where ports are busy",
     "exchange": "near ranks exchange their sums",
+    "aligned": "sums of a fixed tree, each on its way to the next",
     "circulant": "reduce to the slowest rank and broadcast from it at once",
     "stars": "each rank to its host, one link to each other host",
     "symmetric": "one chunk's sends, renumbered for all ranks",
     "greedy": "each free link takes the next chunk that is wanted",
+    "gossip": "each rank sends on the sums that its neighbour lacks",
     "ring": "one ring through all ranks, a single channel",
     "bidirectional": "one ring, both ways round",
     "direct": "each rank to each other rank",

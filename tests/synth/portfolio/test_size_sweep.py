@@ -54,7 +54,9 @@ def test_what_is_chosen_holds_at_both_ends_of_its_range(swept):
 
 def test_no_size_is_slower_than_its_own_synthesis_by_more_than_a_switch_is_worth(swept):
     for point in swept.schedule.points:
-        request = Request(MESH, swept.schedule.collective.kind, size_bytes=point.size_bytes, solving=False)
+        request = Request(
+            MESH, swept.schedule.collective.kind, size_bytes=point.size_bytes, solving=False, sweeping=True
+        )
         alone = synthesize(request).schedule.outcome
         assert point.time_s <= alone.time_s * 1.006
         assert point.bound_s <= point.time_s * (1 + 1e-9)
