@@ -34,8 +34,8 @@ _INFERRED = "inferred"
 _ASYMMETRIC = 0.10
 # About three normal values in a million lie more than 4.5 standard deviations above the mean.
 _Z = 4.5
-# Nine of ten messages of a link that no end held up take up to this much longer than the fastest: in labs on
-# a loaded machine 1.01 to 1.05 times.
+# Half of the messages of a link that no end held up take less than this many times as long as the fastest: in
+# labs on a loaded machine 1.01 to 1.05 times.
 _REPEATED = 1.08
 # A median of over twice the best time is noise.
 _NOISY = 2.0
@@ -147,17 +147,16 @@ class Fits:
         }
 
     def _repeats(self, row: int) -> bool:
-        """Return whether the link had the same steady rate both times, in company and alone.
+        """Return whether half of the messages in company and the best one alone took the same time.
 
         An end that waits for a core slows a link by chance, so it does not repeat a rate.
         """
         alone = self.samples.again.get(self.pairs[row])
         if alone is None:
             return False
-        looks = self.together[row], pace(alone)
-        best = floats([look.beta_s_per_byte for look in looks])
-        slowest = max(look.beta_p90_s_per_byte for look in looks)
-        return bool(slowest < _REPEATED * best.min())
+        first, again = self.together[row], pace(alone)
+        best = min(first.beta_s_per_byte, again.beta_s_per_byte)
+        return max(first.beta_median_s_per_byte, again.beta_s_per_byte) < _REPEATED * best
 
     def _asymmetric(self) -> list[int]:
         """Return rows a tenth slower than the way back, in best and median, with disjoint intervals.
