@@ -250,7 +250,11 @@ def flap(lab: str, host: str, rate: int, share: float) -> None:
 
 
 def other_version(case: Case, chance: random.Random, rate: int, bad: str) -> None:
-    """Let a host have another release of the operating system than the others."""
+    """Let a host have another release of the operating system than the others.
+
+    The first host starts the ranks of all others, which would see its files: the second is taken.
+    """
+    bad = case.hosts[1] if bad == case.hosts[0] else bad
     case.faults.append(Injected("differs", (bad,)))
 
     @contextlib.contextmanager
