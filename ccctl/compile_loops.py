@@ -116,9 +116,9 @@ host_timing(program, schedule.network, 1024, HostMemory("", (1,), (1e-9,), (1e-9
     "demand": """
 import numpy as np
 from synth.demands import DemandPlanner
-from synth.networks import named_network
-planner = DemandPlanner(named_network("dgx-h100:2"))
-planner.plan(np.random.default_rng(1).pareto(1.0, (16, 16)) * 1e6)
+from synth.networks import family
+network = family("fat_tree:4x4/2", [1e-6], [1e10])
+DemandPlanner(network).plan(np.random.default_rng(1).pareto(1.0, (network.ranks, network.ranks)) * 1e6)
 """,
 }
 # These run only for programs with a data race, and no case has one.

@@ -25,8 +25,6 @@ __all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
-# A busy link counts as at most this many times slower, so that plans still use it.
-_MOST_SLOWED = 4.0
 # A plan must shorten the whole by this share: less is rounding.
 _GAIN = 1e-3
 
@@ -170,7 +168,7 @@ class _Step:
         share = busy_s / max(max(self.alone_s), float(busy_s.max(initial=0.0)), 1e-30)
         worst = np.zeros(network.links)
         np.maximum.at(worst, np.repeat(np.arange(network.links), np.diff(start)), share[resource])
-        return floats(network.beta_s_per_byte * np.minimum(_MOST_SLOWED, 1 + worst))
+        return floats(network.beta_s_per_byte * (1 + worst))
 
 
 def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:

@@ -1,4 +1,4 @@
-"""The planner of demand matrices: an all_to_all with other sizes in each step, planned in milliseconds.
+"""The planner of demand matrices: plans an all_to_all whose sizes differ from step to step, in milliseconds.
 
 A mixture of experts sends other amounts between its ranks every few hundred milliseconds, too soon for a
 search. The planner reads the network once: its ports, the groups of ranks that can relay for each other, and

@@ -1,4 +1,4 @@
-"""A graph of events: which ones precede which in every run, and whose data they surely see.
+"""A graph of a plan's events: the order that holds in every run, and the data that each event surely sees.
 
 Events are numbers, and each follows lower ones only. Most pairs are ordered by their places: events of one
 threadblock by its nops and threads, events of one rank by the ends of its launches. For the others the graph

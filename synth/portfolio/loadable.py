@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from probes.base import SILENT, Progress, UsageError, first_of, plural
 from synth.check import judge
@@ -91,12 +92,13 @@ def _as_run(found: Synthesis, others: Sequence[Schedule], progress: Progress) ->
     """Return the result with the program that its runtime carries out fastest, by the interpreter's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
-    faster. Tried are the loaded schedule and ``others`` that take hardly longer by links alone.
+    faster. Tried are the loaded schedule and those of ``others``, in ascending order of their times by links
+    alone, that take hardly longer.
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
     near_s = _NEAR * _time_s(schedule)
-    tried = [schedule, *(one for one in others if _time_s(one) <= near_s)][:_MOST_RUN]
+    tried = [schedule, *takewhile(lambda one: _time_s(one) <= near_s, others[: _MOST_RUN - 1])]
     runs = []
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")

@@ -120,7 +120,7 @@ def place_sums(
         np.empty((nodes, ranks)),
         np.empty((leaves - 1, ranks), np.int32),
     )
-    before_s, best_s, bound_s = load_s.copy(), np.inf, 0.0
+    before_s, best_s = load_s.copy(), np.inf
     price = np.ones(len(load_s))
     for turn in range(_TURNS):
         eta = _FIRST_ETA * 2.0 ** (turn / _DOUBLED)
@@ -145,23 +145,36 @@ def place_sums(
             best.rank[:] = placed.rank
             best.hops[:] = placed.hops
             best.link[:] = placed.link
-    usual_s = load_s - before_s
-    for step in range(_STEPS if prove else 0):
-        price[:] = np.exp(_ETA * (usual_s / largest_load_s(usual_s) - 1.0))
+    bound_s = _least_s(through, tree, costs, placed, roots, load_s - before_s) if prove else 0.0
+    load_s[:] = before_s
+    for chunk in range(chunks):
+        _load(through, best, chunk, load_s, 1.0)
+    return best.rank, best.hops, best.link, bound_s
+
+
+@compiled
+def _least_s(
+    through: Resources, tree: SumTree, costs: _Costs, placed: _Placed, roots: Indices, usual_s: Floats
+) -> float:
+    """Return a proven least time for links and ports to carry all chunks.
+
+    At any prices no placement costs less than the cheapest one of each chunk. The prices follow the mean load
+    ``usual_s`` of the cheapest placements. ``placed`` and ``costs`` are overwritten.
+    """
+    bound_s = 0.0
+    for step in range(_STEPS):
+        price = np.exp(_ETA * (usual_s / largest_load_s(usual_s) - 1.0))
         _find_paths(through, price, costs)
         _find_places(tree, costs)
-        least, answer_s = 0.0, np.zeros(len(load_s))
-        for chunk in range(chunks):
+        least, answer_s = 0.0, np.zeros(len(usual_s))
+        for chunk in range(len(roots)):
             least += costs.value[-1, roots[chunk]]
             _place(through, tree, costs, placed, chunk, roots[chunk])
             _load(through, placed, chunk, answer_s, 1.0)
         bound_s = max(bound_s, least / price.sum())
         share = _FIRST_SHARE / (1.0 + _FIRST_SHARE * step)
         usual_s = (1.0 - share) * usual_s + share * answer_s
-    load_s[:] = before_s
-    for chunk in range(chunks):
-        _load(through, best, chunk, load_s, 1.0)
-    return best.rank, best.hops, best.link, bound_s / (1.0 + _SPREAD)
+    return bound_s / (1.0 + _SPREAD)
 
 
 @compiled

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, bytes_of, ints
+from probes.base import Floats, Indices, Mask, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels import Words, compiled, pop, push
@@ -40,6 +40,8 @@ _ORDERS = 3
 # The time to receive the buffer may be this multiple of the latency to the farthest rank. Above it, and
 # mostly from a half on, reduce_scatter and all_gather are faster (benchmarks/sizes.py --unusual 8 --seed 8).
 _FARTHEST = 1.5
+# Times are sums of floats: events this close to each other, relatively, are at one time.
+_SLACK = 1e-12
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
@@ -121,6 +123,31 @@ class _Table(NamedTuple):
     time_s: float
 
 
+class _State(NamedTuple):
+    """The progress of an attempt, by chunk and rank unless said otherwise.
+
+    Contributions that have arrived are ``held``; with those on their way they are ``due``. The first ``rows``
+    entries of ``row_set`` and ``row_send`` are the sums that have arrived apart, and the sends that brought
+    them (-1: the rank's own). ``coming`` counts the sends on their way to the rank. ``copied`` is 1 while a
+    finished sum is on its way, and 2 once it is there. A rank sends a chunk until ``busy_s``, and links and
+    ports carry sends until ``free_s`` and ``port_free_s``. By link and chunk, ``worth`` is the worth of a
+    send, and ``stale`` says that it has to be computed again.
+    """
+
+    held: Words
+    due: Words
+    rows: Indices
+    row_set: Words
+    row_send: Indices
+    coming: Indices
+    copied: Indices
+    busy_s: Floats
+    free_s: Floats
+    port_free_s: Floats
+    worth: Floats
+    stale: Mask
+
+
 class _Costs(NamedTuple):
     """The ends and ports of each link, and the seconds for which a chunk holds them and travels."""
 
@@ -187,7 +214,6 @@ def _gossip(network: Network, chunks: int, chunk_bytes: int, trees: _Trees, leas
     )
 
 
-# This is one loop: all its steps share the same dozen tables, which Python would pass on to each function.
 @compiled
 def _run(
     costs: _Costs, trees: _Trees, ranks: int, ports: int, least: int, order: int, most: int, heap_s: Floats
@@ -197,26 +223,13 @@ def _run(
     Whenever links are free, the send that is worth most goes first. A finished sum is copied to a rank that
     could not add all that it lacks; nothing else may be on its way to that rank.
     """
-    src, dst, hold_s, travel_s, port_start, port, port_hold_s = costs
-    parent, subtree, dice = trees
-    links, chunks = len(src), len(parent)
+    src, dst, hold_s, travel_s = costs.src, costs.dst, costs.hold_s, costs.travel_s
+    chunks = len(trees.parent)
     none, one = np.uint64(0), np.uint64(1)
     every = none
     for rank in range(ranks):
-        every |= subtree[0, rank]
-    # Contributions that have arrived at each rank, and those that have arrived or are on their way.
-    held, due = np.zeros((chunks, ranks), np.uint64), np.zeros((chunks, ranks), np.uint64)
-    rows = np.zeros((chunks, ranks), np.int64)
-    row_set = np.zeros((chunks, ranks, ranks + 1), np.uint64)
-    row_send = np.full((chunks, ranks, ranks + 1), -1, np.int64)
-    for rank in range(ranks):
-        own = every & (one << np.uint64(rank))
-        held[:, rank] = due[:, rank] = row_set[:, rank, 0] = own
-        rows[:, rank] = 1 if own != none else 0
-    coming, busy_s = np.zeros((chunks, ranks), np.int64), np.zeros((chunks, ranks))
-    copied = np.zeros((chunks, ranks), np.int64)
-    free_s, port_free_s = np.zeros(links), np.zeros(ports)
-    worth, stale = np.zeros((links, chunks)), np.ones((links, chunks), np.bool_)
+        every |= trees.subtree[0, rank]
+    state = _started(chunks, ranks, len(src), ports, every)
     table = np.zeros((3, most), np.int64)
     carries = np.zeros(most, np.uint64)
     part_start, part = np.zeros(most + 1, np.int64), np.zeros(most * 4, np.int64)
@@ -224,104 +237,158 @@ def _run(
     heap, sends, parts, now_s, last_s = 0, 0, 0, 0.0, 0.0
     lacking = chunks * _size(every)
     while True:
-        soon_s = now_s * (1 + 1e-12)
         while True:
-            best, best_link, best_chunk = 0.0, -1, -1
-            for link in range(links):
-                if free_s[link] > soon_s:
-                    continue
-                if not _are_free(port[port_start[link] : port_start[link + 1]], port_free_s, soon_s):
-                    continue
-                for chunk in range(chunks):
-                    u, v = src[link], dst[link]
-                    if stale[link, chunk]:
-                        stale[link, chunk] = False
-                        missing = every & ~due[chunk, v]
-                        carried = none
-                        if copied[chunk, u] == 0:
-                            carried = _disjoint(row_set[chunk, u, : rows[chunk, u]], due[chunk, v])
-                        size = _size(carried)
-                        in_tree = (
-                            parent[chunk, u] == link
-                            and held[chunk, u] & subtree[chunk, u] == subtree[chunk, u]
-                        )
-                        if carried != none and (size >= least or carried == missing or in_tree):
-                            worth[link, chunk] = (
-                                _worth(size, chunk, ranks, chunks, order) + dice[link, chunk] * 0.01
-                            )
-                        else:
-                            worth[link, chunk] = 0.0
-                        if (
-                            held[chunk, u] == every
-                            and carried != missing
-                            and missing != none
-                            and coming[chunk, v] == 0
-                        ):
-                            worth[link, chunk] = (
-                                -_worth(_size(missing), chunk, ranks, chunks, order)
-                                - dice[link, chunk] * 0.01
-                            )
-                    value = worth[link, chunk]
-                    if value < 0.0 and (now_s + travel_s[link] < busy_s[chunk, v] or copied[chunk, v] > 0):
-                        continue
-                    if value > 0.0 and copied[chunk, v] > 0:
-                        continue
-                    if abs(value) > abs(best):
-                        best, best_link, best_chunk = value, link, chunk
-            if best_link < 0:
+            best, link, chunk = _best(costs, trees, state, every, least, order, now_s)
+            if link < 0:
                 break
-            link, chunk = best_link, best_chunk
-            u, v = src[link], dst[link]
             if sends == most or parts + ranks + 1 > len(part):
                 return 0, 0, np.inf, table, part_start, part
+            u, v = src[link], dst[link]
             table[0, sends], table[1, sends], table[2, sends] = chunk, link, 1 if best > 0.0 else 0
-            if copied[chunk, u] == 0:
-                for at in range(rows[chunk, u]):
-                    if best < 0.0 or row_set[chunk, u, at] & due[chunk, v] == none:
-                        part[parts] = row_send[chunk, u, at]
+            if state.copied[chunk, u] == 0:
+                for at in range(state.rows[chunk, u]):
+                    if best < 0.0 or state.row_set[chunk, u, at] & state.due[chunk, v] == none:
+                        part[parts] = state.row_send[chunk, u, at]
                         parts += 1
-                        carries[sends] |= row_set[chunk, u, at]
+                        carries[sends] |= state.row_set[chunk, u, at]
             part_start[sends + 1] = parts
             if best < 0.0:
-                copied[chunk, v] = 1
+                state.copied[chunk, v] = 1
                 carries[sends] = every
-            due[chunk, v] |= carries[sends]
-            coming[chunk, v] += 1
-            busy_s[chunk, u] = max(busy_s[chunk, u], now_s + hold_s[link])
-            free_s[link] = now_s + hold_s[link]
-            heap = push(heap_s, heap_what, heap, free_s[link], -1)
-            for at in range(port_start[link], port_start[link + 1]):
-                port_free_s[port[at]] = now_s + port_hold_s[at]
-                heap = push(heap_s, heap_what, heap, port_free_s[port[at]], -1)
+            state.due[chunk, v] |= carries[sends]
+            state.coming[chunk, v] += 1
+            state.busy_s[chunk, u] = max(state.busy_s[chunk, u], now_s + hold_s[link])
+            state.free_s[link] = now_s + hold_s[link]
+            heap = push(heap_s, heap_what, heap, state.free_s[link], -1)
+            for at in range(costs.port_start[link], costs.port_start[link + 1]):
+                port = costs.port[at]
+                state.port_free_s[port] = now_s + costs.port_hold_s[at]
+                heap = push(heap_s, heap_what, heap, state.port_free_s[port], -1)
             heap = push(heap_s, heap_what, heap, now_s + travel_s[link], sends)
             sends += 1
-            for other in range(links):
-                if src[other] == v or dst[other] == v:
-                    stale[other, chunk] = True
+            _outdate(costs, state, chunk, v)
         if heap == 0:
             break
         now_s = heap_s[0]
-        while heap > 0 and heap_s[0] <= now_s * (1 + 1e-12):
+        while heap > 0 and heap_s[0] <= now_s * (1 + _SLACK):
             send = heap_what[0]
             heap = pop(heap_s, heap_what, heap)
             if send < 0:
                 continue
             chunk, v = table[0, send], dst[table[1, send]]
-            coming[chunk, v] -= 1
-            held[chunk, v] |= carries[send]
-            if copied[chunk, v] > 0 and table[2, send] == 0:
-                copied[chunk, v] = 2
-            else:
-                row_set[chunk, v, rows[chunk, v]] = carries[send]
-                row_send[chunk, v, rows[chunk, v]] = send
-                rows[chunk, v] += 1
-            if held[chunk, v] == every and every & (one << np.uint64(v)) != none:
+            _arrive(state, send, chunk, v, carries[send], table[2, send] == 0)
+            if state.held[chunk, v] == every and every & (one << np.uint64(v)) != none:
                 lacking -= 1
             last_s = now_s
-            for other in range(links):
-                if src[other] == v or dst[other] == v:
-                    stale[other, chunk] = True
+            _outdate(costs, state, chunk, v)
     return sends, parts, last_s if lacking == 0 else np.inf, table, part_start, part
+
+
+@compiled
+def _started(chunks: int, ranks: int, links: int, ports: int, every: np.uint64) -> _State:
+    """Return the state in which each rank that takes part has its own contribution to each chunk."""
+    state = _State(
+        np.zeros((chunks, ranks), np.uint64),
+        np.zeros((chunks, ranks), np.uint64),
+        np.zeros((chunks, ranks), np.int64),
+        np.zeros((chunks, ranks, ranks + 1), np.uint64),
+        np.full((chunks, ranks, ranks + 1), -1, np.int64),
+        np.zeros((chunks, ranks), np.int64),
+        np.zeros((chunks, ranks), np.int64),
+        np.zeros((chunks, ranks)),
+        np.zeros(links),
+        np.zeros(ports),
+        np.zeros((links, chunks)),
+        np.ones((links, chunks), np.bool_),
+    )
+    for rank in range(ranks):
+        own = every & (np.uint64(1) << np.uint64(rank))
+        state.held[:, rank] = own
+        state.due[:, rank] = own
+        state.row_set[:, rank, 0] = own
+        state.rows[:, rank] = 1 if own != np.uint64(0) else 0
+    return state
+
+
+@compiled
+def _best(
+    costs: _Costs, trees: _Trees, state: _State, every: np.uint64, least: int, order: int, now_s: float
+) -> tuple[float, int, int]:
+    """Return (worth, link, chunk) of the send over a free link that is worth most; link -1 if none is.
+
+    The worth is above 0 for a sum, and below 0 for a copy of a finished sum.
+    """
+    best, best_link, best_chunk = 0.0, -1, -1
+    soon_s = now_s * (1 + _SLACK)
+    for link in range(len(costs.src)):
+        if state.free_s[link] > soon_s:
+            continue
+        ports = costs.port[costs.port_start[link] : costs.port_start[link + 1]]
+        if not _are_free(ports, state.port_free_s, soon_s):
+            continue
+        v = costs.dst[link]
+        for chunk in range(len(trees.parent)):
+            if state.stale[link, chunk]:
+                state.stale[link, chunk] = False
+                state.worth[link, chunk] = _worth_over(costs, trees, state, every, least, order, link, chunk)
+            value = state.worth[link, chunk]
+            early = now_s + costs.travel_s[link] < state.busy_s[chunk, v]
+            if state.copied[chunk, v] > 0 or (value < 0.0 and early):
+                continue
+            if abs(value) > abs(best):
+                best, best_link, best_chunk = value, link, chunk
+    return best, best_link, best_chunk
+
+
+@compiled
+def _worth_over(
+    costs: _Costs,
+    trees: _Trees,
+    state: _State,
+    every: np.uint64,
+    least: int,
+    order: int,
+    link: int,
+    chunk: int,
+) -> float:
+    """Return the worth of a send of a chunk over a link: below 0 for a copy, 0 if there is none to make."""
+    u, v = costs.src[link], costs.dst[link]
+    chunks, ranks = trees.parent.shape
+    none = np.uint64(0)
+    held, missing = state.held[chunk, u], every & ~state.due[chunk, v]
+    dice = float(trees.dice[link, chunk]) * 0.01
+    carried = none
+    if state.copied[chunk, u] == 0:
+        carried = _disjoint(state.row_set[chunk, u, : state.rows[chunk, u]], state.due[chunk, v])
+    if held == every and carried != missing and missing != none and state.coming[chunk, v] == 0:
+        return -_worth(_size(missing), chunk, ranks, chunks, order) - dice
+    size, subtree = _size(carried), trees.subtree[chunk, u]
+    in_tree = trees.parent[chunk, u] == link and held & subtree == subtree
+    if carried != none and (size >= least or carried == missing or in_tree):
+        return _worth(size, chunk, ranks, chunks, order) + dice
+    return 0.0
+
+
+@compiled
+def _arrive(state: _State, send: int, chunk: int, rank: int, carried: np.uint64, is_copy: bool) -> None:
+    """Note that a send has arrived at a rank: a copy replaces the rank's sum, other sends add to it."""
+    state.coming[chunk, rank] -= 1
+    state.held[chunk, rank] |= carried
+    if state.copied[chunk, rank] > 0 and is_copy:
+        state.copied[chunk, rank] = 2
+    else:
+        row = state.rows[chunk, rank]
+        state.row_set[chunk, rank, row] = carried
+        state.row_send[chunk, rank, row] = send
+        state.rows[chunk, rank] += 1
+
+
+@compiled
+def _outdate(costs: _Costs, state: _State, chunk: int, rank: int) -> None:
+    """Let the worth of a chunk's sends from and to a rank be computed again."""
+    for link in range(len(costs.src)):
+        if costs.src[link] == rank or costs.dst[link] == rank:
+            state.stale[link, chunk] = True
 
 
 @compiled

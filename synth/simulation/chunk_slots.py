@@ -13,8 +13,8 @@ from synth.schedules import Schedule
 
 __all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 
-# From this many slots on (from four per send, if that is more) arrays of all slots take too much memory, so
-# only the slots that sends touch are numbered.
+# Arrays of at least this many slots, and of at least four slots per send, take too much memory. Then only the
+# slots that sends touch are numbered.
 _SPARSE_FROM = 1 << 23
 
 

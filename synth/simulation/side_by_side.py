@@ -129,6 +129,7 @@ def _carried(schedule: Schedule) -> tuple[Indices, Indices]:
 
 @compiled
 def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tuple[Floats, Floats]:
+    """Return the start and the arrival of each send; infinite for sends that never start."""
     count = len(sends.fly_s)
     start_s, arrival_s = np.full(count, np.inf), np.full(count, np.inf)
     # An event below ``count`` is the arrival of a send; ``count + g`` is the release of group g.
@@ -145,11 +146,7 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
     now_s = 0.0
     while events > 0 or under_way > 0:
         until_s = key[0] if events > 0 else np.inf
-        for at in range(under_way):
-            row = begun[at]
-            for h in range(sends.start[row], sends.start[row + 1]):
-                if open_[h]:
-                    until_s = min(until_s, now_s + (sends.held_s[h] - passed_s[row]) / speed[row])
+        until_s = min(until_s, _next_end_s(sends, begun[:under_way], open_, passed_s, speed, now_s))
         if until_s == np.inf:
             break
         waiting, left = 0, 0
@@ -198,6 +195,19 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
                 users[sends.held[h]] += 1
         _share(sends, begun[:under_way], open_, users, speed)
     return start_s, arrival_s
+
+
+@compiled
+def _next_end_s(
+    sends: _Sends, begun: Indices, open_: Mask, passed_s: Floats, speed: Floats, now_s: float
+) -> float:
+    """Return when the next of the sends under way releases a link or port, at their present speeds."""
+    until_s = np.inf
+    for row in begun:
+        for h in range(sends.start[row], sends.start[row + 1]):
+            if open_[h]:
+                until_s = min(until_s, now_s + (sends.held_s[h] - passed_s[row]) / speed[row])
+    return until_s
 
 
 @compiled

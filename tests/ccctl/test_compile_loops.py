@@ -42,6 +42,11 @@ def test_who_finds_compiled_loops_compiles_and_keeps_nothing(tmp_path):
     assert not list((tmp_path / "cache").rglob("*.loop"))
 
 
+def test_the_case_of_demands_compiles_its_loops(tmp_path):
+    compile_into(tmp_path / "loops", (("demand",),))
+    assert not [name for name in uncompiled(tmp_path / "loops") if name.startswith("synth.demands.")]
+
+
 def test_a_command_that_fails_is_told_and_leaves_the_loops_that_were_there(tmp_path):
     (tmp_path / "loops").mkdir()
     (tmp_path / "loops" / "old.loop").touch()

@@ -1,4 +1,4 @@
-"""The groups of a training step, and the prices of links and NICs, as one object and as tables."""
+"""A training step as tables and as JSON: the time of each group, and the prices of links and NICs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
-# From here on the bound itself says why a schedule is not faster.
+# A schedule this near to the bound is limited by what the bound names, so no other line says what limits it.
 _NEAR_PERCENT = 95.0
 # Linear programs of NCCL's channels take below a second up to this many ranks.
 _MOST_NCCL_RANKS = 128
