@@ -115,9 +115,9 @@ host_timing(program, schedule.network, 1024, HostMemory("", (1,), (1e-9,), (1e-9
 """,
     "demand": """
 import numpy as np
+from ccctl.arguments import load_network
 from synth.demands import DemandPlanner
-from synth.networks import family
-network = family("fat_tree:4x4/2", [1e-6], [1e10])
+network, _ = load_network("dgx-h100:2", None, None)
 DemandPlanner(network).plan(np.random.default_rng(1).pareto(1.0, (network.ranks, network.ranks)) * 1e6)
 """,
 }
