@@ -40,8 +40,9 @@ _MOST_SINGLE = 4
 # Waiting for cores is no reason to leave links out if this share of such links varies by less than this (a
 # logarithm). One unsteady host of four has half of all links.
 _MOST_OF_STARVED, _STEADY = 0.5, 0.1
-# A host is unsteady if its share of unsteady links has at most this probability at the rate of the other
-# hosts' links, and if its links waited for cores at most this much more often than theirs.
+# A host is unsteady if its number of unsteady links has at most this probability at the rate of the other
+# hosts' links (the square of it if less than half of its links are unsteady), and if its links waited for
+# cores at most this much more often than theirs.
 _CHANCE, _WAITS_ALIKE = 1e-3, 0.2
 # The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
 # samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
@@ -148,7 +149,7 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
 def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: LinkTable) -> Iterator[Cause]:
     """Yield the hosts with more unsteady links than chance explains, though other links of theirs are steady.
 
-    A few messages on each link of a host that flaps find most of its links unsteady, and the others slow or
+    A few messages on each link of a host that flaps find some of its links unsteady, and the others slow or
     normal throughout. A host that waits for cores more often than the others is left out.
     """
     single = [cause for cause in causes if "pair" in cause.kind]
@@ -162,7 +163,8 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
             mine = host == part
             count, of = int(unsteady[mine].sum()), int(mine.sum())
             usual = max(1, int(unsteady[~mine].sum())) / max(1, int((~mine).sum()))
-            if 2 * count < max(of, 4) or bdtrc(count - 1, of, usual) > _CHANCE:
+            chance = _CHANCE if 2 * count >= max(of, 4) else _CHANCE**2
+            if bdtrc(count - 1, of, usual) > chance:
                 continue
             if waits[mine].mean() > waits[~mine].mean() + _WAITS_ALIKE:
                 continue

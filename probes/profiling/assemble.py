@@ -16,7 +16,7 @@ from probes.localization import Fault
 from probes.profiling.findings import confirmed, is_single, suspected, with_faults
 from probes.profiling.instances import Instances
 from probes.profiling.names import Names
-from probes.sampling import Pair, Place, Samples, better, pace
+from probes.sampling import Pair, Place, Samples, best_whole, better, pace
 from probes.sharing import Share, disturbed, held_up, is_of, ports
 from probes.statistics import LinkFit
 
@@ -61,9 +61,27 @@ class Fits:
     def fits(self) -> list[LinkFit]:
         again = self.samples.again
         return [
-            better(first, pace(again[pair])) if pair in again else first
+            self._of_both(pair, first) if pair in again else first
             for pair, first in zip(self.pairs, self.together, strict=True)
         ]
+
+    def _of_both(self, pair: Pair, together: LinkFit) -> LinkFit:
+        """Return the better fit, with the slow messages of both looks unless other links may explain them.
+
+        A link that reached its rate in company was not held up by others, so its slow messages are its own. A
+        part that is slow from time to time is often fast when it is measured again.
+        """
+        company, alone = self.samples.trains[pair], self.samples.again[pair]
+        found = better(together, pace(alone))
+        best_s, alone_s = best_whole(company), best_whole(alone)
+        if best_s is None or alone_s is None or best_s > _REPEATED * alone_s:
+            return found
+        both = pace(company.joined(alone))
+        return replace(
+            found,
+            beta_median_s_per_byte=max(found.beta_median_s_per_byte, both.beta_median_s_per_byte),
+            beta_p90_s_per_byte=max(found.beta_p90_s_per_byte, both.beta_p90_s_per_byte),
+        )
 
     def column(self, name: str) -> Floats:
         return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])

@@ -42,3 +42,12 @@ def test_an_unsteady_link_of_a_host_that_waits_for_cores_is_no_fault(busy):
         net.flags[5, 2] = net.flags[2, 5] = "preempted"
     found = [(fault.kind, fault.parts) for fault in locate(net.profile())]
     assert found == ([] if busy else [("flapping", ("gpu3", "gpu4"))])
+
+
+@pytest.mark.parametrize(("links", "confirmed"), [(2, False), (5, True)])
+def test_a_third_of_a_hosts_links_confirms_that_it_flaps_where_no_other_link_is_unsteady(links, confirmed):
+    net = Faulty(hosts=14, samples=2)
+    for to in range(links):
+        net.late[8, to] = 6.4
+    [fault] = locate(net.profile())
+    assert (fault.kind, fault.parts, fault.confirmed) == ("flapping", ("gpu9",), confirmed)

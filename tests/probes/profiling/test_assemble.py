@@ -105,6 +105,19 @@ def test_alone_a_link_is_what_it_can_do_and_keeps_who_held_it_up():
     assert profile.links.beta_s_per_byte == pytest.approx([1e-9] * 12)
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_link_that_is_fast_alone_keeps_its_slow_messages_if_no_others_held_it_up(others):
+    found = samples(4)
+    best = 1.5 if others else 1
+    seconds = {size: [1e-6 + 1e-9 * size * times for times in (best, best, 9, 9)] for size in SIZES}
+    found.trains[1, 2] = Trains(seconds, [best * 1e-9, 9e-9])
+    found.again[1, 2] = Trains({size: [1e-6 + 1e-9 * size] * 2 for size in SIZES}, [1e-9])
+    links = assembled(found, [Place(name, 8) for name in "abcd"]).links
+    [row] = [row for row, pair in enumerate(zip(links.src, links.dst, strict=True)) if pair == (1, 2)]
+    assert links.beta_s_per_byte[row] == pytest.approx(1e-9)
+    assert links.beta_p90_s_per_byte[row] == pytest.approx(1e-9 if others else 9e-9, rel=0.1)
+
+
 def test_a_slow_sender_is_one_finding_and_not_three():
     found = samples(4, lambda src, dst: 2.5e-9 if src == 3 else 1e-9)
     places = [Place(name, 8) for name in ("gpu0", "gpu1", "gpu2", "gpu3")]
