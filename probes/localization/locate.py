@@ -87,7 +87,7 @@ def locate(
     if len(table):
         between = _between(profile, table, bought, plan, disturbed=disturbed)
         found = _with_flapping_hosts(list(_of_links(between, bought, plan)), between.unsteady.table)
-        found = _without_variations(_with_lossy(found, between, profile))
+        found = _without_variations(_with_lossy(_without_unproven(found, between), between, profile))
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
     within = inside.at(np.flatnonzero(~np.isin(inside.src_host, _crowded(profile, inside))))
@@ -229,7 +229,7 @@ def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None)
     for parts, fault in late.items():
         if parts not in slow:
             yield fault
-        elif _is_long(fault, between) or _is_whole(slow[parts], between.table):
+        elif not slow[parts].confirmed or _is_long(fault, between) or _is_whole(slow[parts], between.table):
             yield replace(fault, level=slow[parts].level, evidence=(*fault.evidence, *slow[parts].evidence))
         else:
             evidence = (*slow[parts].evidence, *fault.evidence)
@@ -331,6 +331,24 @@ def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Faul
             fault = Fault("flapping", (host,), level, 0.0, rows, evidence, "likely", confirmed)
             found = [one for one in found if one not in mine] + [fault]
     return found
+
+
+def _without_unproven(faults: Sequence[Fault], between: _Between) -> list[Fault]:
+    """Return the faults without unconfirmed ones that a few looks at sound links show, too.
+
+    These are the unsteadiness of a single link, which needs many looks, and a small loss of rate on links of
+    long latency. Short trains do not reach the rate of such links if an end waits for a core.
+    """
+    table = between.table
+    long = table.row[table.alpha > table.alpha.min() + _LONG]
+
+    def is_unproven(fault: Fault) -> bool:
+        if fault.kind == "flapping":
+            return len(fault.parts) == 2
+        distant = fault.kind != "latency" and bool(np.isin(fault.rows, long).all())
+        return distant and fault.level > _PLAIN
+
+    return [fault for fault in faults if fault.confirmed or not is_unproven(fault)]
 
 
 def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> list[Fault]:

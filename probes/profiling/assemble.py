@@ -16,7 +16,7 @@ from probes.localization import Fault
 from probes.profiling.findings import confirmed, is_single, suspected, with_faults
 from probes.profiling.instances import Instances
 from probes.profiling.names import Names
-from probes.sampling import Pair, Place, Samples, best_whole, better, pace
+from probes.sampling import Pair, Place, Samples, best_message, best_whole, better, pace
 from probes.sharing import Share, disturbed, held_up, is_of, ports
 from probes.statistics import LinkFit
 
@@ -37,6 +37,8 @@ _Z = 4.5
 # Half of the messages of a link that no end held up take less than this many times as long as the fastest: in
 # labs on a loaded machine 1.01 to 1.05 times.
 _REPEATED = 1.08
+# A link with this many samples was measured in several passes: each pass takes one or two of them.
+_OFTEN = 6
 # A median of over twice the best time is noise.
 _NOISY = 2.0
 _MOST_NAMED = 6
@@ -68,13 +70,13 @@ class Fits:
     def _of_both(self, pair: Pair, together: LinkFit) -> LinkFit:
         """Return the better fit, with the slow messages of both looks unless other links may explain them.
 
-        A link that reached its rate in company was not held up by others, so its slow messages are its own. A
-        part that is slow from time to time is often fast when it is measured again.
+        If the best message and the best train in company took as long as those alone, no other link held
+        them up, so the slow ones are the link's own. A part that is slow from time to time is often fast when
+        it is measured again.
         """
         company, alone = self.samples.trains[pair], self.samples.again[pair]
         found = better(together, pace(alone))
-        best_s, alone_s = best_whole(company), best_whole(alone)
-        if best_s is None or alone_s is None or best_s > _REPEATED * alone_s:
+        if not all(_as_fast(best(company), best(alone)) for best in (best_message, best_whole)):
             return found
         both = pace(company.joined(alone))
         return replace(
@@ -165,16 +167,19 @@ class Fits:
         }
 
     def _repeats(self, row: int) -> bool:
-        """Return whether half of the messages in company and the best one alone took the same time.
+        """Return whether half of the messages in company took the same time, and the link is no faster alone.
 
-        An end that waits for a core slows a link by chance, so it does not repeat a rate.
+        An end that waits for a core slows a link by chance, so it does not repeat a rate in several passes,
+        nor in company and alone.
         """
         alone = self.samples.again.get(self.pairs[row])
         if alone is None:
             return False
         first, again = self.together[row], pace(alone)
-        best = min(first.beta_s_per_byte, again.beta_s_per_byte)
-        return max(first.beta_median_s_per_byte, again.beta_s_per_byte) < _REPEATED * best
+        most = _REPEATED * min(first.beta_s_per_byte, again.beta_s_per_byte)
+        return first.beta_median_s_per_byte < most and (
+            first.samples >= _OFTEN or again.beta_s_per_byte < most
+        )
 
     def _asymmetric(self) -> list[int]:
         """Return rows a tenth slower than the way back, in best and median, with disjoint intervals.
@@ -200,6 +205,10 @@ class Fits:
         """Return whether the link of that row is between hosts."""
         src, dst = self.pairs[row]
         return self.places[src].host != self.places[dst].host
+
+
+def _as_fast(company_s: float | None, alone_s: float | None) -> bool:
+    return company_s is not None and alone_s is not None and company_s < _REPEATED * alone_s
 
 
 def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:

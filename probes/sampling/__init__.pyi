@@ -1,6 +1,7 @@
 from . import packet_trains as packet_trains
 from .cuda_copies import host_copies as host_copies
 from .link_cost import (
+    best_message as best_message,
     best_whole as best_whole,
     better as better,
     looks_slow as looks_slow,

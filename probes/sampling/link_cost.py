@@ -14,7 +14,7 @@ import numpy as np
 from probes.sampling.packet_trains import HURRY, Trains, is_buffered, is_slow
 from probes.statistics import LinkFit, fit, fit_paces
 
-__all__ = ["best_whole", "better", "looks_slow", "middle_whole", "pace"]
+__all__ = ["best_message", "best_whole", "better", "looks_slow", "middle_whole", "pace"]
 
 # If a byte costs this many times more at one size than at another, messages have a fixed cost.
 _OVERHEAD = 1.25
@@ -56,6 +56,12 @@ def better(together: LinkFit, alone: LinkFit) -> LinkFit:
 def best_whole(found: Trains) -> float | None:
     """Return seconds per byte of the fastest whole train, an upper bound of beta; None if there is none."""
     return min(found.whole_s_per_byte, default=None)
+
+
+def best_message(found: Trains) -> float | None:
+    """Return seconds per byte of the fastest message; None if no train was credible."""
+    seconds = found.comparable()
+    return min((min(values) / size for size, values in seconds.items() if values), default=None)
 
 
 def middle_whole(found: Trains) -> float | None:

@@ -259,15 +259,23 @@ def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
     seconds = spacings(arrived_s, buffered=buffered)
     if asked_s is None:
         return Trains({size_bytes: seconds})
-    each_s = (float(arrived_s[-1]) - asked_s) / len(arrived_s)
+    whole_s = float(arrived_s[-1]) - asked_s
+    each_s = whole_s / len(arrived_s)
+    if buffered:
+        # The counted messages took no longer than the whole train, however its clumps arrived.
+        seconds = [min(seconds[0], whole_s / (len(arrived_s) - _burst(arrived_s)))]
     burst = buffered and seconds[0] < HURRY * each_s
     return Trains({} if burst else {size_bytes: seconds}, [each_s / size_bytes])
 
 
+def _burst(arrived_s: Floats) -> int:
+    """Return the number of messages at the start of a train that a shaped link may let through at once."""
+    return len(arrived_s) // 4
+
+
 def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
     """Return seconds per message from the arrival times of a train, without its first quarter (the burst)."""
-    first = len(arrived_s) // 4
-    steady = arrived_s[first:]
+    steady = arrived_s[_burst(arrived_s) :]
     gaps = np.diff(steady)
     if not buffered:
         return [float(gap) for gap in gaps]

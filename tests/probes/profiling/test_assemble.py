@@ -80,9 +80,13 @@ def test_a_slow_link_is_flagged_told_and_measured_again():
     assert to_retest(found, places) == [(1, 2)]
 
 
-@pytest.mark.parametrize(("alone", "starved"), [(3e-9, False), (2e-9, True), (None, True)])
-def test_a_link_with_the_same_steady_rate_twice_is_not_starved_though_an_end_waited(alone, starved):
+@pytest.mark.parametrize(
+    ("passes", "alone", "starved"),
+    [(5, 3e-9, False), (5, 2e-9, True), (5, None, True), (5, 4e-9, False), (1, 3e-9, False), (1, 4e-9, True)],
+)
+def test_a_link_that_repeats_its_rate_is_not_starved_though_an_end_waited(passes, alone, starved):
     found = samples(4, lambda src, dst: 3e-9 if (src, dst) == (1, 2) else 1e-9)
+    found.trains[1, 2] = Trains({size: [1e-6 + 3e-9 * size] * passes for size in SIZES[:3]})
     found.sender_waited[1, 2] = found.receiver_waited[1, 2] = [0.5, 0.5]
     if alone is not None:
         found.again[1, 2] = Trains({size: [1e-6 + alone * size] * 5 for size in SIZES})

@@ -116,3 +116,10 @@ def test_a_train_that_came_in_a_burst_tells_only_how_long_it_took():
 def test_of_small_and_large_messages_the_time_of_whole_trains_says_which_count():
     burst = Trains({1024: [1e-4], 131072: [1e-5], 262144: [2e-5]}, [1e-7, 1.2e-7])
     assert sorted(burst.comparable()) == [1024]
+
+
+def test_the_pace_of_a_train_that_arrives_in_clumps_is_no_slower_than_the_whole_train():
+    # Forty messages are read as fast as they are copied; then eight arrive one by one.
+    arrived = 1e-3 + np.cumsum([1e-6] * 40 + [1e-3] * 8)
+    [pace_s] = judged(4096, arrived, 0.0).seconds[4096]
+    assert pace_s <= float(arrived[-1]) / 36 < spacings(arrived, buffered=True)[0]
