@@ -87,7 +87,7 @@ def locate(
     if len(table):
         between = _between(profile, table, bought, plan, disturbed=disturbed)
         found = _with_flapping_hosts(list(_of_links(between, bought, plan)), between.unsteady.table)
-        found = _without_variations(_with_lossy(_without_unproven(found, between), between, profile))
+        found = _without_unproven(_without_variations(_with_lossy(found, between, profile)), between.table)
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
     within = inside.at(np.flatnonzero(~np.isin(inside.src_host, _crowded(profile, inside))))
@@ -333,13 +333,12 @@ def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Faul
     return found
 
 
-def _without_unproven(faults: Sequence[Fault], between: _Between) -> list[Fault]:
+def _without_unproven(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
     """Return the faults without unconfirmed ones that a few looks at sound links show, too.
 
     These are the unsteadiness of a single link, which needs many looks, and a small loss of rate on links of
     long latency. Short trains do not reach the rate of such links if an end waits for a core.
     """
-    table = between.table
     long = table.row[table.alpha > table.alpha.min() + _LONG]
 
     def is_unproven(fault: Fault) -> bool:

@@ -41,9 +41,9 @@ _MOST_SINGLE = 4
 # logarithm). One unsteady host of four has half of all links.
 _MOST_OF_STARVED, _STEADY = 0.5, 0.1
 # A host is unsteady if its number of unsteady links has at most this probability at the rate of the other
-# hosts' links (the square of it if less than half of its links are unsteady), and if its links waited for
-# cores at most this much more often than theirs.
-_CHANCE, _WAITS_ALIKE = 1e-3, 0.2
+# hosts' links (the square of it if less than half of its links are unsteady, which must lead to at least
+# _FEWEST_PEERS hosts), and if its links waited for cores at most this much more often than theirs.
+_CHANCE, _FEWEST_PEERS, _WAITS_ALIKE = 1e-3, 3, 0.2
 # The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
 # samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
 # links of a host.
@@ -157,14 +157,17 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
     for cause in single:
         unsteady[cause.links] = True
     waits = table.starved | table.waited
-    for kind, host in (("egress", table.src_host), ("ingress", table.dst_host)):
+    ends = table.src_host, table.dst_host
+    for kind, host, peer in (("egress", *ends), ("ingress", *reversed(ends))):
         family = next(one for one in parts if one.kind == kind)
         for part in np.unique(host[unsteady]).tolist():
             mine = host == part
             count, of = int(unsteady[mine].sum()), int(mine.sum())
             usual = max(1, int(unsteady[~mine].sum())) / max(1, int((~mine).sum()))
-            chance = _CHANCE if 2 * count >= max(of, 4) else _CHANCE**2
-            if bdtrc(count - 1, of, usual) > chance:
+            most = 2 * count >= max(of, 4)
+            if not most and len(np.unique(peer[mine & unsteady])) < _FEWEST_PEERS:
+                continue
+            if bdtrc(count - 1, of, usual) > (_CHANCE if most else _CHANCE**2):
                 continue
             if waits[mine].mean() > waits[~mine].mean() + _WAITS_ALIKE:
                 continue

@@ -54,9 +54,10 @@ _EAGER = 64 * KIB
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
 # Most and least bytes, seconds and round trips of a train of small messages. It is so long that clumps (from
-# a waiting process) and the burst of a shaped link have no weight, and that a connection has reached its
-# pace.
-_MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS = MIB, 128 * KIB, 0.04, 10
+# a waiting process) and the burst of a shaped link have no weight. An idle TCP connection starts slowly and
+# reaches its pace after a few round trips, which must lie in the first quarter of the train. So a train may
+# be up to _LONGEST times as long where round trips are.
+_MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS, _LONGEST = MIB, 128 * KIB, 0.04, 24, 4.0
 _NAP_S = 5e-5
 # In an undisturbed train, the gaps are at least this share of the whole time per byte.
 HURRY = 0.94
@@ -160,7 +161,8 @@ def plan(
 
 def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
     if is_buffered(size):
-        length = max(_LEAST_TRAIN_BYTES, min(_MOST_TRAIN_BYTES, budget_s / seconds_per_byte))
+        most_bytes = _MOST_TRAIN_BYTES * min(budget_s / _TRAIN_S, _LONGEST)
+        length = max(_LEAST_TRAIN_BYTES, min(most_bytes, budget_s / seconds_per_byte))
         return Train(
             size, max(_FEWEST_BUFFERED, min(_MOST_MESSAGES, int(length / size))), 1, is_slow(seconds_per_byte)
         )
