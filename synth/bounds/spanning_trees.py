@@ -7,6 +7,9 @@ connect, as in Kruskal's algorithm. Summed over all costs, the crossings cost at
 spanning tree, MST(y). In this tree, a pair of ranks costs as much as its cheaper direction. So T ≥ bytes ·
 2·MST(y)/Σy. The best prices are the dual of packing spanning trees; the bounds named *count* and *partition*
 are this bound at special prices.
+
+MST(y) is concave, so the mean of a price over all translations of a symmetric network proves as much. The
+resources of an orbit then have one price together.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from probes.base import Floats, Indices
-from synth.bounds.packing_lp import Trees, link_load, solve
+from synth.bounds.packing_lp import Trees, resource_load, solve
 from synth.network import Network
+from synth.networks import found_symmetry
 
 __all__ = ["is_promising", "spanning_tree_s_per_byte"]
 
@@ -48,8 +52,8 @@ def is_promising(network: Network) -> bool:
     """
     if not len(network.ports) or network.links > _MOST_LINKS:
         return False
-    resources = int(link_load(network).shape[0])
-    return resources <= max(_FEW_RESOURCES, network.links // 2)
+    orbits = int(_load_by_orbit(network).shape[0])
+    return orbits <= max(_FEW_RESOURCES, network.links // 2)
 
 
 def spanning_tree_s_per_byte(network: Network, known_s_per_byte: float = 0.0) -> float:
@@ -92,7 +96,7 @@ def _rounds_of(network: Network) -> _Rounds:
 
 def _search(network: Network) -> Iterator[tuple[float, float]]:
     """Yield (the most that any prices can prove, the best proven so far), in seconds per byte."""
-    busy = 2.0 * link_load(network)
+    busy = 2.0 * _load_by_orbit(network)
     random = np.random.default_rng(0)
     trees = Trees()
     used = np.zeros(busy.shape[0])
@@ -118,6 +122,18 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
                     least = cost[tree].sum() - 2 * _CHANCE * len(tree) * cost.max()
                     best = max(best, float(least / price.sum()))
     yield best, best
+
+
+def _load_by_orbit(network: Network) -> csc_array:
+    """Return (orbits of resources, links): the mean seconds per byte for which a link keeps them busy."""
+    used, load = resource_load(network)
+    symmetry = found_symmetry(network)
+    if symmetry is None:
+        return load
+    orbit = np.concatenate((symmetry.orbit, network.links + symmetry.port_orbit))[used]
+    _, orbit, count = np.unique(orbit, return_inverse=True, return_counts=True)
+    mean = csc_array((1.0 / count[orbit], (orbit, np.arange(len(used)))), shape=(len(count), len(used)))
+    return csc_array(mean @ load)
 
 
 def _cheapest(network: Network, cost: Floats, random: np.random.Generator) -> Indices:

@@ -29,11 +29,13 @@ _MOST_PLACES = 1 << 22
 class FoundSymmetry:
     """A symmetry found in a plain network.
 
-    ``link[n, shift]`` is the plain network's row of listed link n translated by ``shift``.
+    ``link[n, shift]`` is the plain network's row of listed link n translated by ``shift``. ``port_orbit`` has
+    the orbit of each port of the plain network.
     """
 
     network: SymmetricNetwork
     link: Indices
+    port_orbit: Indices
 
     @cached_property
     def orbit(self) -> Indices:
@@ -98,7 +100,7 @@ def found_symmetry(network: Network) -> FoundSymmetry | None:
         link_port_at=ints(at[used]),
         hold_alpha=network.hold_alpha,
     )
-    return FoundSymmetry(symmetric, rows)
+    return FoundSymmetry(symmetric, rows, of_orbit)
 
 
 def _ranks_per_host(network: Network) -> int:

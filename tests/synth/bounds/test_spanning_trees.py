@@ -12,6 +12,7 @@ from synth.bounds.lower_bounds import bounds
 from synth.bounds.spanning_trees import spanning_tree_s_per_byte
 from synth.collective import collective
 from synth.network import Link, Network, build
+from synth.networks import found_symmetry, pod
 from synth.networks.families import family
 from synth.tree_packing.arborescence_pairs import pack_pairs
 
@@ -81,3 +82,12 @@ def test_what_was_asked_before_changes_no_answer(network, parts):
     for part in parts:
         alone = spanning_tree_s_per_byte(replace(network), part * known)
         assert spanning_tree_s_per_byte(network, part * known) == alone
+
+
+def test_orbits_of_a_symmetric_network_have_one_price_and_prove_as_much():
+    network = pod("dgx-a100:2")
+    beta = np.array(network.beta_s_per_byte)
+    beta[0] *= 1 - 1e-6
+    uneven = replace(network, beta_s_per_byte=beta)
+    assert found_symmetry(network) is not None and found_symmetry(uneven) is None
+    assert spanning_tree_s_per_byte(network) == pytest.approx(spanning_tree_s_per_byte(uneven), rel=0.004)
