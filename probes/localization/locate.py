@@ -412,20 +412,27 @@ def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults without unconfirmed ones that a confirmed fault explains, too.
+    """Return the faults without unconfirmed ones that another fault explains, too.
 
     Links through a slow trunk share it, so the rate of each depends on the load of the others. Links of a
-    host at fault differ in rate.
+    host at fault differ in rate: a confirmed fault explains all others of its hosts, an unconfirmed one only
+    those of single links.
     """
     sure = [fault for fault in faults if fault.confirmed]
     rows = {row for fault in sure for row in fault.rows}
-    hosts = {_host_of(part) for fault in sure for part in fault.parts}
-    return [
-        fault
-        for fault in faults
-        if fault.confirmed
-        or not (rows.issuperset(fault.rows) or hosts.intersection(map(_host_of, fault.parts)))
-    ]
+    explained = _hosts_of(sure)
+    of_links = explained | _hosts_of(fault for fault in faults if len(fault.parts) == 1)
+
+    def is_explained(fault: Fault) -> bool:
+        single = fault.kind in ("flapping", *_SINGLE) and len(fault.parts) == 2
+        hosts = of_links if single else explained
+        return rows.issuperset(fault.rows) or not hosts.isdisjoint(map(_host_of, fault.parts))
+
+    return [fault for fault in faults if fault.confirmed or not is_explained(fault)]
+
+
+def _hosts_of(faults: Iterable[Fault]) -> set[str]:
+    return {_host_of(part) for fault in faults for part in fault.parts}
 
 
 def _host_of(part: str) -> str:

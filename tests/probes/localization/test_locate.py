@@ -395,6 +395,18 @@ def test_an_unsteady_link_is_a_fault_only_if_it_was_measured_often(samples):
     assert [fault.kind for fault in locate(net.profile())] == (["flapping"] if samples == 30 else [])
 
 
+@pytest.mark.parametrize("far", [False, True])
+def test_a_single_slow_link_of_a_slow_host_is_no_fault_of_its_own_until_it_is_confirmed(far):
+    net = Faulty(samples=2)
+    net.rate[net.of(3)] *= 0.93
+    single = (0, 1) if far else (0, 3)
+    net.rate[single] *= 0.8
+    net.flags = {pair: "starved" for pair in [*zip(*np.nonzero(net.of(3)), strict=True), single]}
+    host = ("host", ("gpu4",))
+    expected = {host, ("one_way_pair", ("gpu1", "gpu2"))} if far else {host}
+    assert set(named(locate(net.profile()))) == expected
+
+
 def test_links_that_share_a_slow_trunk_are_no_faults_of_their_own():
     net = Faulty(hosts=8, samples=2)
     across = net.between([0, 1, 2, 3], [4, 5, 6, 7]) | net.between([4, 5, 6, 7], [0, 1, 2, 3])
