@@ -376,12 +376,23 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
         else:
             explained.update(of_sender)
             result.append(fault)
+    crowd = [fault for fault in found if fault.kind == "trunk" and fault.confirmed]
     result += [
         Fault("loss", (name,), evidence=(one.told,), sure="likely")
         for name, one in lossy.items()
-        if name not in explained
+        if name not in explained and not any(_overflows(trunk, name, lossy, between.table) for trunk in crowd)
     ]
     return _one_loss_each(result, lossy)
+
+
+def _overflows(trunk: Fault, host: str, lossy: Container[str], table: LinkTable) -> bool:
+    """Return whether most hosts on this host's side of a slow trunk lose packets: its queue overflows."""
+    names = table.ends.host_names
+    at = np.isin(table.row, trunk.rows)
+    ways = {(names[src], names[dst]) for src, dst in zip(table.src_host[at], table.dst_host[at], strict=True)}
+    beyond = {dst for src, dst in ways if src == host} | {src for src, dst in ways if dst == host}
+    side = {end for way in ways for end in way} - beyond
+    return host in side and 2 * sum(name in lossy for name in side) > len(side)
 
 
 def _one_loss_each(faults: Sequence[Fault], lossy: Container[str]) -> list[Fault]:

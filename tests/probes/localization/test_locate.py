@@ -416,6 +416,17 @@ def test_links_that_share_a_slow_trunk_are_no_faults_of_their_own():
     assert {fault.kind for fault in locate(net.profile())} == {"trunk"}
 
 
+@pytest.mark.parametrize(("losers", "losses"), [((0, 1, 2), 0), ((0,), 1)])
+def test_most_hosts_before_a_slow_trunk_that_lose_packets_are_no_faults_of_their_own(losers, losses):
+    net = Faulty(hosts=8)
+    net.racks([0, 1, 2, 3], [4, 5, 6, 7])
+    across = net.between([0, 1, 2, 3], [4, 5, 6, 7]) | net.between([4, 5, 6, 7], [0, 1, 2, 3])
+    net.rate[across] *= 0.3
+    net.segments = tuple(SentSegments(f"gpu{at + 1}", 20_000, 300 if at in losers else 2) for at in range(8))
+    kinds = [fault.kind for fault in locate(net.profile())]
+    assert sorted(kinds) == ["loss"] * losses + ["trunk"]
+
+
 def test_a_host_that_loses_on_several_links_is_one_fault():
     net = Faulty(hosts=4, segments=tuple(SentSegments(f"gpu{at}", 20_000, 2) for at in range(2, 5)))
     net.segments = (SentSegments("gpu1", 20_000, 400), *net.segments)
