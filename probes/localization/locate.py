@@ -396,15 +396,21 @@ def _overflows(trunk: Fault, host: str, lossy: Container[str], table: LinkTable)
 
 
 def _one_loss_each(faults: Sequence[Fault], lossy: Container[str]) -> list[Fault]:
-    """Return the faults with one loss for each part; a host that loses on several links is one part."""
+    """Return the faults with one loss for each part; a host that loses on several links is one part.
+
+    A host that loses towards a host of long latency is one part, too: the longer the round trip, the more a
+    loss costs, so the other links of the sender show it less (Mathis et al. 1997).
+    """
+    far = _hosts_of(fault for fault in faults if fault.kind == "latency")
     found: dict[tuple[str, tuple[str, ...]], Fault] = {}
     senders = Counter(
         part for fault in faults if fault.kind == "loss" for part in fault.parts if part in lossy
     )
     for fault in faults:
-        sender = next((part for part in fault.parts if senders[part] > 1), None)
-        if fault.kind == "loss" and sender is not None:
-            fault = replace(fault, parts=(sender,))
+        if fault.kind == "loss":
+            distant = {part for part in fault.parts if not far.isdisjoint({*fault.parts} - {part})}
+            whole = [part for part in fault.parts if senders[part] > (0 if part in distant else 1)]
+            fault = replace(fault, parts=tuple(whole[:1]) or fault.parts)
         key = (fault.kind, tuple(sorted(fault.parts)))
         found[key] = joined(found[key], fault) if key in found else fault
     return list(found.values())

@@ -436,6 +436,16 @@ def test_a_host_that_loses_on_several_links_is_one_fault():
     assert named(locate(net.profile())) == [("loss", ("gpu1",))]
 
 
+def test_a_host_that_loses_towards_a_far_host_is_one_fault_beside_the_far_one():
+    net = Faulty(hosts=7, segments=tuple(SentSegments(f"gpu{at}", 60_000, 2) for at in range(1, 7)))
+    net.segments = (*net.segments, SentSegments("gpu7", 80_000, 1_000))
+    net.alpha_s[net.of(1)] += 0.3e-3
+    net.rate[6, 1] *= 0.75
+    net.late[6, 1] = 2.0
+    net.flags = {(6, 1): "retested"}
+    assert sorted(named(locate(net.profile()))) == [("latency", ("gpu2",)), ("loss", ("gpu7",))]
+
+
 def test_inferred_links_are_no_evidence():
     net = Faulty()
     net.rate[3, 1] *= 0.5
