@@ -295,8 +295,8 @@ def _explains(cause: Culprit, slow: Culprit) -> bool:
     if slow.kind == "cpu":
         return cause.kind in _SLOWS_HOST
     if cause.kind == "quota":
-        # A host without cores sends, receives and answers late.
-        return slow.kind in ("egress", "ingress", "host", "latency")
+        # A host without cores sends, receives and answers late, or only at times.
+        return slow.kind in ("egress", "ingress", "host", "latency", "flapping")
     fact = cause.part.partition(" ")[2]
     wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
     return wire and slow.kind in ("egress", "ingress", "host", "loss", "flapping", "latency")

@@ -19,6 +19,8 @@ _LEAST_ALPHA_S = 1e-9
 # be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts double
 # then, because the best one may have waited, too.
 _WAITED = float(np.log(2.0))
+# Latency is long from three times the usual one on (a logarithm).
+_DISTANT = float(np.log(3.0))
 # A link with this many samples was measured in several passes: each pass takes one or two of them.
 _OFTEN = 6
 
@@ -92,6 +94,12 @@ class LinkTable:
     @cached_property
     def usual_late(self) -> float:
         return float(np.median(self.late))
+
+    @cached_property
+    def distant(self) -> Mask:
+        """The links whose latency is over three times that of the nearest; their rates vary more."""
+        far: Mask = self.alpha > self.alpha.min(initial=np.inf) + _DISTANT
+        return far
 
     @cached_property
     def src_host(self) -> Ints:

@@ -265,7 +265,8 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
         # Rates that vary by more than they fall short of normal show no fault of a part.
         steady = float(np.median(table.late[slow])) < cause.severity
         often = bool(table.often[slow].mean() > 0.5)
-        confirmed = level < _PLAIN or not table.starved[slow].any() or (often and steady)
+        plain = level < _PLAIN and (steady or not table.distant[slow].all())
+        confirmed = plain or not table.starved[slow].any() or (often and steady)
     return Fault(cause.kind, cause.parts, level, 0.0, rows, (text,), sure, confirmed)
 
 
@@ -314,8 +315,16 @@ def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Faul
     """Return the faults, with slow links of an unsteady host as one fault.
 
     If each link of a flapping host is measured only a few times, some links look slow, some normal, and some
-    unsteady.
+    unsteady. Links through a slow trunk wait for each other, so that they are unsteady, too.
     """
+    through = {row for fault in faults if fault.kind == "trunk" for row in fault.rows}
+    faults = [
+        fault
+        for fault in faults
+        if fault.kind not in ("flapping", *_SINGLE)
+        or (fault.confirmed and fault.kind != "flapping")
+        or not through.issuperset(fault.rows)
+    ]
     unsteady = np.union1d(table.src_host[table.late > _UNSTEADY], table.dst_host[table.late > _UNSTEADY])
     names = {table.ends.host_names[host] for host in unsteady}
     single = [one for one in faults if len(one.parts) == 2 and one.kind in ("flapping", *_SINGLE)]
@@ -339,13 +348,14 @@ def _without_unproven(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
     These are the unsteadiness of a single link, which needs many looks, and a small loss of rate on links of
     long latency. Short trains do not reach the rate of such links if an end waits for a core.
     """
-    long = table.row[table.alpha > table.alpha.min() + _LONG]
 
     def is_unproven(fault: Fault) -> bool:
-        if fault.kind == "flapping":
-            return len(fault.parts) == 2
-        distant = fault.kind != "latency" and bool(np.isin(fault.rows, long).all())
-        return distant and fault.level > _PLAIN
+        if fault.kind in ("flapping", "latency"):
+            return fault.kind == "flapping" and len(fault.parts) == 2
+        at = np.isin(table.row, fault.rows)
+        if not table.distant[at].all():
+            return False
+        return fault.level > _PLAIN or float(np.median(table.late[at])) >= -np.log(fault.level)
 
     return [fault for fault in faults if fault.confirmed or not is_unproven(fault)]
 

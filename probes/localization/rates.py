@@ -95,8 +95,7 @@ def rates(
     if plan is not None and plan.trunk_bytes_per_s and divisions:
         level = _through_trunks(table, level, divisions[0], float(np.log(plan.trunk_bytes_per_s * goodput)))
     deviation = table.rate - level
-    sigma = noise(deviation)
-    model = Ceiling(deviation, np.maximum(sigma, table.width))
+    model = Ceiling(deviation, np.maximum(_noise_by_distance(deviation, table), table.width))
     found = fewest_causes(model, table, divisions, _LEAST, fabric=expected is not None)
     for _ in range(_MOST_REFITS):
         least = _least_of_hosts(table, model, found)
@@ -135,15 +134,25 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
         times = 0.5 * (table.wander + table.late)
     if not len(table):
         return Unsteadiness(table)
-    deviation = float(np.median(times)) - times
-    sigma = noise(deviation, least=0.02)
-    model = Ceiling(deviation, np.full(len(times), sigma))
+    deviation = -times
+    for those in (table.distant, ~table.distant):
+        if those.any():
+            deviation[those] += float(np.median(times[those]))
+    model = Ceiling(deviation, _noise_by_distance(deviation, table, least=0.02))
     parts = families(table, divisions, _LEAST_UNSTEADY, end_pairs=False)
     found = _fewest(model, parts).causes
     ends = list(_unsteady_ends(found, parts, table))
     of_ends = {row for cause in ends for row in cause.links.tolist()}
     left = (cause for cause in found if not of_ends.issuperset(cause.links.tolist()))
     return Unsteadiness(table, (*ends, *(cause for cause in left if _is_unsteady(cause, table, busy))))
+
+
+def _noise_by_distance(deviation: Floats, table: LinkTable, **least: float) -> Floats:
+    """Return the noise of each link, estimated among links of long latency and among the others."""
+    sigma = np.empty(len(deviation))
+    for those in (table.distant, ~table.distant):
+        sigma[those] = noise(deviation[those], **least)
+    return sigma
 
 
 def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: LinkTable) -> Iterator[Cause]:
