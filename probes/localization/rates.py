@@ -166,8 +166,8 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
     for cause in single:
         unsteady[cause.links] = True
     waits = table.starved | table.waited
-    ends = table.src_host, table.dst_host
-    for kind, host, peer in (("egress", *ends), ("ingress", *reversed(ends))):
+    src, dst = table.src_host, table.dst_host
+    for kind, host, peer in (("egress", src, dst), ("ingress", dst, src)):
         family = next(one for one in parts if one.kind == kind)
         for part in np.unique(host[unsteady]).tolist():
             mine = host == part

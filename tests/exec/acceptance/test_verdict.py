@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from measured_clusters import host_health, measured_profile, measured_report
 
@@ -12,7 +13,7 @@ from exec.acceptance import Measured, Stage, Terms, bought, judge
 from exec.benchmark import Integrity
 from exec.benchmark.foreign import Evidence
 from exec.program import Corruption
-from probes.health import ClusterHealth, GpuHealth, HostHealth
+from probes.health import ClusterHealth, CpuLimit, GpuHealth, HostHealth
 from probes.link_costs import Profile
 from synth.collective import Kind
 
@@ -89,6 +90,17 @@ def test_a_small_mtu_explains_the_slow_host_and_takes_its_cost_over() -> None:
     assert culprit.cost is not None
     assert culprit.cost.times > 1.3
     assert any("sends and receives" in line for line in culprit.evidence)
+
+
+def test_a_cpu_quota_explains_a_host_that_is_slow_at_times() -> None:
+    limits = [CpuLimit(cores=0.3, ranks=1, online=2) if at == 1 else None for at in range(6)]
+    hosts = [replace(host_health(f"n{at}"), cpu_limit=limit) for at, limit in enumerate(limits)]
+    profile = measured_profile(6)
+    p90 = np.where(profile.links.src == 1, 3.0, 1.03) * profile.links.beta_s_per_byte
+    links = replace(profile.links, beta_median_s_per_byte=p90, beta_p90_s_per_byte=p90)
+    [culprit] = judge(_measured(replace(profile, links=links), hosts), _terms(), STAGES).culprits
+    assert (culprit.kind, culprit.hosts, culprit.severity) == ("quota", ("n1",), "fault")
+    assert any("unsteady" in line for line in culprit.evidence)
 
 
 def test_the_same_remark_of_all_hosts_is_one_culprit() -> None:
