@@ -39,14 +39,17 @@ __all__ = ["Carried", "arrivals"]
 Carried = Literal["sums", "copies", "points"]
 """The ranks that one byte serves: many sources and targets (sums), many targets (copies), or one pair."""
 
-# Limits: ranks, ranks times links of all cuts together, distances from a cut, and terms of one cut's time.
+# The limits keep the search short beside the other bounds. The first is the most ranks of a network.
 _MOST_RANKS = 1024
+# The most ranks times links of all cuts together.
 _MOST_WORK = 30_000_000
+# The most distances from a cut, each of which gives a smaller set of ranks.
 _MOST_LEVELS = 8
+# The most (path to a gate, path from it) pairs that are sorted for one cut.
 _MOST_TERMS = 250_000
-# Limits of the bound by far pairs: cuts tried, ranks, distances tried, and distinct path times to or from a
-# gate.
+# The bound by far pairs has its own limits: cuts, ranks, distances, and distinct path times at a gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
+# Steps of bisection, which find the bound by far pairs to 2^-24 of itself.
 _HALVINGS = 24
 # The bound by far pairs is tried only if the plain one is at least this fraction of the best known bound.
 _WORTH_PAIRING = 0.8
@@ -188,7 +191,7 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
 
 
 def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (outside, inside): ranks that exchange data, of one side only the farthest."""
+    """Yield (outside, inside): ranks that exchange data, on one of the sides only the farthest ones."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]

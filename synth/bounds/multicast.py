@@ -23,7 +23,7 @@ from synth.schedules import Bound
 
 __all__ = ["spreading_bounds"]
 
-# The largest number of sources from which latency is computed, and of promising cuts of each kind.
+# The most sources from which latency is computed, and the most promising cuts of each kind.
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
 # The latency inside parts is computed for at most _MOST_PATHS_RANKS ranks, and only if the latency of
@@ -189,7 +189,7 @@ class _Problem:
             if not 1 < parts < self.network.ranks or not len(crossing):
                 continue
             between = Cut("", "all", np.ones(self.network.ranks, dtype=bool), crossing)
-            rate = float((1.0 / gates(self.network, between).beta_s_per_byte).sum())
+            rate = gates(self.network, between).bytes_per_s
             crossings = 2 * (parts - 1) * self.collective.chunks
             bytes_s = crossings * self.chunk_bytes / rate
             alpha_s = float(self.network.alpha_s[crossing].min())
@@ -216,15 +216,14 @@ class _Problem:
         everything = Cut("", "all", np.ones(self.network.ranks, dtype=bool), np.arange(self.network.links))
         for cut in (everything, *candidate_cuts(self.network)):
             if cut.kind in rates:
-                rates[cut.kind] += float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+                rates[cut.kind] += gates(self.network, cut).bytes_per_s
         return min(rates.values())
 
     def _bytes_s(self, cut: Cut) -> float:
         if not len(cut.links):
             return 0.0
-        rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
-        return self.needed(cut.inside) * self.chunk_bytes / rate
+        return self.needed(cut.inside) * self.chunk_bytes / gates(self.network, cut).bytes_per_s
 
     def _detail(self, cut: Cut, needed: int) -> str:
-        rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+        rate = gates(self.network, cut).bytes_per_s
         return f"{size_text(needed * self.chunk_bytes)} over {rate_text(rate)}"

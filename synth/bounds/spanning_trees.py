@@ -24,13 +24,14 @@ from synth.network import Network
 
 __all__ = ["is_promising", "spanning_tree_s_per_byte"]
 
-# The most links for which the search takes less than a second. With so few links, at most ``_FEW_RESOURCES``
-# resources are always few enough.
-_MOST_LINKS, _FEW_RESOURCES = 20_000, 64
-# The number of trees before the first linear program, the most rounds, and the trees added in a round at each
-# of two prices (the latest and the mean).
+# The most links for which the search takes less than a second.
+_MOST_LINKS = 20_000
+# Linear programs with this many resources are small, even if each link is a resource.
+_FEW_RESOURCES = 64
+# The number of trees before the first linear program, and the most rounds after it.
 _FIRST_TREES = 32
 _MOST_ROUNDS = 40
+# The trees that a round adds at the latest prices, and again at the mean prices.
 _PER_ROUND = 4
 # The relative gap to the best prices at which the search ends.
 _CLOSE = 0.002

@@ -71,10 +71,10 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Return bounds on an all_reduce of ``members``, the ranks left, by rates into their hosts.
+    """Return bounds on an all_reduce of ``members``, the ranks that are left, by rates into their hosts.
 
-    Data enters a host through the ports at which links between hosts end. Return [] unless all links to a
-    rank end at one port, exactly one; ranks may share it.
+    Data enters a host through the ports at which links between hosts end. Return [] unless each rank has
+    exactly one port at which all its links from other hosts end; ranks may share a port.
     """
     size = network.ranks_per_host
     rows = np.flatnonzero(network.src // size != network.dst // size)

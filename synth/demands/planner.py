@@ -342,7 +342,7 @@ class _Cuts:
     def __init__(self, network: Network) -> None:
         cuts = [cut for cut in candidate_cuts(network) if len(cut.links)]
         self._names = [cut.name for cut in cuts]
-        self._rate = np.array([(1.0 / gates(network, cut).beta_s_per_byte).sum() for cut in cuts])
+        self._rate = np.array([gates(network, cut).bytes_per_s for cut in cuts])
         self._alpha_s = np.array([network.alpha_s[cut.links].min() for cut in cuts])
         inside = np.array([cut.inside for cut in cuts], bool).reshape(len(cuts), network.ranks)
         self._outward = 2 * inside.sum(axis=1) > network.ranks
