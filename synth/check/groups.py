@@ -13,13 +13,15 @@ from synth.groups import Division, Groups
 
 __all__ = ["GroupsVerdict", "examine_groups", "lemma_holds_from"]
 
-# The tolerance of rho and the distance (absolute) and of the time (relative); then the largest number that
-# counts as a rounding error.
+# The tolerance of claimed values: absolute for rho and the distance, relative for the time.
 _TOLERANCE = 1e-6
+# The largest number that counts as a rounding error.
 _ROUNDING = 1e-9
 # The largest 2-norm that counts as zero: powers of a nilpotent matrix are zero except for rounding.
 _VANISHING = 1e-13
+# The most periods after which the lemma is tried; each takes two singular value decompositions.
 _MOST_POWERS = 32
+# The patterns in which a representative speaks for its rack.
 _REPRESENTED = ("representatives", "alternating")
 
 
@@ -64,7 +66,7 @@ def _time(groups: Groups) -> Iterator[str]:
     network, ranks = groups.network, groups.ranks
     travel_s = network.travel_s(max(1, groups.size_bytes // groups.layers))
     link = np.full((ranks, ranks), -1)
-    # Among parallel links the last of the fastest is taken.
+    # The fastest of parallel links is written last and stays.
     slowest_first = np.argsort(-travel_s, kind="stable")
     link[network.src[slowest_first], network.dst[slowest_first]] = slowest_first
     apart = np.argwhere((link < 0) & ~np.eye(ranks, dtype=bool))
@@ -149,6 +151,7 @@ def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
         float(np.abs(np.linalg.eigvals(error)).max()),
         float(np.linalg.svd(error, compute_uv=False)[0]),
     )
+    # The eigenvalues of a nilpotent matrix are 0, but computed ones are roots of rounding errors.
     vanishes = float(np.abs(np.linalg.matrix_power(error, 4)).max()) < _ROUNDING
     for name, claimed, found in (("rho", groups.rho, rho), ("distance", groups.distance, distance)):
         near = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)

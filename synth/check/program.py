@@ -1,4 +1,4 @@
-"""The checker of programs: it replays the steps themselves, chunk by chunk.
+"""The checker of programs: it replays the steps, chunk by chunk.
 
 The checker ignores how a program was made. It checks the program's shape, runs its threadblocks with bounded
 FIFOs, follows the set of contributions that each slot holds, and demands an order between every two
@@ -32,7 +32,7 @@ from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program
 __all__ = ["Verdict", "examine", "judge"]
 
 
-# The most wrong output slots that are listed: one wrong step may leave half a million.
+# The most wrong output slots that are listed: one wrong step may spoil half a million.
 _MOST_TOLD = 1000
 
 

@@ -110,7 +110,7 @@ def aligned_sums(collective: Collective) -> Indices:
 
 
 def _leaf(chunk: Indices, rank: Indices | int, ranks: int) -> Indices:
-    """Return the expression of one contribution to a chunk; ``ranks`` instead of a rank for a copied one."""
+    """Return the expression of a rank's contribution to a chunk; a copied chunk has the rank ``ranks``."""
     return chunk.astype(np.uint64) * np.uint64(ranks + 1) + np.asarray(rank).astype(np.uint64)
 
 
@@ -146,7 +146,10 @@ class _Table(NamedTuple):
 
 
 def _sum_of(one: Any, other: Any) -> Any:
-    """Return the expression of a sum: equal for a + b and b + a, different for another tree of additions."""
+    """Return the expression of a sum: equal for a + b and b + a, different for another tree of additions.
+
+    The constants and shifts are like those of the random generator SplitMix64.
+    """
     mixed = one * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
     mixed ^= mixed >> np.uint64(29)
     added = other * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)

@@ -58,6 +58,12 @@ class Waits:
         return found
 
     @cached_property
+    def previous(self) -> Indices:
+        """The step before each step in its threadblock; -1: none."""
+        row = np.arange(self.program.steps)
+        return np.where(row > self.program.tb_start[self.program.tb_of], row - 1, -1)
+
+    @cached_property
     def goal(self) -> Indices:
         """The step that each step explicitly waits for; -1: none."""
         program = self.program
@@ -74,7 +80,7 @@ class Waits:
         return self._partner(self.sends, self.receives, self.reader, depth)
 
     def first(self, depth: int) -> Mask:
-        """Return the sending steps that find a free place in their connection."""
+        """Return the sending steps that are among the first ``depth`` of their connection."""
         found = self.sends.copy()
         found[self.sends] = self._number(self.sends) < depth
         return found
@@ -97,13 +103,10 @@ class Waits:
 
 def order_of(waits: Waits, depth: int) -> Indices:
     """Return the steps that run with ``depth`` messages in each connection, in a possible order; O(steps)."""
-    program = waits.program
-    row = np.arange(program.steps)
-    previous = np.where(row > program.tb_start[program.tb_of], row - 1, -1)
     room = waits.room(depth)
     never = waits.receives & (waits.sender < 0)
     never |= waits.sends & (room < 0) & ~waits.first(depth)
-    return _order(np.stack([previous, waits.goal, waits.sender, room]), never)
+    return _order(np.stack([waits.previous, waits.goal, waits.sender, room]), never)
 
 
 def least_depth(waits: Waits) -> int:
