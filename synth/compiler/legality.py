@@ -83,8 +83,8 @@ def _messages_have_two_ends(dag: InstructionDag) -> bool:
 
 
 def _needs_stay_on_a_rank(dag: InstructionDag) -> bool:
-    owner = np.repeat(np.arange(dag.rows), np.diff(dag.needs.start))
-    return bool((dag.rank[owner] == dag.rank[dag.needs.before]).all() and (owner != dag.needs.before).all())
+    after, before = dag.needs.after, dag.needs.before
+    return bool((dag.rank[after] == dag.rank[before]).all() and (after != before).all())
 
 
 def _well_formed(program: Program) -> bool:

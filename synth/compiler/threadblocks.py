@@ -1,8 +1,8 @@
 """The assignment of instructions to threadblocks and channels (GC3 Sec. 5.2 and 5.4).
 
-Each end of a channel between two ranks belongs to one threadblock. So the two peers of a fused instruction
-(received from, sent to) stay tied on that channel; a chunk forwarded to another peer takes another channel.
-Local instructions go to the threadblock that was idle longest.
+Each end of a channel between two ranks belongs to one threadblock. So a fused instruction ties the peer that
+it receives from to the peer that it sends to, for all messages of that channel; a chunk that is forwarded to
+another peer takes another channel. Local instructions go to the threadblock that was idle longest.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
 
 # MSCCL's runtime refuses more channels.
 MOST_CHANNELS = 32
+# The channel of threadblocks that have no peer.
 _LOCAL_CHANNEL = 0
 # More than any channel number, so that peers and channel fit in one key.
 _CHANNELS = 1 << 16
