@@ -77,7 +77,10 @@ class HostGraphs:
 
 @dataclass(frozen=True)
 class KindOfHost:
-    """Hosts that can share a graph file, and their graphs; ``unmeasured``: a profile says nothing of them."""
+    """Hosts that can share a graph file, and their graphs.
+
+    ``unmeasured`` tells that a profile was given, but has no rates between their GPUs.
+    """
 
     names: tuple[str, ...]
     graphs: HostGraphs
