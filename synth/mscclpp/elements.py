@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from probes.base import Indices, Mask
-from synth.mscclpp.memory import PlanMemory
+from synth.mscclpp.memory import UNITS, PlanMemory
 from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
 __all__ = ["End", "PlanElement", "atoms_of", "other", "unfold"]
@@ -33,8 +33,8 @@ class PlanElement:
     """One step of one thread (``thread`` ≥ 0), or of all threads on atoms (``thread`` -1).
 
     ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. ``reads`` and ``writes`` have a
-    row of atoms for each operand, all of one length: the threads on atom k read the k-th of each row, and
-    write the k-th of each row. A post hands them to the proxy, which signals ``end`` afterwards if
+    row of atoms for each operand, all of one length: a thread that reads the k-th atom of each row also
+    writes the k-th of each row. A post hands them to the proxy, which signals ``end`` afterwards if
     ``signals``. ``awaited`` are the cells of ``reads`` that are read as packets, once these arrive;
     ``packed`` are the cells of ``writes`` that are written as packets. An element with either has one atom,
     unless the proxy moves it.
@@ -116,6 +116,8 @@ class _Span:
 
 
 class _Block:
+    """The unfolding of one threadblock in one launch."""
+
     def __init__(
         self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, rank: int, at: int, launch: int
     ) -> None:
@@ -129,7 +131,7 @@ class _Block:
             if operation.name != "pipeline":
                 yield from self.operation(operation, (number,), -1)
                 continue
-            for unit in range(self.memory.units):
+            for unit in range(UNITS):
                 for inside, inner in enumerate(operation.inner):
                     yield from self.operation(inner, (number, inside), unit)
 
@@ -153,9 +155,9 @@ class _Block:
             yield from self.data(operation, place, unit)
 
     def alignments(self) -> Iterator[tuple[int, list[int], int]]:
-        """Yield (first cell of an operand, those of the operands aligned with it, number of their cells)."""
+        """Yield (first cell of an operand, first cells of those aligned with it, cells of each)."""
         for operation in self.block.operations:
-            units = range(self.memory.units) if operation.name == "pipeline" else (-1,)
+            units = range(UNITS) if operation.name == "pipeline" else (-1,)
             for unit in units:
                 for one in operation.inner if operation.name == "pipeline" else (operation,):
                     for sources, targets in self.aligned(one, unit):
@@ -273,7 +275,7 @@ class _Block:
         )
 
     def end(self, kind: str, channel: int) -> End:
-        """Return the rank's end of a channel: of several to one peer, the how-manieth it is."""
+        """Return the rank's end of a channel; channels to one peer are counted from 0."""
         at = (self.block.memory if kind == "memory" else self.block.port)[channel]
         peers = self.gpu.peers(kind)
         return (self.rank, kind, peers[at], peers[:at].count(peers[at]))
@@ -305,7 +307,7 @@ class _Block:
 
 
 def _apart(rows: tuple[Indices, ...], atoms: int = 0) -> Iterator[tuple[Indices, ...]]:
-    """Yield the rows of each atom alone; ``atoms`` times none if there are no rows."""
+    """Yield the rows of each single atom; without rows, yield ``atoms`` empty tuples."""
     for at in range(len(rows[0]) if rows else atoms):
         yield tuple(row[at : at + 1] for row in rows)
 

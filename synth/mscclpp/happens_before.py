@@ -1,12 +1,12 @@
 """The happens-before relation of a plan: which events precede which in every run.
 
-A run of the plan makes a graph of events. An event follows others, and is sure to see the data of those that
-it does not follow by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else,
-so all accesses to data between two nops of a block become known together and are one event. The k-th wait at
-an end of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th
-release. This holds only if the signals of each channel end, and its waits, have a fixed order; that is
-checked during the run. If only the signals are unordered, the last wait of a launch still follows all of
-them. Waits of one counter that race are a finding: in a plan without one, one run decides about deadlock.
+A run of the plan makes a graph of events. An event follows others. It sees their data, unless it follows them
+by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else, so all accesses to
+data between two nops of a block become known together and are one event. The k-th wait at an end of a channel
+follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th release. This holds only
+if the signals of each channel end, and its waits, have a fixed order; that is checked during the run. If only
+the signals are unordered, the last wait of a launch still follows all of them. Waits of one counter that race
+are a finding. In a plan without such races, one run shows whether the plan can deadlock.
 
 Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
 rank, so an access to the buffers of a rank that has not begun or has ended races with it.
@@ -72,8 +72,8 @@ class _Counts:
     """The ups and downs of a counter so far.
 
     ``waiting`` are the ups, with their launches, that no down has needed yet; ``head`` is an event that
-    follows the ``joined`` ones before them. Relaxed ones are named weakly. ``chance`` is set if an up does
-    not follow the one before.
+    follows the first ``joined`` ups. Relaxed ups are followed weakly. ``chance`` is set if an up does not
+    follow the one before it, so that their order may vary.
     """
 
     ups: int = 0
@@ -240,9 +240,10 @@ class _Run:
         self.ready.extend(self.sleeping.pop(key, ()))
 
     def counted_up(self, key: _Counter, relaxed: bool) -> tuple[int, ...]:
-        """Return an event that follows all that surely counted up before the next wait returns, if any.
+        """Return an event that follows the ups which surely precede the return of the next wait, if any.
 
-        They are the first ones that it needs; if their order may vary, only those of whole launches.
+        They are as many of the first ups as the wait needs. If their order may vary, only the ups of whole
+        launches count.
         """
         counts, need = self.counter(key), max(self.needed(key), 0)
         if key in self.by_chance:
@@ -450,7 +451,7 @@ class _Block:
             if key in run.packets:
                 run.order.findings.append(
                     f"{access.where}: a second packet at {run.memory.name(cell)}, the first is of "
-                    f"{run.packets[key].where}: who waits for one cannot tell them apart"
+                    f"{run.packets[key].where}: a wait for one of them cannot tell them apart"
                 )
                 continue
             run.packets[key] = access

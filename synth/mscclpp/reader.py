@@ -69,10 +69,10 @@ class _Reading:
             name=self.text(top, "name", ""),
             collective=self.text(top, "collective", ""),
             protocol=protocol,
-            in_place=self.truth(top, "inplace", "", None),
+            in_place=self.truth(top, "inplace", None),
             gpus=tuple(self.gpu(gpu, f"gpus[{rank}]", rank) for rank, gpu in enumerate(gpus)),
-            reuse_resources=self.truth(top, "reuse_resources", "", False),
-            double_scratch=self.truth(top, "use_double_scratch_buffer", "", False),
+            reuse_resources=self.truth(top, "reuse_resources", False),
+            double_scratch=self.truth(top, "use_double_scratch_buffer", False),
             threads=self.number(top, "num_threads_per_block", "", 1, 1024, 1024),
             alignment=self.number(top, "buffer_alignment", "", 1, _MOST, 16),
             min_bytes=self.number(top, "min_message_size", "", 0, (1 << 64) - 1, 0),
@@ -271,10 +271,10 @@ class _Reading:
         )
         return low
 
-    def truth(self, holder: dict[str, Any], name: str, path: str, default: bool | None) -> bool:
-        value = self.value(holder, name, path, default)
+    def truth(self, holder: dict[str, Any], name: str, default: bool | None) -> bool:
+        value = self.value(holder, name, "", default)
         if value is not None and not isinstance(value, bool):
-            self.problems.append(f"{_at(path, name)}: expected true or false, found {_brief(value)}")
+            self.problems.append(f"{name}: expected true or false, found {_brief(value)}")
         return value is True
 
     def text(self, holder: dict[str, Any], name: str, path: str) -> str:

@@ -315,14 +315,14 @@ def _pitfalls(
             remote = operand.remote >= 0 and gpu.remote_buffers[ids[operand.remote]].buffer == "s"
             if remote or (kind == "port" and operand.buffer == "s"):
                 yield (
-                    f"{place}: with use_double_scratch_buffer only packets and what a rank does on its own "
-                    "find the half of scratch that is in use"
+                    f"{place}: with use_double_scratch_buffer, only packets and operations within a rank use "
+                    "the right half of scratch"
                 )
                 return
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Return findings on barriers that other numbers of threadblocks use, or some more often than others."""
+    """Return findings on barriers with a wrong number of threadblocks, or that some use more often."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}
