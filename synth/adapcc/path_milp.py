@@ -139,11 +139,11 @@ def _busy_s(
     paths: Sequence[tuple[Edge, ...]],
     flows: Sequence[Flow],
 ) -> float:
-    load_of = dict(zip(map(id, graph.edges), loads, strict=True))
+    load_of = dict(zip(graph.edges, loads, strict=True))
     busy: dict[int, float] = defaultdict(float)
     for flow, path in zip(flows, paths, strict=True):
         for edge in path:
-            for resource, s_per_byte in load_of[id(edge)].items():
+            for resource, s_per_byte in load_of[edge].items():
                 busy[resource] += s_per_byte * flow.size_bytes
     return max(busy.values(), default=0.0)
 

@@ -12,7 +12,9 @@ are this bound at special prices.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache
+from itertools import tee
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -61,34 +63,16 @@ def spanning_tree_s_per_byte(network: Network, known_s_per_byte: float = 0.0) ->
     network must be connected. O(rounds · (linear program + links · log ranks)).
     """
     proven = 0.0
-    for limit, proven in _rounds_of(network):
+    for limit, proven in copy(_rounds_of(network)):
         if limit <= max(proven, known_s_per_byte) * (1 + _CLOSE):
             break
     return proven * (1 - 1e-12)
 
 
-class _Rounds:
-    """The rounds of a search; each is computed once, on first use."""
-
-    def __init__(self, network: Network) -> None:
-        self._search = _search(network)
-        self._known: list[tuple[float, float]] = []
-
-    def __iter__(self) -> Iterator[tuple[float, float]]:
-        at = 0
-        while True:
-            if at == len(self._known):
-                found = next(self._search, None)
-                if found is None:
-                    return
-                self._known.append(found)
-            yield self._known[at]
-            at += 1
-
-
 @lru_cache(maxsize=4)
-def _rounds_of(network: Network) -> _Rounds:
-    return _Rounds(network)
+def _rounds_of(network: Network) -> Iterator[tuple[float, float]]:
+    """Return an iterator whose copies each begin at the first round, and compute each round only once."""
+    return tee(_search(network), 1)[0]
 
 
 def _search(network: Network) -> Iterator[tuple[float, float]]:
