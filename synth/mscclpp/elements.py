@@ -109,10 +109,11 @@ def atoms_of(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """``length`` cells from each of ``firsts`` on."""
+    """``length`` cells from each of ``firsts`` on, used as packets or as plain chunks."""
 
     firsts: tuple[int, ...]
     length: int
+    packets: bool
 
 
 class _Block:
@@ -212,20 +213,17 @@ class _Block:
         # All other operations use the same range of cells in each of their operands.
         [(spans, into_spans)] = parts
         sources, targets = [self.cells(span) for span in spans], [self.cells(span) for span in into_spans]
-        local = 0 if name in ("rppkt", "cpkt") else 1
-        awaits = self.awaits(operation)
-        makes = [packs and at >= local for at in range(len(targets))]
         if name == "rppkt" and over_port:
             yield from self.forward(operation, place, sources[0], targets)
             return
         every = tuple(row for source in sources for row in source)
         into = tuple(row for target in targets for row in target)
         adds = name in _SUMS
-        if not (any(awaits) or any(makes)):
+        if not any(span.packets for span in (*spans, *into_spans)):
             yield self.element(operation, place, "data", reads=every, writes=into, adds=adds)
             return
-        awaited = [on for source, on in zip(sources, awaits, strict=True) for _ in source]
-        packed = [on for target, on in zip(targets, makes, strict=True) for _ in target]
+        awaited = [span.packets for span in spans for _ in span.firsts]
+        packed = [span.packets for span in into_spans for _ in span.firsts]
         for one, two in zip(_apart(every), _apart(into, len(every[0])), strict=True):
             yield self.element(
                 operation,
@@ -294,7 +292,7 @@ class _Block:
         else:
             owners = [(self.rank, operand.buffer)]
         firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
-        return _Span(tuple(first + low for first in firsts), high - low)
+        return _Span(tuple(first + low for first in firsts), high - low, packets)
 
     def cells(self, span: _Span) -> tuple[Indices, ...]:
         """Return the first cells of all atoms: one row, or one for each rank of a switch group."""
