@@ -141,7 +141,7 @@ def _longest_queue(network: Network, chunk_bytes: int, routes: Routes) -> Floats
     used = [[at for link in links for at in network.resources_of(link)] for links in routes.links]
     for links, resources in zip(routes.links, used, strict=True):
         for at in resources:
-            queue_s[at] += float(hold_s[links[0]]) if len(links) == 1 else float(hold_s[list(links)].max())
+            queue_s[at] += float(hold_s[list(links)].max())
     return np.array([max((queue_s[at] for at in resources), default=0.0) for resources in used])
 
 

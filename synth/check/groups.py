@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from probes.base import Floats, Indices, plural
 from synth.groups import Division, Groups
@@ -123,28 +125,14 @@ def lemma_holds_from(product: Floats, rho: float) -> int | None:
     return None
 
 
-def _reached(groups: Groups) -> set[int]:
-    """Return the ranks that the values of rank 0 reach, directly or through other ranks."""
-    groups_of: dict[int, list[tuple[int, ...]]] = {}
-    for group in {group for division in groups.iterations for group in division}:
-        for rank in group:
-            groups_of.setdefault(rank, []).append(group)
-    reached, frontier, done = {0}, [0], set[tuple[int, ...]]()
-    while frontier:
-        for group in groups_of.pop(frontier.pop(), ()):
-            if group not in done:
-                done.add(group)
-                frontier += [rank for rank in group if rank not in reached]
-                reached.update(group)
-    return reached
-
-
 def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
     """Yield findings on consensus: ranks that rank 0 never reaches, or a wrong rho or distance."""
-    reached = _reached(groups)
-    if len(reached) < groups.ranks:
-        apart = next(rank for rank in range(groups.ranks) if rank not in reached)
-        yield f"rho is 1: rank {apart} never hears of rank 0, so their replicas never agree"
+    met = np.eye(groups.ranks, dtype=bool)
+    for group in {group for division in groups.iterations for group in division}:
+        met[np.ix_(group, group)] = True
+    party = connected_components(csr_array(met), directed=False)[1]
+    if len(apart := np.flatnonzero(party != party[0])):
+        yield f"rho is 1: rank {apart[0]} never hears of rank 0, so their replicas never agree"
         return
     error = product - np.full_like(product, 1 / groups.ranks)
     rho, distance = (

@@ -8,6 +8,7 @@ for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,15 +116,9 @@ def least_depth(waits: Waits) -> int:
     most = int(np.bincount(waits.program.tb_of[waits.sends], minlength=1).max(initial=1))
     if len(order_of(waits, 1)) == steps:
         return 1
-    low, high = 1, 2
-    while len(order_of(waits, high)) < steps:
-        if high >= most:
-            return 0
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if len(order_of(waits, middle)) == steps else (middle, high)
-    return high
+    depths = range(2, most + 1)
+    at = bisect_left(depths, steps, key=lambda depth: len(order_of(waits, depth)))
+    return depths[at] if at < len(depths) else 0
 
 
 def blocked(waits: Waits, order: Indices, depth: int) -> list[str]:

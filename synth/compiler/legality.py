@@ -27,18 +27,12 @@ def _known_operations(dag: ChunkDag) -> bool:
 
 
 def _slots_exist(dag: ChunkDag) -> bool:
-    cells = dag.cells()
-    ends = [("src", "src_rank"), ("dst", "dst_rank"), ("with", "dst_rank")]
-    return all(
-        bool((getattr(dag, f"{side}_slot") >= 0).all())
-        and bool(
-            (
-                getattr(dag, f"{side}_slot") + dag.count
-                <= cells.size[getattr(dag, rank), getattr(dag, f"{side}_buffer")]
-            ).all()
-        )
-        for side, rank in ends
-    )
+    size = dag.cells().size
+    for side, rank in (("src", dag.src_rank), ("dst", dag.dst_rank), ("with", dag.dst_rank)):
+        slot, room = getattr(dag, f"{side}_slot"), size[rank, getattr(dag, f"{side}_buffer")]
+        if (slot < 0).any() or (slot + dag.count > room).any():
+            return False
+    return True
 
 
 def _positive_counts(form: ChunkDag | InstructionDag) -> bool:

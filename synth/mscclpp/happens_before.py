@@ -14,7 +14,7 @@ rank, so an access to the buffers of a rank that has not begun or has ended race
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -155,11 +155,9 @@ class _Run:
         self.ports: dict[End, list[_Put]] = {}
         self.sleeping: dict[object, list[_Block]] = {}
         self.ready: deque[_Block] = deque()
-        self.left = [0] * plan.ranks
         self.done: list[list[_Block]] = [[] for _ in plan.gpus]
         self.meeting: dict[tuple[int, int], list[_Block]] = {}
-        self.per_launch: dict[_Counter, int] = {}
-        self.downs: dict[_Counter, int] = {}
+        self.per_launch, self.downs = Counter[_Counter](), Counter[_Counter]()
         self.proxied: dict[int, list[int]] = {}
         self.proxies: list[int] = [0] * plan.ranks
         self.races: list[str] = []
@@ -174,7 +172,7 @@ class _Run:
         told = {block.element.where for block in stuck}
         self.order.findings += [f"{place} waits for ever" for place in sorted(told)]
         for key in dict.fromkeys((*self.per_launch, *self.downs)):
-            counts = self.per_launch.get(key, 0), self.downs.get(key, 0)
+            counts = self.per_launch[key], self.downs[key]
             if counts[0] != counts[1]:
                 self.order.balance[_named(key)] = counts
         return self.order
@@ -193,7 +191,6 @@ class _Run:
         if launch == self.launches:
             return
         blocks = self.plan.gpus[rank].threadblocks
-        self.left[rank] = len(blocks)
         self.done[rank] = []
         self.proxies[rank] = graph.new_place(rank, 2 * launch + 1)
         for at in range(len(blocks)):
@@ -209,18 +206,16 @@ class _Run:
         found = self.unfolded[key] = unfold(self.plan, self.memory, self.atoms, rank, at, launch)
         for element in found if launch == 0 else ():
             if (up := _up(element)) is not None:
-                self.per_launch[up] = self.per_launch.get(up, 0) + 1
+                self.per_launch[up] += 1
             if element.kind in ("wait", "acquire"):
-                down = _down(element)
-                self.downs[down] = self.downs.get(down, 0) + 1
+                self.downs[_down(element)] += 1
         return found
 
     def ended(self, block: _Block) -> None:
         rank = block.rank
-        self.left[rank] -= 1
         block.meet()
         self.done[rank].append(block)
-        if self.left[rank]:
+        if len(self.done[rank]) < len(self.plan.gpus[rank].threadblocks):
             return
         end = self.graph.add(tuple(one.base for one in self.done[rank]))
         # The library has no way to wait for the proxy. Puts that it may still work on when the blocks end
