@@ -114,7 +114,7 @@ def _emit(
             mine = block[row] - base
             last = -1
             while True:
-                # The latest dependence first: it may ensure the others.
+                # The latest dependence is awaited first, because it may ensure the others.
                 chosen = -1
                 for edge in range(start[row], start[row + 1]):
                     other = before[edge]

@@ -35,7 +35,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     """
     if collective.kind != "all_reduce" or not collective.whole or collective.chunks % network.ranks:
         raise NotApplicableError(
-            "host_halving serves an all_reduce of all ranks in a multiple of as many chunks"
+            f"host_halving serves an all_reduce of all ranks in a multiple of {network.ranks} chunks"
         )
     members = hosts_of(network, "host_halving")
     table = link_table(network, chunk_bytes)

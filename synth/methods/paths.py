@@ -62,7 +62,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     work = float(collective.targets.sizes()[many].sum()) * network.links
     if work > _MOST_WORK_ON_TREES:
         raise NotApplicableError(
-            f"paths would grow {len(many)} trees over {network.links} links; greedy does so"
+            f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
     trees = list(ways.trees(collective, many, load_s))
     hops, path = ways.points(points, source[points], target[points], load_s, seed)

@@ -108,7 +108,7 @@ def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -
         if _is_closed(order, links)
     ]
     if not found:
-        raise NotApplicableError(f"ring needs a cycle through all ranks; {network.name} showed none")
+        raise NotApplicableError(f"ring needs a cycle through all ranks, and found none in {network.name}")
 
     found += [_improved(order, cost_s, links) for order in found if len(order) <= _MOST_TO_IMPROVE]
 
