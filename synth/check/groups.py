@@ -170,6 +170,6 @@ def _cautions(groups: Groups) -> Iterator[str]:
     if alone:
         rank, times = alone.most_common(1)[0]
         yield (
-            f"{plural(len(alone), 'rank')} average with no other in some iterations, rank {rank} in {times} of "
+            f"{plural(len(alone), 'rank')} average alone in some iterations, rank {rank} in {times} of "
             f"{plural(groups.period, 'iteration')}"
         )
