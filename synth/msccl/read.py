@@ -186,8 +186,7 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
     for at in awaited[(awaited >= 0) & (told[awaited] == 0)][:5]:
         step = at - start[tb[at]]
         found.append(
-            f'{_tb_name(blocks, tb[at])} step {step}: hasdep="0" says that no step waits for it, but '
-            "one does"
+            f'{_tb_name(blocks, tb[at])} step {step}: hasdep="0" says that no step waits for it, but one does'
         )
     return columns
 
