@@ -87,7 +87,7 @@ def plan(
 
 
 def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
-    """Return a shortest-path tree for each demand; without a given root, from a well connected node."""
+    """Return a shortest-path tree for each demand; the best connected nodes are roots where none is given."""
     into = np.zeros(graph.nodes)
     for edge, step_s in zip(graph.edges, graph.steps_s(chunk_bytes).tolist(), strict=True):
         into[edge.dst] += 1.0 / step_s

@@ -15,7 +15,7 @@ from probes.base import Indices
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.placing import first_fit, place_local
 
-__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
+__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of", "looked_up"]
 
 # MSCCL's runtime refuses more channels.
 MOST_CHANNELS = 32
@@ -132,8 +132,8 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * _CHANNELS + channel, -1)
     key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * _CHANNELS + channel, -1)
     tied = (dag.sender >= 0) & (dag.receiver >= 0)
-    to = _looked_up(key_in[tied], dag.send_to[tied], key_in)
-    source = _looked_up(key_out[tied], dag.recv_from[tied], key_out)
+    to = looked_up(key_in[tied], dag.send_to[tied], key_in)
+    source = looked_up(key_out[tied], dag.recv_from[tied], key_out)
     send = np.where(dag.receiver >= 0, dag.send_to, to)
     recv = np.where(dag.sender >= 0, dag.recv_from, source)
     local = ~talks
@@ -150,8 +150,8 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     return Blocks(block, table[:, 0], table[:, 3], table[:, 4], table[:, 1])
 
 
-def _looked_up(keys: Indices, values: Indices, wanted: Indices) -> Indices:
-    """Return the value of each wanted key, or -1."""
+def looked_up(keys: Indices, values: Indices, wanted: Indices) -> Indices:
+    """Return the value of each wanted key, or -1; keys below 0 have no value."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     names, first = np.unique(keys, return_index=True)
