@@ -22,6 +22,7 @@ from synth.check.symbolic_values import (
     UNWRITTEN,
     Values,
     aligned_sums,
+    contributors,
     follow,
     missing,
 )
@@ -166,7 +167,7 @@ def _lacks(program: Program, values: Values, held: int, chunk: int) -> str:
         if not lacking:
             return "its contributions are added up in another order than that of the aligned tree"
         return f"the contribution of {_ranks(lacking)} is missing"
-    twice = _ranks(_contributors(values.bits[held]))
+    twice = _ranks(contributors(values.bits[held]))
     words = {
         UNWRITTEN: "reads what nothing has written",
         LENGTH: "expects another number of chunks than the message has",
@@ -175,11 +176,6 @@ def _lacks(program: Program, values: Values, held: int, chunk: int) -> str:
         COPIED: f"reduces chunk {found}, which {program.collective.kind} only copies",
     }
     return f"{program.place(int(values.step[held]))} {words[flaw]}"
-
-
-def _contributors(bits: Indices) -> list[int]:
-    held = sum(int(word) << (64 * at) for at, word in enumerate(bits))
-    return [rank for rank in range(held.bit_length()) if held >> rank & 1]
 
 
 def _other_bits(program: Program, slots: Slots, values: Values) -> list[str]:

@@ -14,7 +14,7 @@ from synth.collective import Collective
 from synth.kernels import compiled
 from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
 
-__all__ = ["Values", "aligned_sums", "follow", "missing"]
+__all__ = ["Values", "aligned_sums", "contributors", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
 # The bits of a word (NumPy's uint64); each contribution is one bit.
@@ -89,9 +89,15 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
 
 def missing(collective: Collective, chunk: int, bits: Indices) -> list[int]:
     """Return the ranks whose contribution to ``chunk`` is not among ``bits``."""
-    held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
     sources = collective.sources.of(chunk).tolist() if collective.reduced[chunk] else [0]
-    return [rank for rank in sources if not held >> rank & 1]
+    held = set(contributors(bits))
+    return [rank for rank in sources if rank not in held]
+
+
+def contributors(bits: Indices) -> list[int]:
+    """Return the ranks whose contributions are among ``bits``."""
+    held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
+    return [rank for rank in range(held.bit_length()) if held >> rank & 1]
 
 
 def aligned_sums(collective: Collective) -> Indices:
