@@ -14,7 +14,7 @@ __all__ = ["HighsResult", "solve_by_highs"]
 
 Rows = Sequence[tuple[list[int], list[float], float, float]]
 # Statuses of scipy.optimize.milp.
-_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+_OPTIMAL, _INFEASIBLE = 0, 2
 
 
 @dataclass(frozen=True, eq=False)
