@@ -193,3 +193,13 @@ def test_a_remote_buffer_of_a_rank_that_is_not_there_is_named(rank):
     document["gpus"][0]["remote_buffers"][0]["rank"] = rank
     found = judge_plan(read_plan(document, "plan.json"))
     assert any(f"is of rank {rank}, the plan has 2 ranks" in finding for finding in found)
+
+
+@pytest.mark.parametrize("kind", ["memory", "port"])
+def test_a_local_copy_may_name_a_type_of_channel(kind):
+    document = pair_plan()
+    document["gpus"][0]["scratch_chunks"] = 1
+    source, target = {"type": "o", "index": 0, "size": 1}, {"type": "s", "index": 0, "size": 1}
+    copy = {"name": "copy", "src_buff": [source], "dst_buff": [target], "channel_type": kind}
+    operations(document).insert(0, copy)
+    assert findings(document) == []
