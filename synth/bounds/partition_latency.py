@@ -38,10 +38,10 @@ __all__ = ["partition_latency_s"]
 _ALIKE = 1 + 1e-9
 
 
-def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_s: float) -> float:
+def partition_latency_s(network: Network, labels: Indices, distance_s: Floats, bytes_s: float) -> float:
     """Return the seconds by which the partition bound grows: both integrals of the module's claim.
 
-    ``labels[rank]`` is the part of a rank, ``way_s[a, b]`` the least time from rank a to rank b, ``bytes_s``
+    ``labels[rank]`` is the part of a rank, ``distance_s[a, b]`` the least time from a to b, and ``bytes_s``
     the time of 2(k − 1) crossings of all bytes. Return 0 where the claim does not hold: if parts differ in
     size, if crossing links differ in latency, if links are held during their latency, or if the first and the
     last interval overlap. O(ranks · size of a part).
@@ -54,7 +54,7 @@ def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_
     flight = float(flight_s.min())
     within = labels[:, None] == labels[None, :]
     added_s, used_s = 0.0, 0.0
-    for ways in (way_s.T, way_s):
+    for ways in (distance_s.T, distance_s):
         # The n-th smallest time between a rank and the ranks of its part, least over all ranks.
         near_s = np.sort(ways[within].reshape(len(labels), -1), axis=1).min(axis=0)
         lost_s = float(np.minimum(near_s, flight).mean())
