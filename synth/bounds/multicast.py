@@ -182,7 +182,7 @@ class _Problem:
         """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""
         best = Bound("partition", 0.0)
         cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
-        paths_s: Floats | None = None
+        far_s: Floats | None = None
         for labels, noun in labelings(self.network):
             crossing = np.flatnonzero(labels[self.network.src] != labels[self.network.dst])
             parts = len(np.unique(labels))
@@ -193,13 +193,9 @@ class _Problem:
             crossings = 2 * (parts - 1) * self.collective.chunks
             bytes_s = crossings * self.chunk_bytes / rate
             alpha_s = float(self.network.alpha_s[crossing].min())
-            if (
-                paths_s is None
-                and self.network.ranks <= _MOST_PATHS_RANKS
-                and alpha_s > _NOTICEABLE * bytes_s
-            ):
-                paths_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
-            inside_s = 0.0 if paths_s is None else partition_latency_s(self.network, labels, paths_s, bytes_s)
+            if far_s is None and self.network.ranks <= _MOST_PATHS_RANKS and alpha_s > _NOTICEABLE * bytes_s:
+                far_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
+            inside_s = 0.0 if far_s is None else partition_latency_s(self.network, labels, far_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
                 detail = f"{size_text(crossings * self.chunk_bytes)} over {rate_text(rate)}"
