@@ -209,11 +209,11 @@ class DemandPlanner:
 
 
 def _joined(parts: Sequence[DemandPaths]) -> DemandPaths:
-    return DemandPaths(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return DemandPaths._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def _rows(paths: DemandPaths, rows: slice | Mask) -> DemandPaths:
-    return DemandPaths(*(column[rows] for column in paths))
+    return DemandPaths._make(column[rows] for column in paths)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ import numpy as np
 from probes.base import Floats, Indices, Ints
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
-from synth.methods import parents
 from synth.network import Network
 from synth.networks import link_table
 
@@ -101,13 +100,7 @@ class AveragingCosts:
         # Rotate the ranks within each rack: other ranks become leaves, and as many edges cross racks as
         # before.
         turned = [rank for rack in self.racks for rank in (*rack[1:], rack[0])]
-        above, _ = parents(len(order))
-        edges = [
-            (tree[rank], tree[parent])
-            for tree in (order, turned)
-            for rank, parent in enumerate(above)
-            if parent >= 0
-        ]
+        edges = [pair for tree in (order, turned) for pair in _tree(tree)]
         up = [(child, parent, self.size_bytes / 2) for child, parent in edges]
         busiest_s, latency_s = float(self._load(up).max()), self._latency_s(up)
         depth = math.ceil(math.log2(len(order)))
@@ -196,3 +189,14 @@ class AveragingCosts:
         rows = self._rows(flows)
         ports = self.network.links + self.network.ports_along(rows)[1]
         return float(max(load[rows].max(), load[ports].max(initial=0.0)))
+
+
+def _tree(order: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (child, parent) edges of a binary tree: place 0 is the root, odd places are leaves."""
+    edges = []
+    for place in range(1, len(order)):
+        bit = place & -place
+        above = place - bit
+        parent = above | 2 * bit
+        edges.append((order[place], order[parent if parent < len(order) else above]))
+    return edges
