@@ -18,7 +18,8 @@ from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["Edge", "NodeGraph", "node_graph", "opposites"]
 
-# Links that are slower than the fastest between two nodes by more than this factor are left out.
+# Between two nodes, links slower than the fastest by more than this factor are left out: a sub-collective on
+# one of them would end last.
 _AS_GOOD = 1.2
 
 
@@ -33,9 +34,10 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class NodeGraph:
-    """Nodes and edges; resources are rows of the network's links, then its ports.
+    """A graph of nodes and edges over the links of a network.
 
-    With ``both``, data that crosses an edge also returns, over the opposite links.
+    With ``both``, data that crosses an edge also returns over the opposite links. ``opposite[link]`` is the
+    link in the other direction, −1 if there is none.
     """
 
     network: Network
@@ -50,7 +52,7 @@ class NodeGraph:
         return (link, int(self.opposite[link])) if self.both else (link,)
 
     def load(self, edge: Edge, number: int) -> dict[int, float]:
-        """Return the seconds per byte for which sub-collective ``number`` on ``edge`` holds each resource."""
+        """Return the seconds that each byte of sub-collective ``number`` on ``edge`` holds each resource."""
         busy: dict[int, float] = {}
         for row in self.rows(edge, number):
             for resource in self.network.resources_of(row):
@@ -58,7 +60,7 @@ class NodeGraph:
         return busy
 
     def steps_s(self, chunk_bytes: int) -> Floats:
-        """Return for each edge the travel time of a chunk of sub-collective 0, in its slower direction."""
+        """Return each edge's travel time of a chunk of sub-collective 0; with ``both``, of the slower way."""
         travel_s = self.network.travel_s(chunk_bytes)
         rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
         per_edge = rows.size // max(1, len(self.edges))
@@ -80,9 +82,10 @@ class NodeGraph:
 
 
 def node_graph(network: Network, node_of: Indices, *, numbers: int, both: bool = False) -> NodeGraph:
-    """Return the graph of the nodes ``node_of[rank]`` (-1: left out), for ``numbers`` sub-collectives.
+    """Return the graph for ``numbers`` sub-collectives.
 
-    With ``both``, links without an opposite one are left out.
+    ``node_of[rank]`` is the node of a rank, −1 if the rank is left out. With ``both``, links without an
+    opposite one are left out.
     """
     nodes = int(node_of.max(initial=-1)) + 1
     place = np.full(network.ranks, -1)

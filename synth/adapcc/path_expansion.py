@@ -1,8 +1,8 @@
-"""Expands paths between nodes to the sends of chunks with one source and one target each.
+"""Routes from rank to rank along paths between nodes, for chunks that have one source and one target.
 
-For the last edge of its path a chunk takes a direct link to its target, if there is one. Otherwise, and on
-each earlier edge, it takes a shortest path to the link that its sub-collective uses on that edge. A few
-orders of the chunks' starts are simulated, and the best is used.
+On the last edge of its path a chunk takes a direct link to its target if there is one. On every other edge it
+takes a shortest path to the link that its sub-collective uses there. The chunks start in the best of a few
+simulated orders.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from probes.base import Floats, Indices
 from synth.adapcc.logical_graph import Edge, node_graph
 from synth.adapcc.path_milp import Flow, FlowPaths, plan_paths
-from synth.adapcc.two_level_strategy import fits, nodes_of
+from synth.adapcc.two_level_strategy import nodes_of, require_size
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network, fastest_links
@@ -63,17 +63,17 @@ def plan_routes(
     numbers = int(np.bincount(node_of).max())
     graph = node_graph(network, node_of, numbers=numbers)
     flows = _flows(node_of[source], node_of[target], graph.nodes, chunk_bytes)
-    fits(network, len(flows) * len(graph.edges), time_limit_s)
+    require_size(network, len(flows) * len(graph.edges), time_limit_s)
     left_s = time_limit_s - (time.perf_counter() - begun_s)
     found = plan_paths(graph, numbers, flows, solver=solver, time_limit_s=left_s, seed=seed)
     if found is None:
         raise NotApplicableError(f"adapcc: {network.name}: no path of links leads to every rank")
-    way = _Way(network, node_of, chunk_bytes)
+    router = _Router(network, node_of, chunk_bytes)
     path_of = {(flow.src, flow.dst): path for flow, path in zip(flows, found.paths, strict=True)}
     links: dict[tuple[int, int], tuple[int, ...]] = {}
     for src, dst in sorted(set(zip(source.tolist(), target.tolist(), strict=True))):
         path = path_of.get((int(node_of[src]), int(node_of[dst])), ())
-        links[src, dst] = tuple(way.links(src, dst, path))
+        links[src, dst] = tuple(router.links(src, dst, path))
     return Routes(found, tuple(links[pair] for pair in zip(source.tolist(), target.tolist(), strict=True)))
 
 
@@ -117,7 +117,7 @@ def _ordered(
 
 
 def _orders(network: Network, collective: Collective, chunk_bytes: int, routes: Routes) -> Iterator[Floats]:
-    """Yield turns of the chunks: by distance in ranks, by distance in hosts, busiest resource first."""
+    """Yield the turn of each chunk: by distance in ranks, by distance in hosts, busiest resource first."""
     ranks = network.ranks
     source, target = collective.source_of().astype(int), collective.target_of().astype(int)
     lap = np.arange(collective.chunks) % collective.share
@@ -141,12 +141,12 @@ def _longest_queue(network: Network, chunk_bytes: int, routes: Routes) -> Floats
     used = [[at for link in links for at in network.resources_of(link)] for links in routes.links]
     for links, resources in zip(routes.links, used, strict=True):
         for at in resources:
-            queue_s[at] += float(hold_s[links[0]]) if len(links) == 1 else float(hold_s[list(links)].max())
+            queue_s[at] += float(hold_s[list(links)].max())
     return np.array([max((queue_s[at] for at in resources), default=0.0) for resources in used])
 
 
-class _Way:
-    """Paths from rank to rank: along given edges between nodes, with shortest paths in between."""
+class _Router:
+    """Finds paths from rank to rank along given edges between nodes, with shortest paths in between."""
 
     def __init__(self, network: Network, node_of: Indices, chunk_bytes: int) -> None:
         self.network = network
@@ -155,7 +155,7 @@ class _Way:
         self.paths = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
 
     def links(self, src: int, dst: int, path: tuple[Edge, ...]) -> list[int]:
-        """Return the links from rank ``src`` to rank ``dst``."""
+        """Return the links from rank ``src`` to rank ``dst`` along the edges of ``path``."""
         place = int((self.node_of[:src] == self.node_of[src]).sum())
         taken: list[int] = []
         at = src

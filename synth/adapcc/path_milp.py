@@ -2,7 +2,7 @@
 
 A flow is the data from one node to another; a binary column routes it over an edge. Flows carry different
 data, so the load of an edge is the sum of the flows over it. The objective is the load of the busiest link or
-port, plus a small cost for each hop: (1), (3) and (4) of the paper.
+port, plus a small cost for each hop. The numbers (1), (3) and (4) are the paper's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from synth.milp import IntegerProgram, relative_gap
 
 __all__ = ["Flow", "FlowPaths", "plan_paths"]
 
-# Small beside the busiest load, so that hops decide only between paths that load links alike.
+# The cost of a hop of all flows, relative to the busiest load of the first paths. It is so small that hops
+# decide only between paths that load links alike.
 _PER_HOP = 1e-4
 # A plan within 1 % of the bound is good enough; proving the rest may take the whole time limit.
 _GAP = 0.01
@@ -40,7 +41,6 @@ class FlowPaths:
     paths: tuple[tuple[Edge, ...], ...]
     busy_s: float
     bound_s: float
-    seconds: float
 
     @property
     def gap(self) -> float:
@@ -69,7 +69,7 @@ def plan_paths(
     loads = [_load(graph, edge, numbers) for edge in graph.edges]
     unit_s = _busy_s(graph, loads, paths, flows)
     if not unit_s:
-        return FlowPaths(tuple(paths), 0.0, 0.0, 0.0)
+        return FlowPaths(tuple(paths), 0.0, 0.0)
     model, routed = _program(graph, loads, flows, paths, unit_s)
     solution = model.solve(solver=solver, time_limit_s=time_limit_s, gap=_GAP, seed=seed)
     if solution.values is not None:
@@ -83,7 +83,7 @@ def plan_paths(
     found_s = _busy_s(graph, loads, paths, flows)
     # Each flow uses at most one edge out of each node, so all hops together cost at most this much.
     bound_s = max(0.0, solution.bound - _PER_HOP * graph.nodes) * unit_s
-    return FlowPaths(tuple(paths), found_s, min(found_s, bound_s), solution.seconds)
+    return FlowPaths(tuple(paths), found_s, min(found_s, bound_s))
 
 
 def _program(
@@ -139,17 +139,17 @@ def _busy_s(
     paths: Sequence[tuple[Edge, ...]],
     flows: Sequence[Flow],
 ) -> float:
-    load_of = dict(zip(map(id, graph.edges), loads, strict=True))
+    load_of = dict(zip(graph.edges, loads, strict=True))
     busy: dict[int, float] = defaultdict(float)
     for flow, path in zip(flows, paths, strict=True):
         for edge in path:
-            for resource, s_per_byte in load_of[id(edge)].items():
+            for resource, s_per_byte in load_of[edge].items():
                 busy[resource] += s_per_byte * flow.size_bytes
     return max(busy.values(), default=0.0)
 
 
 def _ordered(flow: Flow, edges: Sequence[Edge]) -> tuple[Edge, ...]:
-    """Return the path from end to end among ``edges``, without the cycles that a solver may leave."""
+    """Return the flow's path among ``edges``, without the cycles that a solver may leave."""
     next_edge = {edge.src: edge for edge in edges}
     path: list[Edge] = []
     node = flow.src

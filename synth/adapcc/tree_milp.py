@@ -1,18 +1,19 @@
 """AdapCC's strategy as a linear integer program (Sec. IV-D): one in-tree for each sub-collective.
 
-The columns of each sub-collective m are its bytes (a share of the tensor) and its root r; for each edge, they
-are its use x, the flows f from every node, and the load N. Flows and loads are scaled by the share. This
-makes the program linear, and its relaxation the fractional packing of trees:
+Each sub-collective m has columns for its share of the tensor and for its root r. For each edge it has columns
+for the edge's use x, for the flows f from every node, and for the load N. Flows and loads are scaled by the
+share. So the program is linear, and its relaxation is the fractional packing of trees. Its rows, with the
+paper's numbers:
 
 - (1) every flow leaves its source, arrives at the root, and is conserved between;
 - a node that aggregates (a = 1) sends one sum, of the size of the share, over its one outgoing edge; a node
   that does not (a = 0) sends every flow that reaches it;
-- (2) a node is ready when the last node below it is ready: this gives a chunk's time from leaves to root;
+- (2) a node is ready after the last node below it, which gives a chunk's time from the leaves to the root;
 - (3) bandwidth is shared: sub-collectives on one link or port add up;
 - (4)–(6) the objective is the time of the first chunk plus that of the busiest link or port.
 
-In this model a = 1 is never slower, and contributions that pass a node unaggregated would be chunks of their
-own. So schedules aggregate wherever flows meet.
+In this model a = 1 is never slower, and contributions that pass a node unaggregated would have to be separate
+chunks. So schedules aggregate wherever flows meet.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LEAST_SHARE = 1e-6
 class Demand:
     """A requested tree, with an optional root and an optional share of the bytes.
 
-    ``numbers`` are the sub-collectives that take turns on it, and so determine the links it may use.
+    Its bytes are split equally over the sub-collectives ``numbers``, each of which uses its own links.
     """
 
     numbers: tuple[int, ...]
@@ -69,7 +70,10 @@ class _Columns:
 
 @dataclass(eq=False)
 class StrategyProgram:
-    """The model; ``busy`` and ``first`` are the columns of the busiest load and the first chunk's time."""
+    """The model; ``busy`` and ``first`` are the columns of the busiest load and the first chunk's time.
+
+    ``unit_s`` is the number of seconds that a time of 1 in the model stands for.
+    """
 
     graph: NodeGraph
     demands: Sequence[Demand]
@@ -171,11 +175,11 @@ def _wait(program: StrategyProgram, part: _Columns, steps: Sequence[float]) -> N
     """Add (2): the time at which the first chunk is ready at each node, and so at the root."""
     model, graph = program.model, program.graph
     ready = [model.number() for _ in range(graph.nodes)]
-    late = sum(sorted(steps)[-graph.nodes :])
+    # No path takes longer, so a row whose edge is not used does not limit anything.
+    longest = sum(sorted(steps)[-graph.nodes :])
     for at, edge in enumerate(graph.edges):
-        model.row(
-            [ready[edge.dst], ready[edge.src], part.routed[at]], [1.0, -1.0, -late], low=steps[at] - late
-        )
+        columns = [ready[edge.dst], ready[edge.src], part.routed[at]]
+        model.row(columns, [1.0, -1.0, -longest], low=steps[at] - longest)
     for column in ready:
         model.row([program.first, column], [1.0, -1.0], low=0.0)
 

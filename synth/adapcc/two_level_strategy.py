@@ -21,19 +21,26 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import strong_components
 
-__all__ = ["Planner", "TwoLevelPlan", "fits", "nodes_of"]
+__all__ = ["Planner", "TwoLevelPlan", "nodes_of", "require_size"]
 
-# However long the time limit, a larger program would take too much memory.
+# The most flow columns of a program. A larger one would take too much memory, however long the time limit.
 _MOST_FLOWS = 40_000
-# Columns, with their rows, that can be passed to a solver in a second of the time limit.
+# The flow columns, with their rows, that are passed to a solver in a second.
 _FLOWS_PER_S = 2_000
+# The share of the time limit that is kept for the trees inside hosts, which are smaller programs.
 _INSIDE_SHARE = 0.2
+# The largest chunk whose time from the leaves to the root is planned for; a smaller tensor has 16 chunks in
+# each sub-collective.
 _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class TwoLevelPlan:
-    """The strategy between hosts, and those inside them; ``up[m][rank]`` is the link towards the root."""
+    """The strategy between hosts, and those inside them.
+
+    In sub-collective m, ``up[m][rank]`` is the rank's link towards the root, −1 at the root; ``share[m]`` is
+    the share of the bytes.
+    """
 
     between: Strategy
     inside: tuple[Strategy, ...]
@@ -56,7 +63,7 @@ class _Sub:
 
 
 class Planner:
-    """Plans trees between hosts, then inside each; ``network``'s links lead towards the roots."""
+    """Plans trees between hosts, then inside each; the links of ``self.network`` lead towards the roots."""
 
     def __init__(
         self,
@@ -86,11 +93,11 @@ class Planner:
         self.members = [ranks.tolist() for ranks in members]
 
     def plan(self) -> TwoLevelPlan:
-        subs, demands = self._wanted()
+        subs, demands = self._demands()
         graph = node_graph(
             self.network, self.node_of, numbers=1 + max(s.number for s in subs), both=self.both
         )
-        fits(self.network, len(demands) * graph.nodes * len(graph.edges), self.time_limit_s)
+        require_size(self.network, len(demands) * graph.nodes * len(graph.edges), self.time_limit_s)
         between = self._solve(graph, demands, 0.0, 1.0 - _INSIDE_SHARE)
         ups: list[Indices] = [np.full(self.network.ranks, -1, dtype=np.int64) for _ in subs]
         roots = [
@@ -106,7 +113,7 @@ class Planner:
                 )
         return TwoLevelPlan(between, tuple(inside), tuple(ups), tuple(shares))
 
-    def _wanted(self) -> tuple[list[_Sub], list[Demand]]:
+    def _demands(self) -> tuple[list[_Sub], list[Demand]]:
         """Return the sub-collectives, and the trees between hosts that they share."""
         if self.kind in ("all_gather", "reduce_scatter"):
             subs, demands = [], []
@@ -178,13 +185,13 @@ class Planner:
 
 
 def nodes_of(network: Network) -> Indices:
-    """Return each rank's host number; its own number if there is one host or one is unconnected."""
+    """Return each rank's host number; each rank's own number if a host is unconnected or the only one."""
     parts = strong_components(network, network.within_host)
     hosts = len(set(network.hosts))
     return parts if parts.max() + 1 == hosts > 1 else np.arange(network.ranks)
 
 
-def fits(network: Network, flows: int, time_limit_s: float) -> None:
+def require_size(network: Network, flows: int, time_limit_s: float) -> None:
     """Raise NotApplicableError if an integer program with ``flows`` flow columns is too large."""
     most = min(_MOST_FLOWS, int(time_limit_s * _FLOWS_PER_S))
     if flows > most:

@@ -39,14 +39,17 @@ __all__ = ["Carried", "arrivals"]
 Carried = Literal["sums", "copies", "points"]
 """The ranks that one byte serves: many sources and targets (sums), many targets (copies), or one pair."""
 
-# Limits: ranks, ranks times links of all cuts together, distances from a cut, and terms of one cut's time.
+# The limits keep the search short beside the other bounds. The first is the most ranks of a network.
 _MOST_RANKS = 1024
+# The most ranks times links of all cuts together.
 _MOST_WORK = 30_000_000
+# The most distances from a cut, each of which gives a smaller set of ranks.
 _MOST_LEVELS = 8
+# The most (path to a gate, path from it) pairs that are sorted for one cut.
 _MOST_TERMS = 250_000
-# Limits of the bound by far pairs: cuts tried, ranks, distances tried, and distinct path times to or from a
-# gate.
+# The bound by far pairs has its own limits: cuts, ranks, distances, and distinct path times at a gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
+# Steps of bisection, which find the bound by far pairs to 2^-24 of itself.
 _HALVINGS = 24
 # The bound by far pairs is tried only if the plain one is at least this fraction of the best known bound.
 _WORTH_PAIRING = 0.8
@@ -75,10 +78,10 @@ def arrivals(
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
     if network.ranks > _MOST_RANKS or _across_s(network, cost_s) < _NOTICEABLE * known_s:
         return best
-    way_s = distances_s(network, cost_s, np.arange(network.ranks))
+    distance_s = distances_s(network, cost_s, np.arange(network.ranks))
     paired = carried == "sums" and network.ranks <= _MOST_PAIRED
     # After the longest path time through a gate, sums of all ranks reach every rank at the rate of all gates.
-    longest_s = 2 * float(way_s.max()) + float(network.alpha_s.max(initial=0.0))
+    longest_s = 2 * float(distance_s.max()) + float(network.alpha_s.max(initial=0.0))
     most_bytes = float(need_bytes.max(initial=0.0)) if carried == "sums" and not paired else math.inf
     groups: dict[tuple[int, float], tuple[Cut, _Crossing]] = {}
     work = 0
@@ -88,11 +91,11 @@ def arrivals(
             break
         if not len(cut.links):
             continue
-        crossing = _crossing(network, cut, way_s, chunk_bytes)
+        crossing = _crossing(network, cut, distance_s, chunk_bytes)
         if longest_s + most_bytes / crossing.rate.sum() <= max(known_s, best.time_s):
             continue
         alone_s = 0.0
-        for outside, inside in _parts(cut, way_s, need_bytes):
+        for outside, inside in _parts(cut, distance_s, need_bytes):
             time_s = crossing.time_s(outside, inside, need_bytes, carried)
             alone_s = max(alone_s, time_s)
             if time_s > best.time_s:
@@ -103,7 +106,7 @@ def arrivals(
     if not paired or best.time_s < _WORTH_PAIRING * known_s:
         return best
     for _, (cut, crossing) in sorted(groups.items(), key=lambda one: -one[0][1])[:_MOST_SETS]:
-        for pairs, far_s in _far_pairs(cut, way_s):
+        for pairs, far_s in _far_pairs(cut, distance_s):
             time_s = crossing.paired_s(cut, pairs, need_bytes, best.time_s)
             if time_s > best.time_s:
                 detail = f"{int(pairs.sum())} pairs at least {far_s * 1e6:.3g} us apart"
@@ -171,7 +174,7 @@ class _Crossing:
         return _least_s(served_by, needed, at_least_s)
 
 
-def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None) -> _Crossing:
+def _crossing(network: Network, cut: Cut, distance_s: Floats, chunk_bytes: int | None) -> _Crossing:
     passed = gates(network, cut)
     by_gate = np.argsort(passed.of, kind="stable")
     links = cut.links[by_gate]
@@ -181,20 +184,20 @@ def _crossing(network: Network, cut: Cut, way_s: Floats, chunk_bytes: int | None
         held_s_per_byte, flight_s = held_s_per_byte + passed.alpha_s / chunk_bytes, np.zeros(len(links))
     return _Crossing(
         np.flatnonzero(np.diff(passed.of[by_gate], prepend=-1)),
-        way_s[:, network.src[links]],
-        flight_s[:, None] + way_s[network.dst[links]],
+        distance_s[:, network.src[links]],
+        flight_s[:, None] + distance_s[network.dst[links]],
         1.0 / held_s_per_byte,
     )
 
 
-def _parts(cut: Cut, way_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (outside, inside): ranks that exchange data, of one side only the farthest."""
+def _parts(cut: Cut, distance_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
+    """Yield (outside, inside): ranks that exchange data, on one of the sides only the farthest ones."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]
     if not len(outside) or not len(inside):
         return
-    between_s = way_s[np.ix_(outside, inside)]
+    between_s = distance_s[np.ix_(outside, inside)]
     for far in _farthest(between_s.min(axis=1)):
         yield outside[far], inside
     for far in _farthest(between_s.min(axis=0)):
@@ -228,9 +231,9 @@ def _across_s(network: Network, cost_s: Floats) -> float:
     return float(ways[0].max() + ways[1].max())
 
 
-def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
+def _far_pairs(cut: Cut, distance_s: Floats) -> Iterator[tuple[Mask, float]]:
     """Yield (mask [outside, inside] of pairs that are at least a distance apart, that distance)."""
-    between_s = way_s[np.ix_(~cut.inside, cut.inside)]
+    between_s = distance_s[np.ix_(~cut.inside, cut.inside)]
     apart_s, counts = np.unique(np.round(between_s, 12), return_counts=True)
     if len(apart_s) > _MOST_DISTANCES:
         share = np.cumsum(counts) / counts.sum()
@@ -240,15 +243,15 @@ def _far_pairs(cut: Cut, way_s: Floats) -> Iterator[tuple[Mask, float]]:
         yield between_s >= far_s - 1e-12, far_s
 
 
-def _distinct_times(way_s: Floats) -> tuple[Floats, Indices]:
+def _distinct_times(distance_s: Floats) -> tuple[Floats, Indices]:
     """Return (rising path times, index of each value in them).
 
     If there are more than ``_MOST_WAYS`` times, values are rounded down to some of them.
     """
-    levels_s = np.unique(way_s)
+    levels_s = np.unique(distance_s)
     if len(levels_s) > _MOST_WAYS:
         levels_s = levels_s[np.linspace(0, len(levels_s) - 1, _MOST_WAYS).astype(int)]
-    return floats(levels_s), np.asarray(np.searchsorted(levels_s, way_s, side="right") - 1)
+    return floats(levels_s), np.asarray(np.searchsorted(levels_s, distance_s, side="right") - 1)
 
 
 def _least_s(served_by: Callable[[float], float], needed: float, at_least_s: float) -> float:

@@ -16,10 +16,11 @@ from synth.networks import distances_s
 
 __all__ = ["crossing_s", "drained_s", "spread_s"]
 
-# The most entries of a set from which shortest paths are searched. A set with more entries gets the bound 0.
+# The most ranks at which links enter a set, so that shortest paths from them are searched. A set with more
+# entries gets the bound 0.
 _MOST_ENTRIES = 256
-# The most ranks inside that are examined. Each rank gives a valid bound, so the first few whose gates differ
-# are enough.
+# The most ranks inside that are examined. Each rank gives a valid bound, so a few with different gates are
+# enough.
 _MOST_LOOKS = 4
 
 
@@ -38,10 +39,10 @@ def crossing_s(network: Network, cut: Cut, needed: int, chunk_bytes: int, supply
 def spread_s(network: Network, cut: Cut, chunk_bytes: int) -> float:
     """Return the least time from an entry of the set to its farthest rank, over links inside the set."""
     inner = np.flatnonzero(cut.inside[network.src] & cut.inside[network.dst])
-    entries = np.unique(network.dst[cut.links])[:_MOST_ENTRIES]
+    entries = np.unique(network.dst[cut.links])
     if not len(inner):
         return float("inf") if cut.inside.sum() > 1 else 0.0
-    if len(entries) < len(np.unique(network.dst[cut.links])):
+    if len(entries) > _MOST_ENTRIES:
         return 0.0
     reach_s = distances_s(network, network.travel_s(chunk_bytes), entries, inner)
     return float(reach_s[:, cut.inside].max(axis=1).min())
@@ -52,9 +53,9 @@ def drained_s(
 ) -> float:
     """Return a lower bound on the time until every rank inside has all chunks, if each wants all.
 
-    The last j of the ``needed`` chunks to cross do so no earlier than ``needed`` − j + 1 chunks can have
-    crossed. Until then, no rank inside has any of those j. Each rank must then receive all j, from outside or
-    over an inner link. The result is at least ``at_least_s``.
+    Take the last j of the ``needed`` chunks to cross. No rank inside has any of these before ``needed`` − j +
+    1 chunks can have crossed. From then on each rank must receive all j, from outside or over an inner link.
+    The result is at least ``at_least_s``.
     """
     worst_s = at_least_s
     doors = len(gates(network, cut).alpha_s)

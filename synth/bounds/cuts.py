@@ -42,15 +42,20 @@ class Cut:
 class Gates:
     """The gates of a cut: one row for each shared port, and one for each link without a port.
 
-    ``beta_s_per_byte`` is the least seconds per byte for which a link of the gate holds it; ``alpha_s`` is
-    the least alpha. ``tail`` is the one rank that feeds the gate, or -1 if there are several. ``of`` is the
-    gate of each of the cut's links.
+    ``beta_s_per_byte`` is the gate's time per byte over the link that holds it least; ``alpha_s`` is the
+    least alpha of its links. ``tail`` is the one rank that feeds the gate, or -1 if there are several. ``of``
+    is the gate of each of the cut's links.
     """
 
     beta_s_per_byte: Floats
     alpha_s: Floats
     tail: Indices
     of: Indices
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate of all gates together."""
+        return float((1.0 / self.beta_s_per_byte).sum())
 
 
 def cut_around(network: Network, inside: Mask, name: str, kind: str) -> Cut:
@@ -77,7 +82,7 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
 def distinct_cuts(network: Network) -> Iterator[Cut]:
     """Yield one of each class of candidate cuts that translations of the network map to each other.
 
-    Two cuts count as equal if they have as many ranks and as many links of each orbit.
+    Two cuts count as equal if they have equally many ranks and links of each orbit.
     """
     symmetry = found_symmetry(network)
     if symmetry is None:
@@ -117,7 +122,7 @@ def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
         return np.arange(len(links), dtype=np.int32), held
     used = np.bincount(port, minlength=len(network.ports))
     label = len(network.ports) + np.arange(len(links))
-    # Ports in rising order of use: the last write, the busiest port, wins.
+    # Ports are written in rising order of use, so a link keeps its busiest one.
     order = np.argsort(used[port], kind="stable")
     label[owner[order]] = port[order]
     held[owner[order]] = network.held_s_per_byte[network.port_entries(links)][order]
@@ -125,7 +130,7 @@ def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
 
 
 def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
-    """Yield hosts, then strongly connected clusters of links below each cost level; none twice."""
+    """Yield (members, name) of hosts, then of clusters that fast links or shared ports join; none twice."""
     seen: set[bytes] = set()
     for labels, noun in labelings(network):
         for label in np.unique(labels):
@@ -170,7 +175,7 @@ def _behind_ports(network: Network) -> Iterator[Indices]:
 
 
 def cost_levels(network: Network) -> Floats:
-    """Return the highest cost per byte of each level, rising; steps up to 20 % stay in a level."""
+    """Return the highest cost per byte of each level, rising; a step of more than 20 % starts a level."""
     return _levels(network.beta_s_per_byte)
 
 

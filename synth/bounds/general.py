@@ -36,10 +36,11 @@ from synth.schedules import Bound
 
 __all__ = ["point_bounds"]
 
-# Limits: sizes of cuts around the first ranks and cuts out of holders, ranks for which the longest axis is
-# computed, rounds that adjust prices, and ranks times links of all these rounds.
+# The most sizes of cuts around the first ranks, and the most cuts out of holders.
 _MOST_SWEEPS = 64
+# The most ranks for which the longest axis is computed: it takes the eigenvectors of a dense matrix.
 _MOST_FOR_AXIS = 1024
+# The most rounds that adjust prices, and the most ranks times links of all rounds together.
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
 # Only an arrival bound that exceeds the others by more than rounding is listed.
@@ -68,6 +69,8 @@ def point_bounds(network: Network, collective: Collective, chunk_bytes: int, *, 
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
+    """One collective on one network, with the tables that its bounds share."""
+
     network: Network
     collective: Collective
     chunk_bytes: int
@@ -128,7 +131,7 @@ class _Problem:
                 yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
 
     def _holders(self) -> Iterator[Cut]:
-        """Yield cuts out of each set of ranks that hold the same data: together they must send it once."""
+        """Yield cuts out of each set of ranks that hold the same chunk: one of them must send it."""
         holders = dict.fromkeys(
             tuple(sources.tolist()) for sources, _, reduced, _ in self.others if not reduced
         )
@@ -159,8 +162,7 @@ class _Problem:
     def _crossing(self, cut: Cut, needed: int) -> Bound:
         if not len(cut.links):
             return Bound(cut.name, float("inf"), "no link leads there")
-        passed = gates(self.network, cut)
-        rate = float((1.0 / passed.beta_s_per_byte).sum())
+        rate = gates(self.network, cut).bytes_per_s
         alpha_s = float(self.network.alpha_s[cut.links].min())
         detail = f"{size_text(needed * self.chunk_bytes)} over {rate_text(rate)}"
         return Bound(cut.name, needed * self.chunk_bytes / rate + alpha_s, detail)
@@ -221,7 +223,7 @@ class _Problem:
 
 
 def _axis(network: Network) -> Floats:
-    """Return the place of each rank along the network's longest axis, from the Fiedler vector."""
+    """Return the place of each rank along the network's longest axis: its entry in the Fiedler vector."""
     rate = coo_array((1.0 / network.beta_s_per_byte, (network.src, network.dst)), shape=(network.ranks,) * 2)
     both = rate.toarray() + rate.toarray().T
     laplacian = np.diag(both.sum(axis=1)) - both

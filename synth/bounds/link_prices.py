@@ -1,10 +1,10 @@
 """Prices of links, NICs and trunks: what a faster one would save in a step of several collectives.
 
 A linear program routes all collectives of a step at once, in arbitrarily fine pieces, over trees and paths,
-so that the step ends soonest. Its dual values say how much the end depends on each resource. Trees are added
-where they are cheapest at the current dual values (column generation), until that no longer shortens the
-step. Trees grow towards the nearest rank next, so the program's time is that of good trees and no proven
-bound; latency does not count.
+so that the step ends soonest. Its dual values say how much the end depends on each resource. The trees that
+are cheapest at the current dual values are added (column generation), until that no longer shortens the step.
+A greedy search finds them, which adds the nearest rank first. So the program's time is that of good trees,
+not a proven bound. Latency does not count.
 
 Collectives with different release times share the resources only while both run: time is cut at the releases,
 and each piece of data moves in one of the intervals after its release.
@@ -27,23 +27,27 @@ from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["NetworkPart", "Price", "StepDemand", "part_prices", "parts_of", "upgraded"]
 
-# Rounds of new trees at most, and the rounds without a gain of a thousandth after which there are no more. On
-# an upgraded network nearly all useful trees are known, so few rounds are left to it.
-_MOST_ROUNDS, _IDLE_ROUNDS, _MORE_ROUNDS = 40, 3, 8
-_GAIN = 1e-3
-# The parts whose saving is computed by solving the program with them upgraded; others have no dual value or
-# a small one.
+# The most rounds of new trees.
+_MOST_ROUNDS = 40
+# The search ends after more than this many rounds in a row without a gain of a thousandth.
+_IDLE_ROUNDS, _GAIN = 3, 1e-3
+# The most rounds on an upgraded network. It starts with the trees of the network as it is, which nearly
+# always include the useful ones.
+_MORE_ROUNDS = 8
+# The most parts whose saving is computed, by solving the program with each of them upgraded. They are those
+# with the largest dual values.
 _CANDIDATES = 10
-# A resource without load has a price of e^-8 of that of a full one: free, but taken by no detour.
+# The price of a resource without load is e^-8 of that of a full one: nearly free, yet too dear for detours.
 _STEEPNESS = 8.0
 # A link whose time per byte is within this factor of a port's is as fast as the port allows.
 _ALIKE = 1.03
+# A word in a port's name that tells its direction; both directions of a port are one part.
 _DIRECTION = re.compile(r"\s*\b(?:egress|ingress|up|down|out|in|tx|rx)\b(?=(\s+\d)?)")
 
 
 @dataclass(frozen=True)
 class StepDemand:
-    """A collective of a step: its whole chunks of ``chunk_bytes``, from ``release_s`` on."""
+    """A collective of a step, in chunks of ``chunk_bytes``, that may start at ``release_s``."""
 
     collective: Collective
     chunk_bytes: int
@@ -52,7 +56,10 @@ class StepDemand:
 
 @dataclass(frozen=True)
 class NetworkPart:
-    """A link, NIC, port or trunk in both directions; ``resources`` as in ``Network.link_resources``."""
+    """A link, NIC, port or trunk, with its ``resources`` in both directions.
+
+    Resources are numbered as in ``Network.link_resources``.
+    """
 
     name: str
     resources: tuple[int, ...]
@@ -94,10 +101,11 @@ def _s_per_byte(network: Network, port_s: Floats, resource: int) -> float:
 
 
 def upgraded(network: Network, part: NetworkPart | None, more_bytes_per_s: float) -> Network:
-    """Return the network with a part faster by ``more_bytes_per_s``; None only makes its ports explicit.
+    """Return the network with a part faster by ``more_bytes_per_s``; None upgrades nothing.
 
-    A link gets as fast as the slowest of its ports if it was as fast as the upgraded one allowed. Its slow
-    transfers then no longer fill a faster port, so the result ``queues``.
+    A link that was as fast as one of its ports allowed becomes as fast as the slowest of them now is. Times
+    per byte of ports are explicit in the result, and it ``queues`` if there are ports: a slower link then
+    holds a faster port for only a part of its transfer.
     """
     port_s = network.port_s_per_byte.copy()
     beta = network.beta_s_per_byte.copy()
@@ -128,7 +136,7 @@ def upgraded(network: Network, part: NetworkPart | None, more_bytes_per_s: float
 def part_prices(
     network: Network, demands: Sequence[StepDemand], more_bytes_per_s: float = 1e9
 ) -> tuple[float, list[Price]]:
-    """Return (the time at which the step ends by the program, prices of parts, largest saving first).
+    """Return (end of the step in seconds, prices of parts, largest saving first).
 
     Parts that would save nothing are left out. O(rounds · (ranks² · links of a tree + the program)).
     """
@@ -151,7 +159,7 @@ def part_prices(
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Data that goes from any of ``sources`` to all ``targets``, or the sum of which does."""
+    """Data that goes to all ``targets``, from any one of ``sources``, or as the sum over all of them."""
 
     sources: Indices
     targets: Indices
@@ -173,7 +181,7 @@ def _blocks(demand: StepDemand) -> Iterator[_Block]:
 
 @dataclass(eq=False)
 class _Program:
-    """The linear program on one network; ``trees`` are (block, links), a link twice if it carries twice."""
+    """The linear program on one network; ``trees`` are (block, links), where a link may occur twice."""
 
     network: Network
     blocks: Sequence[_Block]
@@ -188,7 +196,7 @@ class _Program:
         self.last_s = 0.0
 
     def solved(self, rounds: int) -> float:
-        """Add trees and solve until the end of the step no longer moves; return it."""
+        """Return the end of the step in seconds, after adding trees until it hardly moves."""
         best_s, idle = np.inf, 0
         for _ in range(rounds):
             known = len(self.trees)
@@ -203,7 +211,7 @@ class _Program:
         return float(best_s)
 
     def weights_s(self) -> dict[int, float]:
-        """Return for each resource how many seconds the end moves, at first, per share of its speed."""
+        """Return the derivative of the step's end by each resource's relative speed, in seconds."""
         lengths_s = np.append(np.diff(self.releases), self.last_s)
         return dict(zip(self.used.tolist(), (lengths_s @ self.price).tolist(), strict=True))
 
@@ -222,7 +230,7 @@ class _Program:
                             self.trees[number, links] = None
 
     def _solve(self) -> None:
-        """Find the shares of the trees, and set the prices and the length of the last interval."""
+        """Solve for the shares of the trees; set the prices and the length of the last interval."""
         keys = list(self.trees)
         block = np.array([number for number, _ in keys])
         size = np.array([self.blocks[number].size_bytes for number, _ in keys])
@@ -270,8 +278,7 @@ class _Program:
         )
         self.price = np.maximum(-solved.ineqlin.marginals, 0.0).reshape(intervals, resources)
         self.last_s = float(solved.x[-1]) * unit_s
-        # Dual values concentrate on few resources, so trees also grow at prices that rise with the load of
-        # each.
+        # The dual values of most resources are 0, so trees are also searched at prices that rise with load.
         most[-resources:] = solved.x[-1]
         loaded = (matrix[:, :-1] @ solved.x[:-1]) / np.maximum(most, 1e-12)
         softened = np.exp(_STEEPNESS * (loaded - 1.0)).reshape(intervals, resources)
@@ -281,7 +288,7 @@ class _Program:
 def _trees(
     block: _Block, there: ShortestPaths, back: ShortestPaths, network: Network
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the links of a cheap tree for a block; one for each root where a sum goes to several ranks."""
+    """Yield the links of a cheap tree for a block; for a sum, one tree with its root at each target."""
     if not block.reduced:
         yield tuple(sorted(_grown(block.sources, block.targets, there, network.dst)))
         return
@@ -292,9 +299,9 @@ def _trees(
 
 
 def _grown(seeds: Indices, targets: Indices, paths: ShortestPaths, ends: Indices) -> set[int]:
-    """Return the links of a tree that adds the nearest target next, by a shortest path from the tree.
+    """Return the links of a tree from ``seeds``, to which a shortest path to the nearest target is added.
 
-    ``ends`` has the rank to which each link leads.
+    ``ends`` is the rank to which each link leads.
     """
     inside = np.zeros(len(paths.cost), dtype=bool)
     inside[seeds] = True

@@ -12,8 +12,8 @@ is bytes over bandwidth plus the least alpha. All bounds hold for every schedule
   chunk at least 2(N−1) times (Patarasuk and Yuan).
 - *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
 - *spanning trees*: the same with the prices of links and ports that prove the most (`spanning_trees`).
-- *order of sums*: if the order is fixed, the least load of links and ports that any such sums cause, by
-  weak duality (`synth.routing.sum_trees`).
+- *order of sums*: the least load of links and ports by any sums in a given order, by weak duality
+  (`synth.routing.sum_trees`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
@@ -93,7 +93,7 @@ def bounds(
 
 
 def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
-    """Return the bound that the order of sums proves for links and ports; [] unless each has one target."""
+    """Return the bound by a fixed order of sums; [] unless all sum the same ranks, each for one target."""
     sources, roots = collective.sources, collective.targets.only().astype(np.int64)
     few = network.ranks <= _MOST_IN_ORDER and collective.chunks <= _MOST_CHUNKS_IN_ORDER
     if (roots < 0).any() or (sources.group != sources.group[0]).any() or not few:

@@ -16,6 +16,7 @@ from synth.networks import shortest_paths
 
 __all__ = ["Prices"]
 
+# The length of a path that does not exist, finite because a demand of 0 times infinity is not a number.
 _FAR_S = 1e30
 
 
@@ -41,8 +42,8 @@ class Prices:
     def fixed(self) -> Iterator[Floats]:
         """Yield even prices, then up to two sets of prices for each level of link costs.
 
-        A set prices the level's links that have a price, and the first (then the second) port of its other
-        links.
+        The resources of a set have equal prices. They are the links of the level that have a price, and the
+        first port of its other links; in the second set, their second port.
         """
         yield self.even()
         levels = cost_levels(self.network)

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from probes.base import Floats, Indices, Mask
+from synth.bounds.cuts import cut_around, gates
 from synth.network import Network
 
 __all__ = ["slowest_sets"]
@@ -81,11 +82,7 @@ class _Graph:
 
     def capacity_into(self, inside: Mask) -> float:
         """Return the bytes per second that can enter ``inside``, each shared port counted once."""
-        from synth.bounds.cuts import cut_around, gates
-
-        return float(
-            (1.0 / gates(self.network, cut_around(self.network, inside, "", "")).beta_s_per_byte).sum()
-        )
+        return gates(self.network, cut_around(self.network, inside, "", "")).bytes_per_s
 
 
 def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:

@@ -23,7 +23,7 @@ from synth.schedules import Bound
 
 __all__ = ["spreading_bounds"]
 
-# The largest number of sources from which latency is computed, and of promising cuts of each kind.
+# The most sources from which latency is computed, and the most promising cuts of each kind.
 _MOST_SOURCES = 256
 _MOST_CUTS = 12
 # The latency inside parts is computed for at most _MOST_PATHS_RANKS ranks, and only if the latency of
@@ -182,20 +182,20 @@ class _Problem:
         """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""
         best = Bound("partition", 0.0)
         cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
-        way_s: Floats | None = None
+        far_s: Floats | None = None
         for labels, noun in labelings(self.network):
             crossing = np.flatnonzero(labels[self.network.src] != labels[self.network.dst])
             parts = len(np.unique(labels))
             if not 1 < parts < self.network.ranks or not len(crossing):
                 continue
             between = Cut("", "all", np.ones(self.network.ranks, dtype=bool), crossing)
-            rate = float((1.0 / gates(self.network, between).beta_s_per_byte).sum())
+            rate = gates(self.network, between).bytes_per_s
             crossings = 2 * (parts - 1) * self.collective.chunks
             bytes_s = crossings * self.chunk_bytes / rate
             alpha_s = float(self.network.alpha_s[crossing].min())
-            if way_s is None and self.network.ranks <= _MOST_PATHS_RANKS and alpha_s > _NOTICEABLE * bytes_s:
-                way_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
-            inside_s = 0.0 if way_s is None else partition_latency_s(self.network, labels, way_s, bytes_s)
+            if far_s is None and self.network.ranks <= _MOST_PATHS_RANKS and alpha_s > _NOTICEABLE * bytes_s:
+                far_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
+            inside_s = 0.0 if far_s is None else partition_latency_s(self.network, labels, far_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
                 detail = f"{size_text(crossings * self.chunk_bytes)} over {rate_text(rate)}"
@@ -216,15 +216,14 @@ class _Problem:
         everything = Cut("", "all", np.ones(self.network.ranks, dtype=bool), np.arange(self.network.links))
         for cut in (everything, *candidate_cuts(self.network)):
             if cut.kind in rates:
-                rates[cut.kind] += float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+                rates[cut.kind] += gates(self.network, cut).bytes_per_s
         return min(rates.values())
 
     def _bytes_s(self, cut: Cut) -> float:
         if not len(cut.links):
             return 0.0
-        rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
-        return self.needed(cut.inside) * self.chunk_bytes / rate
+        return self.needed(cut.inside) * self.chunk_bytes / gates(self.network, cut).bytes_per_s
 
     def _detail(self, cut: Cut, needed: int) -> str:
-        rate = float((1.0 / gates(self.network, cut).beta_s_per_byte).sum())
+        rate = gates(self.network, cut).bytes_per_s
         return f"{size_text(needed * self.chunk_bytes)} over {rate_text(rate)}"

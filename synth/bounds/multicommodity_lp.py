@@ -1,8 +1,8 @@
 """The concurrent-flow linear program: least time of point-to-point demands in splittable chunks.
 
 The program finds the least T such that every demand is routed and no link or port is held longer than T. It
-is exact for collectives such as all_to_all if a chunk may be split over any paths. HiGHS solves it, through
-scipy. It is used for small networks only.
+is exact for collectives such as all_to_all if a chunk may be split over any paths. HiGHS solves it through
+SciPy, for small networks only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from synth.network import Network
 
 __all__ = ["fits", "least_time_s"]
 
+# HiGHS solves programs of this size in about a second.
 _MOST_VARIABLES = 8000
 
 
@@ -24,10 +25,10 @@ def fits(network: Network, demands: Floats) -> bool:
 
 
 def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
-    """Return the least time for ``demands`` (ranks, ranks) in chunks, each holding link e for ``held_s[e]``.
+    """Return the least time for ``demands[source, target]`` chunks; each holds link e for ``held_s[e]``.
 
-    A variable for each source and link is the number of chunks of that source on that link. Return 0 if the
-    solver fails.
+    The program has a variable for each source and link: the chunks of that source on that link. Return 0 if
+    the solver fails.
     """
     sources = np.flatnonzero(demands.sum(axis=1) > 0)
     links, ranks = network.links, network.ranks

@@ -1,4 +1,4 @@
-"""The packing linear program: shares of trees that make the largest load of a resource least.
+"""The packing linear program: shares of trees that minimize the largest load of a resource.
 
 A tree is a row of edges (or links). It loads resources: ports, and links that have no port. Trees belong to
 groups. Each group has a demand, to which the shares of its trees add up.
@@ -90,7 +90,7 @@ class Shares:
 
 
 def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None = None) -> Shares:
-    """Return the shares that make the largest load least; of nearly equal ones, prefer low trees.
+    """Return the shares that minimize the largest load; among nearly equal ones, those of low trees.
 
     ``busy`` is (resources, edges); ``demand[g]`` is the sum of the shares of group g's trees. ``spared`` is a
     load of each resource that every tree causes anyway; it is subtracted from each tree's load.

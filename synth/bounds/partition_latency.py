@@ -1,9 +1,9 @@
 """The latency inside parts that an all_reduce adds to the partition bound.
 
-By the partition bound each byte crosses between k parts of a network at least 2(k − 1) times. This takes
-longer than the crossing links need for these bytes, because links cannot be used fully at the start and at
-the end. A crossing that starts early holds contributions only of ranks of its part that are near its link. A
-crossing that arrives late serves only ranks of its part that are near its link.
+The partition bound says that each byte crosses between k parts of a network at least 2(k − 1) times. This
+takes longer than the crossing links need for these bytes, because links cannot be used fully at the start and
+at the end. A crossing that starts early holds contributions only of those ranks of its part that are near its
+link. A crossing that arrives late serves only those ranks of its part that are near its link.
 
 Let all parts have s ranks, and all crossing links the latency α. m(t) is the largest number of ranks of a
 part that can reach a single one of its ranks within t, and o(t) the largest number that a single one can
@@ -12,17 +12,17 @@ arrives at T − t with t < α has weight o(t)/s. Every other has weight 1. Clai
 have weights of at least 2(k − 1) in all. Hence an all_reduce takes the integrals of 1 − m(t)/s and of 1 −
 o(t)/s from 0 to α longer.
 
-Proof. Let h₀ be the part that first has all contributions, and t₀ the time at which it has them. (1) The
-contributions of each other part h reach h₀ over crossings out of h that start at t₀ − α or before, each of
-which holds at most m of the s: their weights are 1 for each h, k − 1 in all. (2) Each other part lacks a
-contribution just before t₀. This contribution must enter at t₀ or later and reach all s ranks: weights of k −
-1 again, and none of these crossings is one of (1). This proves the claim if t₀ − α is in neither the first
-nor the last interval. If it is in the first, all of (1) starts early, with weights of k − 1. Each of the s
-ranks of a part needs the N − s = s(k − 1) contributions from outside. A crossing that does not start early
-serves at most all of these pairs, and has weight 1; an early one serves at most m · s of them, a fraction of
-m/(s(k − 1)), and has weight m/s. So if the early crossings into all k parts serve fractions that sum to F,
-all weights are at least max(k − 1, (k − 1)F) + k − F ≥ 2(k − 1). For the last interval the argument is the
-same backwards in time, with the data that leaves each part.
+Proof. Let h₀ be the part that first has all contributions, and t₀ the time at which it has them. (1) The s
+contributions of each other part h reach h₀ over crossings out of h that start at t₀ − α or before. Each of
+them holds at most m(t) of the s, so their weights sum to at least 1 for each h, and to k − 1 in all. (2) Each
+other part lacks a contribution just before t₀. This contribution must enter at t₀ or later and reach all s
+ranks, so these crossings have weights of k − 1 in all, too. None of them is one of (1). This proves the claim
+if t₀ − α is in neither the first nor the last interval. If it is in the first, all of (1) starts early, with
+weights of k − 1. Each of the s ranks of a part needs the N − s = s(k − 1) contributions from outside. A
+crossing that does not start early serves at most all of these pairs, and has weight 1. An early one serves at
+most m · s of them, a fraction of m/(s(k − 1)), and has weight m/s. Let the early crossings into all k parts
+serve fractions that sum to F. Then all weights are at least max(k − 1, (k − 1)F) + k − F ≥ 2(k − 1). For the
+last interval the argument is the same backwards in time, with the data that leaves each part.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ __all__ = ["partition_latency_s"]
 _ALIKE = 1 + 1e-9
 
 
-def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_s: float) -> float:
+def partition_latency_s(network: Network, labels: Indices, distance_s: Floats, bytes_s: float) -> float:
     """Return the seconds by which the partition bound grows: both integrals of the module's claim.
 
-    ``labels[rank]`` is the part of a rank, ``way_s[a, b]`` the least time from rank a to rank b, ``bytes_s``
-    the time of 2(k − 1) crossings of all bytes. Return 0 if parts differ in size, if crossing links differ in
-    latency or if links are held during their latency, or if the first and the last interval overlap. O(ranks
-    · size of a part).
+    ``labels[rank]`` is the part of a rank, ``distance_s[a, b]`` the least time from a to b, and ``bytes_s``
+    the time of 2(k − 1) crossings of all bytes. Return 0 where the claim does not hold: if parts differ in
+    size, if crossing links differ in latency, if links are held during their latency, or if the first and the
+    last interval overlap. O(ranks · size of a part).
     """
     sizes = np.unique(labels, return_counts=True)[1]
     crossing = labels[network.src] != labels[network.dst]
@@ -54,7 +54,7 @@ def partition_latency_s(network: Network, labels: Indices, way_s: Floats, bytes_
     flight = float(flight_s.min())
     within = labels[:, None] == labels[None, :]
     added_s, used_s = 0.0, 0.0
-    for ways in (way_s.T, way_s):
+    for ways in (distance_s.T, distance_s):
         # The n-th smallest time between a rank and the ranks of its part, least over all ranks.
         near_s = np.sort(ways[within].reshape(len(labels), -1), axis=1).min(axis=0)
         lost_s = float(np.minimum(near_s, flight).mean())

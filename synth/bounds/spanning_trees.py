@@ -15,7 +15,9 @@ resources of an orbit then have one price together.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache
+from itertools import tee
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -28,13 +30,14 @@ from synth.networks import found_symmetry
 
 __all__ = ["is_promising", "spanning_tree_s_per_byte"]
 
-# The most links for which the search takes less than a second. With so few links, at most ``_FEW_RESOURCES``
-# resources are always few enough.
-_MOST_LINKS, _FEW_RESOURCES = 20_000, 64
-# The number of trees before the first linear program, the most rounds, and the trees added in a round at each
-# of two prices (the latest and the mean).
+# The most links for which the search takes less than a second.
+_MOST_LINKS = 20_000
+# Linear programs with this many resources are small, even if each link is a resource.
+_FEW_RESOURCES = 64
+# The number of trees before the first linear program, and the most rounds after it.
 _FIRST_TREES = 32
 _MOST_ROUNDS = 40
+# The trees that a round adds at the latest prices, and again at the mean prices.
 _PER_ROUND = 4
 # The relative gap to the best prices at which the search ends.
 _CLOSE = 0.002
@@ -64,34 +67,16 @@ def spanning_tree_s_per_byte(network: Network, known_s_per_byte: float = 0.0) ->
     network must be connected. O(rounds · (linear program + links · log ranks)).
     """
     proven = 0.0
-    for limit, proven in _rounds_of(network):
+    for limit, proven in copy(_rounds_of(network)):
         if limit <= max(proven, known_s_per_byte) * (1 + _CLOSE):
             break
     return proven * (1 - 1e-12)
 
 
-class _Rounds:
-    """The rounds of a search; each is computed once, on first use."""
-
-    def __init__(self, network: Network) -> None:
-        self._search = _search(network)
-        self._known: list[tuple[float, float]] = []
-
-    def __iter__(self) -> Iterator[tuple[float, float]]:
-        at = 0
-        while True:
-            if at == len(self._known):
-                found = next(self._search, None)
-                if found is None:
-                    return
-                self._known.append(found)
-            yield self._known[at]
-            at += 1
-
-
 @lru_cache(maxsize=4)
-def _rounds_of(network: Network) -> _Rounds:
-    return _Rounds(network)
+def _rounds_of(network: Network) -> Iterator[tuple[float, float]]:
+    """Return an iterator whose copies each begin at the first round, and compute each round only once."""
+    return tee(_search(network), 1)[0]
 
 
 def _search(network: Network) -> Iterator[tuple[float, float]]:

@@ -65,16 +65,16 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
             total = each * min(float(into.sum()), float(out.sum()))
             time_s = alpha_s + _transfer_s(2 * (blocks - 1) * float(size_bytes), total)
             _keep(found, Bound("partition", time_s, f"between {blocks} blocks of {what}"))
-    for bound in _of_ways(network, turned, kind, part):
+    for bound in _path_bounds(network, turned, kind, part):
         _keep(found, bound)
     return sorted(found.values(), key=lambda bound: -bound.time_s)
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Return bounds on an all_reduce of ``members``, the ranks left, by rates into their hosts.
+    """Return bounds on an all_reduce of ``members``, the ranks that are left, by rates into their hosts.
 
-    Data enters a host through the ports at which links between hosts end. Return [] unless all links to a
-    rank end at one port, exactly one; ranks may share it.
+    Data enters a host through the ports at which links between hosts end. Return [] unless each rank has
+    exactly one port at which all its links from other hosts end; ranks may share a port.
     """
     size = network.ranks_per_host
     rows = np.flatnonzero(network.src // size != network.dst // size)
@@ -161,13 +161,13 @@ def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[
     return entry[there], row[there]
 
 
-def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:
+def _path_bounds(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:
     """Return bounds by shortest paths; only the latency of one link if there are too many links to list."""
     alpha_s = float(network.alpha_s.min(initial=math.inf))
     if network.links > _MOST_LINKS:
         return [Bound("latency", alpha_s, "of one link")]
     on = turned if kind == "reduce_scatter" else network
-    found = [Bound("latency", float(_ways_s(on, on.alpha_s).max()), "of the farthest rank")]
+    found = [Bound("latency", float(_distances_s(on, on.alpha_s).max()), "of the farthest rank")]
     if kind == "all_to_all" and not len(network.ports):
         src, dst = network.src.astype(np.int64), network.dst.astype(np.int64)
         ways = [(np.ones(len(src), bool), "over all links")]
@@ -177,12 +177,12 @@ def _of_ways(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, pa
         # Links that are not counted cost nothing.
         for counted, what in ways:
             if counted.any():
-                busy_s = _ways_s(network, np.where(counted, network.beta_s_per_byte, 0.0)).sum() * part
+                busy_s = _distances_s(network, np.where(counted, network.beta_s_per_byte, 0.0)).sum() * part
                 found.append(Bound("distance", alpha_s + float(busy_s) / int(counted.sum()), what))
     return found
 
 
-def _ways_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
+def _distances_s(network: SymmetricNetwork, cost_s: Floats) -> Floats:
     """Return (cells, ranks): the least cost from a rank of each orbit to each rank."""
     link = np.repeat(np.arange(len(network.src)), network.translations)
     shift = np.tile(network.shifts, len(network.src))

@@ -1,10 +1,10 @@
 """A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
 
-One ideal is simulated for each rank v, over the chunks that v lacks. It only counts chunks: a free link sends
-whenever its source has more chunks than the link has sent, and every arrival counts as one more chunk at its
-receiver. But at any time a rank holds at most as many chunks as could have reached it by then over shortest
-paths. No schedule is faster, as at any time each rank holds at least as many chunks in the ideal as in any
-schedule. Unlike cuts, this bound counts several hops of alpha before a bottleneck. It ignores ports.
+For each rank v an ideal run is simulated, with the chunks that v lacks. It does not tell chunks apart: a free
+link sends whenever its source has more chunks than the link has sent, and every arrival counts as one more
+chunk at its receiver. At any time a rank holds no more chunks than could have reached it by then over
+shortest paths. No schedule is faster: at any time each rank holds at least as many chunks in the ideal run as
+in any schedule. Unlike cuts, this bound counts several hops of alpha before a bottleneck. It ignores ports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.schedules import Bound
 
 __all__ = ["wavefront"]
 
-# Every pair of a link and a lacking chunk may be an event, and more of them take too long.
+# The most events of all simulations together: each pair of a link and a chunk that a rank lacks may be one.
 _MOST_EVENTS = 1_000_000
 
 

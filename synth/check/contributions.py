@@ -18,6 +18,7 @@ from synth.schedules import REDUCE, Schedule, Timing
 
 __all__ = ["CHANGED", "MISSING", "NOT_HELD", "NO_SUBTREE", "TWICE", "by_the_table", "by_the_times"]
 
+# The codes of flaws; `synth.check.schedule` has a message for each.
 NOT_HELD, TWICE, CHANGED, MISSING, NO_SUBTREE = range(1, 6)
 # The maximum number of flaws reported for each code: a broken schedule may have one in every send, and the
 # first ones show what is wrong.

@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from probes.base import Floats, Indices, plural
 from synth.groups import Division, Groups
 
 __all__ = ["GroupsVerdict", "examine_groups", "lemma_holds_from"]
 
-# The tolerance of rho and the distance (absolute) and of the time (relative); then the largest number that
-# counts as a rounding error.
+# The tolerance of claimed values: absolute for rho and the distance, relative for the time.
 _TOLERANCE = 1e-6
+# The largest number that counts as a rounding error.
 _ROUNDING = 1e-9
 # The largest 2-norm that counts as zero: powers of a nilpotent matrix are zero except for rounding.
 _VANISHING = 1e-13
+# The most periods after which the lemma is tried; each takes two singular value decompositions.
 _MOST_POWERS = 32
+# The patterns in which a representative speaks for its rack.
 _REPRESENTED = ("representatives", "alternating")
 
 
@@ -64,7 +68,7 @@ def _time(groups: Groups) -> Iterator[str]:
     network, ranks = groups.network, groups.ranks
     travel_s = network.travel_s(max(1, groups.size_bytes // groups.layers))
     link = np.full((ranks, ranks), -1)
-    # Among parallel links the last of the fastest is taken.
+    # The fastest of parallel links is written last and stays.
     slowest_first = np.argsort(-travel_s, kind="stable")
     link[network.src[slowest_first], network.dst[slowest_first]] = slowest_first
     apart = np.argwhere((link < 0) & ~np.eye(ranks, dtype=bool))
@@ -121,34 +125,21 @@ def lemma_holds_from(product: Floats, rho: float) -> int | None:
     return None
 
 
-def _reached(groups: Groups) -> set[int]:
-    """Return the ranks that the values of rank 0 reach, directly or through other ranks."""
-    groups_of: dict[int, list[tuple[int, ...]]] = {}
-    for group in {group for division in groups.iterations for group in division}:
-        for rank in group:
-            groups_of.setdefault(rank, []).append(group)
-    reached, frontier, done = {0}, [0], set[tuple[int, ...]]()
-    while frontier:
-        for group in groups_of.pop(frontier.pop(), ()):
-            if group not in done:
-                done.add(group)
-                frontier += [rank for rank in group if rank not in reached]
-                reached.update(group)
-    return reached
-
-
 def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
     """Yield findings on consensus: ranks that rank 0 never reaches, or a wrong rho or distance."""
-    reached = _reached(groups)
-    if len(reached) < groups.ranks:
-        apart = next(rank for rank in range(groups.ranks) if rank not in reached)
-        yield f"rho is 1: rank {apart} never hears of rank 0, so their replicas never agree"
+    met = np.eye(groups.ranks, dtype=bool)
+    for group in {group for division in groups.iterations for group in division}:
+        met[np.ix_(group, group)] = True
+    party = connected_components(csr_array(met), directed=False)[1]
+    if len(apart := np.flatnonzero(party != party[0])):
+        yield f"rho is 1: rank {apart[0]} never hears of rank 0, so their replicas never agree"
         return
     error = product - np.full_like(product, 1 / groups.ranks)
     rho, distance = (
         float(np.abs(np.linalg.eigvals(error)).max()),
         float(np.linalg.svd(error, compute_uv=False)[0]),
     )
+    # The eigenvalues of a nilpotent matrix are 0, but computed ones are roots of rounding errors.
     vanishes = float(np.abs(np.linalg.matrix_power(error, 4)).max()) < _ROUNDING
     for name, claimed, found in (("rho", groups.rho, rho), ("distance", groups.distance, distance)):
         near = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)
@@ -179,6 +170,6 @@ def _cautions(groups: Groups) -> Iterator[str]:
     if alone:
         rank, times = alone.most_common(1)[0]
         yield (
-            f"{plural(len(alone), 'rank')} average with none in some iterations, rank {rank} in {times} of "
+            f"{plural(len(alone), 'rank')} average alone in some iterations, rank {rank} in {times} of "
             f"{plural(groups.period, 'iteration')}"
         )

@@ -13,15 +13,16 @@ from synth.schedules import COPY, REDUCE, Schedule, Timing
 
 __all__ = ["is_delivered", "takes_turns"]
 
-# A larger table of slots takes too much memory, unless the sends take as much anyway.
+# The most slots (ranks times chunks): a larger table takes too much memory, unless the sends take as much.
 _MOST_SLOTS = 1 << 24
 
 
 def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
-    """Return whether no send is too short, early or late, and links and ports carry their sends one by one.
+    """Return whether sends have possible times, and links and ports carry their sends one by one.
 
-    The result is also False if the sends of a link or port do not start in the order of the table. O(sends ·
-    ports).
+    A time is possible if the send starts at 0 or later, takes as long as its link demands, and arrives by the
+    schedule's end. The result is also False if the sends of a link or port do not start in the order of the
+    table. O(sends · ports).
     """
     network = schedule.network
     return bool(

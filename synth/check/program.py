@@ -1,4 +1,4 @@
-"""The checker of programs: it replays the steps themselves, chunk by chunk.
+"""The checker of programs: it replays the steps, chunk by chunk.
 
 The checker ignores how a program was made. It checks the program's shape, runs its threadblocks with bounded
 FIFOs, follows the set of contributions that each slot holds, and demands an order between every two
@@ -22,6 +22,7 @@ from synth.check.symbolic_values import (
     UNWRITTEN,
     Values,
     aligned_sums,
+    contributors,
     follow,
     missing,
 )
@@ -32,7 +33,7 @@ from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program
 __all__ = ["Verdict", "examine", "judge"]
 
 
-# The most wrong output slots that are listed: one wrong step may leave half a million.
+# The most wrong output slots that are listed: one wrong step may spoil half a million.
 _MOST_TOLD = 1000
 
 
@@ -155,35 +156,26 @@ def _complete(program: Program, words: int) -> Indices:
 
 
 def _lacks(program: Program, values: Values, held: int, chunk: int) -> str:
+    """Return the reason why a value is not the complete chunk, in words."""
     if held < 0:
         return "nothing is written there"
-    place = program.place(int(values.step[held])) if values.flaw[held] else ""
-    match int(values.flaw[held]):
-        case 0:
-            if values.chunk[held] != chunk:
-                return f"it holds chunk {values.chunk[held]}"
-            lacking = missing(program.collective, chunk, values.bits[held])
-            if not lacking:
-                return "its contributions are added up in another order than that of the aligned tree"
-            return f"the contribution of {_ranks(lacking)} is missing"
-        case flaw if flaw == UNWRITTEN:
-            return f"{place} reads what nothing has written"
-        case flaw if flaw == LENGTH:
-            return f"{place} expects another number of chunks than the message has"
-        case flaw if flaw == TWICE:
-            twice = _ranks(_contributors(values.bits[held]))
-            return f"{place} adds the contribution of {twice} to chunk {values.chunk[held]} a second time"
-        case flaw if flaw == MIXED:
-            return f"{place} adds chunk {values.chunk[held]} to another chunk"
-        case flaw if flaw == COPIED:
-            return f"{place} reduces chunk {values.chunk[held]}, which {program.collective.kind} only copies"
-        case flaw:
-            raise AssertionError(f"flaw {flaw}")
-
-
-def _contributors(bits: Indices) -> list[int]:
-    held = sum(int(word) << (64 * at) for at, word in enumerate(bits))
-    return [rank for rank in range(held.bit_length()) if held >> rank & 1]
+    flaw, found = int(values.flaw[held]), values.chunk[held]
+    if flaw == 0:
+        if found != chunk:
+            return f"it holds chunk {found}"
+        lacking = missing(program.collective, chunk, values.bits[held])
+        if not lacking:
+            return "its contributions are added up in another order than that of the aligned tree"
+        return f"the contribution of {_ranks(lacking)} is missing"
+    twice = _ranks(contributors(values.bits[held]))
+    words = {
+        UNWRITTEN: "reads what nothing has written",
+        LENGTH: "expects another number of chunks than the message has",
+        TWICE: f"adds the contribution of {twice} to chunk {found} a second time",
+        MIXED: f"adds chunk {found} to another chunk",
+        COPIED: f"reduces chunk {found}, which {program.collective.kind} only copies",
+    }
+    return f"{program.place(int(values.step[held]))} {words[flaw]}"
 
 
 def _other_bits(program: Program, slots: Slots, values: Values) -> list[str]:

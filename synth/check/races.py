@@ -88,22 +88,17 @@ def _waited_for(waits: Waits) -> Indices:
 
 
 def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
-    """Return a mask of the suspects that no path of program order, waits and messages orders."""
-    program = waits.program
-    position = np.full(program.steps, -1, dtype=np.int64)
+    """Return a mask of the suspects that no path of earlier steps, waits and messages joins."""
+    position = np.full(waits.program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
-    start = program.tb_start[program.tb_of].astype(np.int64)
-    steps = np.arange(program.steps)
-    before = np.where(steps > start, steps - 1, -1)
-    by_later = suspects[np.argsort(suspects[:, 1], kind="stable")]
-    left = _unordered(by_later, position, before, waits.goal, waits.sender)
-    undo = np.argsort(np.argsort(suspects[:, 1], kind="stable"), kind="stable")
-    found: Mask = left[undo]
+    by_later = np.argsort(suspects[:, 1], kind="stable")
+    found = np.empty(len(suspects), dtype=bool)
+    found[by_later] = _unordered(suspects[by_later], position, waits.previous, waits.goal, waits.sender)
     return found
 
 
 class _Blocks(NamedTuple):
-    """The threadblock of each step; for each threadblock the first one of its rank, and how many that has."""
+    """The threadblock of each step, and for each threadblock the first one and the number of its rank's."""
 
     tb_of: Indices
     first_tb: Indices
@@ -111,7 +106,7 @@ class _Blocks(NamedTuple):
 
 
 class _Accesses(NamedTuple):
-    """The accesses of steps: whether each reads and writes, its first cells, and how many.
+    """The accesses of steps: whether each reads and writes, its first cells, and the number of cells.
 
     ``same`` maps each cell to the memory that it lies in.
     """

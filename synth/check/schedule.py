@@ -41,14 +41,14 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
     twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
     contributions. If the order of sums is fixed, each send carries the sum below one node of its tree, so
-    ranks can add up what they receive in that order; that they do is proven of the program.
+    ranks can add up in that order. The checker of programs proves that they do.
 
-    It holds at the claimed times, by default those of `synth.check.times`, and when the sends run one by one
-    in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing collectives whose sums
-    follow no trees.
+    The proof holds at the claimed times, by default those of `synth.check.times`, and when the sends run one
+    by one in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing collectives
+    whose sums follow no trees.
 
-    Periods share no chunk, so one period is judged as a schedule of its own. They share links and ports: two
-    sends of any periods hold one at the same time if and only if they do so modulo the period.
+    Periods share no chunk, so one period is judged as a schedule of its own. Periods do share links and
+    ports: two sends of any periods collide if and only if they do so modulo the period.
 
     ``timing`` holds the claimed times of a table, or of the quotient of a symmetric schedule. A periodic
     schedule states its own times, and a selection states none.
@@ -89,15 +89,15 @@ def _check_table(owed: Obligation) -> list[str]:
     if owed.period_s is not None:
         found += _exclusive(schedule, claimed, owed.period_s)
     if schedule.exchanges:
-        return found + _said(schedule, by_the_table(schedule, claimed))
+        return found + _messages(schedule, by_the_table(schedule, claimed))
     if schedule.collective.sum_order != "any" and (schedule.op == REDUCE).any():
         return [*found, "its sends name no addends, so ranks add up what they receive as it arrives"]
     if is_delivered(schedule, claimed, _SLACK):
         return found
-    found += _said(schedule, by_the_times(schedule, claimed))
+    found += _messages(schedule, by_the_times(schedule, claimed))
     if found:
         return found
-    return [f"in the order of the table, {one}" for one in _said(schedule, by_the_table(schedule))]
+    return [f"in the order of the table, {one}" for one in _messages(schedule, by_the_table(schedule))]
 
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
@@ -140,7 +140,7 @@ def _overlaps(
     order = np.lexsort((place_s, resource))
     row, held, begin_s = rows[order], resource[order], place_s[order]
     end_s = begin_s + hold_s[order]
-    # After the last send of a resource comes its first one, a period later.
+    # The last send of a resource is followed by its first one, a period later.
     first = np.flatnonzero(np.diff(held, prepend=-1))
     last = np.append(first[1:], len(held))[: len(first)] - 1
     follower = np.arange(1, len(held) + 1)
@@ -155,7 +155,7 @@ def _overlaps(
     return list(zip(*(column[clashes].tolist() for column in columns), strict=True))
 
 
-def _said(schedule: Schedule, codes: Indices) -> list[str]:
+def _messages(schedule: Schedule, codes: Indices) -> list[str]:
     """Return a message for each row (code, send or -1, rank, chunk)."""
     words = {
         NOT_HELD: "rank {rank} does not hold chunk {chunk} when it starts",

@@ -177,42 +177,36 @@ def _list_pairs(
 
 def _same_order(pairs: Indices, low: _Times, high: _Times, width: float) -> Mask:
     """Return a mask of the pairs that provably keep one order at all sizes from ``low`` to ``high``."""
-    kind, first, second = pairs.T
     below, above = _order(pairs, low), _order(pairs, high)
-    same = below == above
-    written = kind == _WRITE_WRITE
-
-    def at(times: _Times, rows: Indices, writes: Mask) -> tuple[Floats, Floats]:
-        """Return the end of a read, or the arrival of a write."""
-        end, arrival = times.end(rows), times.arrival(rows)
-        return np.where(writes, arrival[0], end[0]), np.where(writes, arrival[1], end[1])
-
-    ended = (at(low, first, written), at(high, first, written))
-    begun = (low.start(first), high.start(first))
-    begun = (
-        (np.where(written, ended[0][0], begun[0][0]), np.where(written, ended[0][1], begun[0][1])),
-        (np.where(written, ended[1][0], begun[1][0]), np.where(written, ended[1][1], begun[1][1])),
-    )
-    arrived = (low.arrival(second), high.arrival(second))
+    begun, ended, arrived = zip(_accesses(pairs, low), _accesses(pairs, high), strict=True)
     as_listed = _stays_above(arrived, ended, width)
     swapped = _stays_above(begun, arrived, width)
     within = _stays_above(arrived, begun, width) & _stays_above(ended, arrived, width)
     chosen = np.select([below == _AS_LISTED, below == _SWAPPED], [as_listed, swapped], within)
-    return np.asarray(same & chosen, bool)
+    return np.asarray((below == above) & chosen, bool)
 
 
 def _order(pairs: Indices, times: _Times) -> Indices:
-    kind, first, second = pairs.T
-    arrival_s = times.arrival(second)[0]
-    written = kind == _WRITE_WRITE
-    end_s = np.where(written, times.arrival(first)[0], times.end(first)[0])
-    start_s = np.where(written, end_s, times.start(first)[0])
-    listed = arrival_s >= end_s * (1.0 - _SLACK)
-    swapped = arrival_s <= start_s * (1.0 + _SLACK)
+    (begun_s, _), (ended_s, _), (arrival_s, _) = _accesses(pairs, times)
+    listed = arrival_s >= ended_s * (1.0 - _SLACK)
+    swapped = arrival_s <= begun_s * (1.0 + _SLACK)
     return np.select([listed, swapped], [_AS_LISTED, _SWAPPED], _WITHIN)
 
 
 _Line = tuple[Floats, Floats]
+
+
+def _accesses(pairs: Indices, times: _Times) -> tuple[_Line, _Line, _Line]:
+    """Return the begin and the end of the first access of each pair, and the second, with their slopes.
+
+    A read lasts while its send holds the link. A write is the arrival of its send.
+    """
+    kind, first, second = pairs.T
+    written, (write_s, slope) = kind == _WRITE_WRITE, times.arrival(first)
+    (start_s, start_slope), (end_s, end_slope) = times.start(first), times.end(first)
+    begun = np.where(written, write_s, start_s), np.where(written, slope, start_slope)
+    ended = np.where(written, write_s, end_s), np.where(written, slope, end_slope)
+    return begun, ended, times.arrival(second)
 
 
 def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:

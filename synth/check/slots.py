@@ -19,7 +19,7 @@ __all__ = ["Slots", "slots_of"]
 
 
 class _Filled(NamedTuple):
-    """All inputs, or all outputs: ``slot[n]`` of ``rank[n]`` holds ``chunk[n]``; rank r has ``sizes[r]``."""
+    """All input or output slots: ``slot[n]`` of ``rank[n]`` holds ``chunk[n]``; rank r has ``sizes[r]``."""
 
     rank: Indices
     slot: Indices
@@ -29,10 +29,11 @@ class _Filled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """All ranks' slots in one numbering; a buffer has ``size[rank, buffer]``, from ``first[rank, buffer]``.
+    """The slots of all ranks in one numbering.
 
-    ``same[n]`` is the first slot that shares memory with slot n. If the collective is unknown, so are the
-    chunks of its outputs: ``outputs`` then has only sizes.
+    Buffer b of rank r has ``size[r, b]`` slots, from ``first[r, b]`` on. ``same[n]`` is the first slot that
+    shares memory with slot n. If the collective is unknown, so are the chunks of its outputs: ``outputs``
+    then has only sizes.
     """
 
     first: Indices

@@ -14,7 +14,7 @@ from synth.collective import Collective
 from synth.kernels import compiled
 from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
 
-__all__ = ["Values", "aligned_sums", "follow", "missing"]
+__all__ = ["Values", "aligned_sums", "contributors", "follow", "missing"]
 
 _CPY, _RE = OPS.index("cpy"), OPS.index("re")
 # The bits of a word (NumPy's uint64); each contribution is one bit.
@@ -89,9 +89,15 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
 
 def missing(collective: Collective, chunk: int, bits: Indices) -> list[int]:
     """Return the ranks whose contribution to ``chunk`` is not among ``bits``."""
-    held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
     sources = collective.sources.of(chunk).tolist() if collective.reduced[chunk] else [0]
-    return [rank for rank in sources if not held >> rank & 1]
+    held = set(contributors(bits))
+    return [rank for rank in sources if rank not in held]
+
+
+def contributors(bits: Indices) -> list[int]:
+    """Return the ranks whose contributions are among ``bits``."""
+    held = sum(int(word) << (_WORD * at) for at, word in enumerate(bits))
+    return [rank for rank in range(held.bit_length()) if held >> rank & 1]
 
 
 def aligned_sums(collective: Collective) -> Indices:
@@ -110,7 +116,7 @@ def aligned_sums(collective: Collective) -> Indices:
 
 
 def _leaf(chunk: Indices, rank: Indices | int, ranks: int) -> Indices:
-    """Return the expression of one contribution to a chunk; ``ranks`` instead of a rank for a copied one."""
+    """Return the expression of a rank's contribution to a chunk; a copied chunk has the rank ``ranks``."""
     return chunk.astype(np.uint64) * np.uint64(ranks + 1) + np.asarray(rank).astype(np.uint64)
 
 
@@ -146,7 +152,10 @@ class _Table(NamedTuple):
 
 
 def _sum_of(one: Any, other: Any) -> Any:
-    """Return the expression of a sum: equal for a + b and b + a, different for another tree of additions."""
+    """Return the expression of a sum: equal for a + b and b + a, different for another tree of additions.
+
+    The constants and shifts are like those of the random generator SplitMix64.
+    """
     mixed = one * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
     mixed ^= mixed >> np.uint64(29)
     added = other * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)

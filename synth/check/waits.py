@@ -8,6 +8,7 @@ for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,6 +59,12 @@ class Waits:
         return found
 
     @cached_property
+    def previous(self) -> Indices:
+        """The step before each step in its threadblock; -1: none."""
+        row = np.arange(self.program.steps)
+        return np.where(row > self.program.tb_start[self.program.tb_of], row - 1, -1)
+
+    @cached_property
     def goal(self) -> Indices:
         """The step that each step explicitly waits for; -1: none."""
         program = self.program
@@ -74,7 +81,7 @@ class Waits:
         return self._partner(self.sends, self.receives, self.reader, depth)
 
     def first(self, depth: int) -> Mask:
-        """Return the sending steps that find a free place in their connection."""
+        """Return the sending steps that are among the first ``depth`` of their connection."""
         found = self.sends.copy()
         found[self.sends] = self._number(self.sends) < depth
         return found
@@ -97,13 +104,10 @@ class Waits:
 
 def order_of(waits: Waits, depth: int) -> Indices:
     """Return the steps that run with ``depth`` messages in each connection, in a possible order; O(steps)."""
-    program = waits.program
-    row = np.arange(program.steps)
-    previous = np.where(row > program.tb_start[program.tb_of], row - 1, -1)
     room = waits.room(depth)
     never = waits.receives & (waits.sender < 0)
     never |= waits.sends & (room < 0) & ~waits.first(depth)
-    return _order(np.stack([previous, waits.goal, waits.sender, room]), never)
+    return _order(np.stack([waits.previous, waits.goal, waits.sender, room]), never)
 
 
 def least_depth(waits: Waits) -> int:
@@ -112,15 +116,9 @@ def least_depth(waits: Waits) -> int:
     most = int(np.bincount(waits.program.tb_of[waits.sends], minlength=1).max(initial=1))
     if len(order_of(waits, 1)) == steps:
         return 1
-    low, high = 1, 2
-    while len(order_of(waits, high)) < steps:
-        if high >= most:
-            return 0
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if len(order_of(waits, middle)) == steps else (middle, high)
-    return high
+    depths = range(2, most + 1)
+    at = bisect_left(depths, steps, key=lambda depth: len(order_of(waits, depth)))
+    return depths[at] if at < len(depths) else 0
 
 
 def blocked(waits: Waits, order: Indices, depth: int) -> list[str]:

@@ -2,8 +2,8 @@
 
 Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
 part arrives. A sum is computed when a send needs it, and a rank's result at the end. Ranks that sum the same
-parts do so in the same order, so their results are equal bit by bit. If the collective fixes the order of
-sums, it is that order.
+parts do so in the same order, so their results are equal bit by bit. It is the collective's order if that is
+fixed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synth.simulation import replay
 
 __all__ = ["exchanging_dag"]
 
-# Rows of sends are numbered from 0, so none has the number of a rank's own part.
+# A rank's own part. All other parts have the row of the send that brought them, which is at least 0.
 _OWN = -1
 _Parts = frozenset[int]
 """The addends of a sum: `_OWN`, and the rows of the sends that brought the other parts."""
@@ -150,7 +150,10 @@ class _Lowering:
         return found
 
     def _whole(self, slot: _Slot, parts: Sequence[int]) -> _Parts:
-        """Return the parts of everything that a slot holds; in a fixed order, none that another contains."""
+        """Return the parts that sum up to all that a slot holds.
+
+        If sums have a fixed order, a part that another part contains is left out.
+        """
         if self.schedule.collective.sum_order == "any":
             return frozenset(parts)
         part_of = {self._contributors(slot, part): part for part in parts}
@@ -190,7 +193,7 @@ class _Lowering:
         return into
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
-        """Return the parts in groups, alike on every rank: parts that a send carries summed go together."""
+        """Return the parts in groups, the same on every rank; parts that some send carries summed are one."""
         of = {part: self._contributors(slot, part) for part in wanted}
         if self.schedule.collective.sum_order == "aligned":
             return self._halves(slot.chunk, of)

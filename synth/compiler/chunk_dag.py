@@ -39,11 +39,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class ChunkDag:
-    """Row n copies ``count[n]`` chunks (ASSIGN), or adds them to those at ``with`` (REDUCE), into ``dst``.
+    """Operations on chunks: row n copies ``count[n]`` chunks (ASSIGN) or adds them up (REDUCE).
 
-    ``with`` lies on the destination's rank and mostly is ``dst`` itself. ``send_tb``, ``recv_tb`` and
-    ``channel`` are the author's choices, or -1; ``line`` is the line of the author's statement, or 0;
-    ``instance`` is the number of the parallel instance.
+    ASSIGN copies from ``src`` to ``dst``. REDUCE writes the sums of ``src`` and ``with`` to ``dst``; ``with``
+    lies on the rank of ``dst`` and mostly is ``dst`` itself. ``send_tb``, ``recv_tb`` and ``channel`` are the
+    author's choices, or -1; ``line`` is the line of the author's statement, or 0; ``instance`` is the number
+    of the parallel instance.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Fusion of a receive with the send that forwards its chunk: rcs, rrcs, rrs (GC3 Sec. 5.3.1).
 
-They fuse only if the send alone reads the received chunks, from the same slots. The local copy is left out
-(rrs) only if nothing needs it: its slots are overwritten unread, or are not part of any result.
+The two fuse only if nothing but the send reads the received chunks, from the same slots. The local copy is
+left out (rrs) only if nothing needs it: its slots are overwritten unread, or are not part of any result.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ _SLOTS = ("src_buffer", "src_slot", "dst_buffer", "dst_slot")
 def pairs(dag: InstructionDag) -> Indices:
     """Return for each receive the send that may be fused with it, or -1."""
     needs = dag.needs
-    true_start = needs.start
     reads = np.bincount(needs.before[needs.true], minlength=dag.rows)
-    owner = np.repeat(np.arange(dag.rows), np.diff(true_start))
     found = np.full(dag.rows, -1, dtype=np.int64)
-    only = np.bincount(owner, minlength=dag.rows)
+    only = np.diff(needs.start)
     # A send depends on nothing but its source, so one dependence means that one row wrote all of it.
-    send, receive = owner[needs.true], needs.before[needs.true]
+    send, receive = needs.after[needs.true], needs.before[needs.true]
     fits = (dag.op[send] == _S) & np.isin(dag.op[receive], (_R, _RRC))
     fits &= (only[send] == 1) & (reads[receive] == 1)
     for one, two in (("src_buffer", "dst_buffer"), ("src_slot", "dst_slot")):
@@ -75,9 +73,8 @@ def fused(dag: InstructionDag, pair: Indices) -> InstructionDag:
 
 def _moved(needs: Dependences, place: Indices, stays: Mask, rows: int) -> Dependences:
     """Return the dependences between the remaining rows, without those inside a pair."""
-    owner = place[np.repeat(np.arange(len(place)), np.diff(needs.start))]
-    before = place[needs.before]
-    outside = owner != before
-    order = np.argsort(owner[outside], kind="stable")
-    start = offsets(np.bincount(owner[outside], minlength=rows))
+    after, before = place[needs.after], place[needs.before]
+    outside = after != before
+    order = np.argsort(after[outside], kind="stable")
+    start = offsets(np.bincount(after[outside], minlength=rows))
     return Dependences(start, before[outside][order], needs.true[outside][order], needs.kept[stays])

@@ -18,7 +18,7 @@ Range = tuple[Indices, Indices]
 
 @dataclass(frozen=True, eq=False)
 class Dependences:
-    """Row n must come after rows ``before[start[n]:start[n + 1]]``, each earlier than n.
+    """The earlier rows ``before[start[n]:start[n + 1]]`` after which each row n must come.
 
     ``true`` tells for each of these earlier rows whether row n reads what that row wrote. Otherwise row n
     overwrites what that row read or wrote. ``kept[n]`` tells whether any slot that row n wrote still holds
@@ -29,6 +29,11 @@ class Dependences:
     before: Indices
     true: Mask
     kept: Mask
+
+    @property
+    def after(self) -> Indices:
+        """The later row of each dependence; ``before`` has the earlier one."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
 
 def dependences(cells: Cells, first: Range, second: Range, written: Range) -> Dependences:

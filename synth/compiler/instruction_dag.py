@@ -13,7 +13,6 @@ import numpy as np
 from probes.base import Indices, Mask
 from synth.compiler.chunk_dag import REDUCE, ChunkDag
 from synth.compiler.hazards import Dependences, dependences
-from synth.memory_layout import Cells
 from synth.program import OPS, READS_SRC, RECEIVES, SENDS, WRITES_DST
 
 __all__ = ["InstructionDag", "instructions_of"]
@@ -52,12 +51,6 @@ class InstructionDag:
     @property
     def rows(self) -> int:
         return len(self.op)
-
-    def touched(self, cells: Cells) -> tuple[tuple[Indices, Mask], tuple[Indices, Mask]]:
-        """Return ((first source slot, whether read), (first destination slot, whether written))."""
-        src = cells.first[self.rank, self.src_buffer] + self.src_slot
-        dst = cells.first[self.rank, self.dst_buffer] + self.dst_slot
-        return (src, np.array(READS_SRC)[self.op]), (dst, np.array(WRITES_DST)[self.op])
 
     def sends(self) -> Mask:
         return np.asarray(np.array(SENDS)[self.op])

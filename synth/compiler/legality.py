@@ -27,18 +27,12 @@ def _known_operations(dag: ChunkDag) -> bool:
 
 
 def _slots_exist(dag: ChunkDag) -> bool:
-    cells = dag.cells()
-    ends = [("src", "src_rank"), ("dst", "dst_rank"), ("with", "dst_rank")]
-    return all(
-        bool((getattr(dag, f"{side}_slot") >= 0).all())
-        and bool(
-            (
-                getattr(dag, f"{side}_slot") + dag.count
-                <= cells.size[getattr(dag, rank), getattr(dag, f"{side}_buffer")]
-            ).all()
-        )
-        for side, rank in ends
-    )
+    size = dag.cells().size
+    for side, rank in (("src", dag.src_rank), ("dst", dag.dst_rank), ("with", dag.dst_rank)):
+        slot, room = getattr(dag, f"{side}_slot"), size[rank, getattr(dag, f"{side}_buffer")]
+        if (slot < 0).any() or (slot + dag.count > room).any():
+            return False
+    return True
 
 
 def _positive_counts(form: ChunkDag | InstructionDag) -> bool:
@@ -83,8 +77,8 @@ def _messages_have_two_ends(dag: InstructionDag) -> bool:
 
 
 def _needs_stay_on_a_rank(dag: InstructionDag) -> bool:
-    owner = np.repeat(np.arange(dag.rows), np.diff(dag.needs.start))
-    return bool((dag.rank[owner] == dag.rank[dag.needs.before]).all() and (owner != dag.needs.before).all())
+    after, before = dag.needs.after, dag.needs.before
+    return bool((dag.rank[after] == dag.rank[before]).all() and (after != before).all())
 
 
 def _well_formed(program: Program) -> bool:

@@ -15,6 +15,7 @@ from synth.compiler.addends import exchanging_dag
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.compiler.merging import merged
+from synth.compiler.threadblocks import looked_up
 from synth.memory_layout import Side, side_of
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedules import REDUCE as REDUCING, Schedule, Timing
@@ -192,9 +193,5 @@ class _Homes:
 
 
 def _slot(side: Side, place: Indices, chunks: np.int64) -> Indices:
-    """Return the slot of each (rank, chunk), or -1."""
-    keys = side.rank * chunks + side.chunk
-    if not len(keys):
-        return np.full(len(place), -1, dtype=np.int64)
-    at = np.minimum(np.searchsorted(keys, place), len(keys) - 1)
-    return np.where(keys[at] == place, side.slot[at], -1)
+    """Return the slot of each place, rank · chunks + chunk; -1 if it has none."""
+    return looked_up(side.rank * chunks + side.chunk, side.slot, place)

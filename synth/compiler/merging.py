@@ -2,10 +2,10 @@
 
 Each row gets a level, higher than those of all rows that it depends on. So rows of one level that do the same
 to adjacent slots of the same two ranks can become one row of several chunks, and no cycle arises. Sums get
-the lowest level possible, copies the highest one: parts of a sum come together from the leaves of trees,
-results spread to the leaves. A merged message starts once all its chunks are there and arrives as a whole, so
-merging costs time where chunks were forwarded one by one, and saves an instruction, a signal and a wait for
-each chunk.
+the lowest level possible, which counts steps from the leaves of their trees. Copies get the highest one,
+which counts steps to the leaves. A merged message starts once all its chunks are there, and it arrives as a
+whole. So merging costs time where chunks were forwarded one by one. It saves an instruction, a signal and a
+wait for each chunk.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def merged(dag: ChunkDag, most: int) -> ChunkDag:
     follows &= dag.src_slot[order[1:]] == dag.src_slot[order[:-1]] + dag.count[order[:-1]]
     run = np.cumsum(np.concatenate([[True], ~follows])) - 1
     first = np.searchsorted(run, np.arange(run[-1] + 1)) if len(run) else run
-    # A run that is too long is cut into rows of at most ``most`` chunks; all rows have one chunk before.
+    # A long run is cut into rows of at most ``most`` chunks; each row of a run has one chunk.
     piece = (np.arange(len(run)) - first[run]) // most
     heads = np.flatnonzero(np.concatenate([[True], (np.diff(run) > 0) | (np.diff(piece) != 0)]))
     group = np.repeat(np.arange(len(heads)), np.diff(np.append(heads, len(order))))
@@ -74,8 +74,7 @@ def _levels(dag: ChunkDag) -> Indices:
     needs = dag.dependences()
     depth, height = _depths(needs.start, needs.before)
     sums = dag.op == REDUCE
-    owner = np.repeat(np.arange(dag.operations), np.diff(needs.start))
-    if (sums[owner] & ~sums[needs.before]).any():
+    if (sums[needs.after] & ~sums[needs.before]).any():
         return depth
     above = int(depth[sums].max(initial=-1)) + 1 + int(height.max(initial=0))
     return np.where(sums, depth, above - height)

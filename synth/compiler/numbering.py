@@ -1,4 +1,4 @@
-"""Threadblock numbers: awaited threadblocks first, if a rank has more than MSCCL can await."""
+"""Threadblock numbers: awaited threadblocks come first on ranks with more than MSCCL can await."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.base import ints
+from probes.base import ints, offsets, spans
 from synth.program import Program
 
 __all__ = ["awaited_first"]
@@ -34,15 +34,12 @@ def awaited_first(program: Program) -> Program:
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
     lengths = np.diff(program.tb_start)[order]
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    # The old row of the step at each new row: the old start of its threadblock plus its offset in the
-    # threadblock.
-    inside = np.arange(program.steps) - np.repeat(start[:-1], lengths)
-    rows = np.repeat(program.tb_start[:-1][order], lengths) + inside
+    # The old row of the step at each new row.
+    rows = spans(program.tb_start[:-1][order], lengths)
     columns = {name: getattr(program, name)[order] for name in _TB_COLUMNS}
     for name in _STEP_COLUMNS:
         column = getattr(program, name)
         columns[name] = column[rows] if len(column) else column
     awaited = columns["wait_tb"]
     columns["wait_tb"] = ints(np.where(awaited >= 0, number[np.maximum(awaited, 0)], -1))
-    return replace(program, tb_start=ints(start), **columns)
+    return replace(program, tb_start=ints(offsets(lengths)), **columns)

@@ -16,7 +16,7 @@ from synth.kernels import compiled, pop, push
 __all__ = ["sorted_rows"]
 
 
-def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
+def sorted_rows(dag: InstructionDag, *, adjacent: bool) -> Indices:
     """Return each row's place in the order; O((rows + dependences) · log rows).
 
     Receives of equal priority keep the order of their sends. With ``adjacent`` every receive follows its send
@@ -30,7 +30,7 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
         raise AssertionError("the instructions depend on each other in a circle")
     first = np.unique(dag.when if len(dag.when) else depth, return_inverse=True)[1]
     second = np.empty(dag.rows, dtype=np.int64)
-    second[np.lexsort((np.arange(dag.rows), -height))] = np.arange(dag.rows)
+    second[np.argsort(-height, kind="stable")] = np.arange(dag.rows)
     major = np.asarray(first, dtype=np.float64) * (2 * dag.rows)
     if adjacent:
         major[dag.sender >= 0] = -2.0 * dag.rows
@@ -40,14 +40,13 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool = False) -> Indices:
 
 def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
     """Return the rows that must follow each row: its dependents, the senders to them, and its receiver."""
-    needs = dag.needs
-    owner = np.repeat(np.arange(dag.rows), np.diff(needs.start))
+    after, before = dag.needs.after, dag.needs.before
     receivers = np.flatnonzero(dag.sender >= 0)
     # An edge to a row also holds for the row that sends to it, unless the edge starts there.
-    sender = dag.sender[owner]
-    early = (sender >= 0) & (needs.before != sender)
-    source = np.concatenate([needs.before, dag.sender[receivers], needs.before[early]])
-    target = np.concatenate([owner, receivers, sender[early]])
+    sender = dag.sender[after]
+    early = (sender >= 0) & (before != sender)
+    source = np.concatenate([before, dag.sender[receivers], before[early]])
+    target = np.concatenate([after, receivers, sender[early]])
     order = np.argsort(source, kind="stable")
     start = offsets(np.bincount(source, minlength=dag.rows))
     return start, target[order]

@@ -25,13 +25,12 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
     order = np.argsort(place, kind="stable")
     by_rank = order[np.argsort(dag.rank[order], kind="stable")]
     needs = dag.needs
-    owner = np.repeat(np.arange(dag.rows), np.diff(needs.start))
-    foreign = blocks.block[owner] != blocks.block[needs.before]
+    foreign = blocks.block[needs.after] != blocks.block[needs.before]
     awaited = np.zeros(dag.rows, dtype=bool)
     awaited[needs.before[foreign]] = True
     first = np.searchsorted(blocks.rank, np.arange(dag.dag.collective.ranks + 1))
     row, block, wait = _emit(
-        by_rank, dag.rank, needs.start, needs.before, blocks.block, place, awaited, first, len(owner)
+        by_rank, dag.rank, needs.start, needs.before, blocks.block, place, awaited, first, len(foreign)
     )
     # Rows of each threadblock in order; nops are -1.
     order = np.argsort(block, kind="stable")
@@ -115,7 +114,7 @@ def _emit(
             mine = block[row] - base
             last = -1
             while True:
-                # The latest dependence first: it may ensure the others.
+                # The latest dependence is awaited first, because it may ensure the others.
                 chosen = -1
                 for edge in range(start[row], start[row + 1]):
                     other = before[edge]

@@ -1,8 +1,8 @@
 """The assignment of instructions to threadblocks and channels (GC3 Sec. 5.2 and 5.4).
 
-Each end of a channel between two ranks belongs to one threadblock. So the two peers of a fused instruction
-(received from, sent to) stay tied on that channel; a chunk forwarded to another peer takes another channel.
-Local instructions go to the threadblock that was idle longest.
+Each end of a channel between two ranks belongs to one threadblock. So a fused instruction ties the peer that
+it receives from to the peer that it sends to, for all messages of that channel; a chunk that is forwarded to
+another peer takes another channel. Local instructions go to the threadblock that was idle longest.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from probes.base import Indices
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.placing import first_fit, place_local
 
-__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of"]
+__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of", "looked_up"]
 
 # MSCCL's runtime refuses more channels.
 MOST_CHANNELS = 32
+# The channel of threadblocks that have no peer.
 _LOCAL_CHANNEL = 0
 # More than any channel number, so that peers and channel fit in one key.
 _CHANNELS = 1 << 16
@@ -131,8 +132,8 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * _CHANNELS + channel, -1)
     key_in = np.where(dag.sender >= 0, (dag.rank * ranks + dag.recv_from) * _CHANNELS + channel, -1)
     tied = (dag.sender >= 0) & (dag.receiver >= 0)
-    to = _looked_up(key_in[tied], dag.send_to[tied], key_in)
-    source = _looked_up(key_out[tied], dag.recv_from[tied], key_out)
+    to = looked_up(key_in[tied], dag.send_to[tied], key_in)
+    source = looked_up(key_out[tied], dag.recv_from[tied], key_out)
     send = np.where(dag.receiver >= 0, dag.send_to, to)
     recv = np.where(dag.sender >= 0, dag.recv_from, source)
     local = ~talks
@@ -149,8 +150,8 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     return Blocks(block, table[:, 0], table[:, 3], table[:, 4], table[:, 1])
 
 
-def _looked_up(keys: Indices, values: Indices, wanted: Indices) -> Indices:
-    """Return the value of each wanted key, or -1."""
+def looked_up(keys: Indices, values: Indices, wanted: Indices) -> Indices:
+    """Return the value of each wanted key, or -1; keys below 0 have no value."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     names, first = np.unique(keys, return_index=True)

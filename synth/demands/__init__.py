@@ -1,7 +1,7 @@
 """Demands: an all_to_all whose pairs differ, planned anew in milliseconds on a known network.
 
-In goes the network, once, and then a matrix of bytes for each step of a job. Out comes a plan: the ranks that
-relay data around busy NICs, uplinks and ports, the rate of each path, the time and a proven bound.
+In: the network, once, and a matrix of bytes for each step of a job. Out: a plan with the ranks that relay
+data around busy NICs, uplinks and ports, the rate of each path, the time and a proven bound.
 
 Read `planner`, then `relay_choice`, which moves data from busy ports to idle ones.
 """

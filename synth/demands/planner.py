@@ -1,8 +1,8 @@
 """The planner of demand matrices: plans an all_to_all whose sizes differ from step to step, in milliseconds.
 
-A mixture of experts sends other amounts between its ranks every few hundred milliseconds, too soon for a
-search. The planner reads the network once: its ports, the groups of ranks that can relay for each other, and
-the rate into and out of each rank, host and leaf. For a matrix it then
+The amounts that a mixture of experts sends between its ranks change every few hundred milliseconds, too soon
+for a search. The planner reads the network once: its ports, the groups of ranks that can relay for each
+other, and the rate into and out of each rank, host and leaf. For a matrix it then
 
 1. starts from the best of three choices for all pairs: direct sends, or crossing between hosts on the NIC at
    the place of the source or of the target, which in rail fabrics avoids the spine;
@@ -40,8 +40,8 @@ PIECES = 64
 _LARGE = 4.0
 # Within this factor of the bound, moves from direct sends beat a change of all paths.
 _NEAR = 1.25
-# Paths that end within this share of the bound are good enough; then targets rise by the next steps until the
-# data fits. Finer steps gain less than they cost (benchmarks/demands.py).
+# The target lies above the bound by the first of these shares; while data does not fit, the next share is
+# tried. Finer steps gain less than they cost (benchmarks/demands.py).
 _STEPS = (0.002, 0.005, 0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.33, 0.5, 0.75, 1.0)
 # The size of a message for which the cheaper of parallel links is chosen.
 _MESSAGE_BYTES = 1 << 20
@@ -51,10 +51,10 @@ _MESSAGE_BYTES = 1 << 20
 class DemandPlan:
     """The paths of a demand matrix: ``size_bytes[n]`` go along row n of the other columns.
 
-    Data goes from ``source`` to the rank ``leaves``, which sends it to the group of the target, there to
-    ``enters``, and on to ``target``; equal neighbours are one rank. Each path has the rate
+    Data goes from ``source`` to ``leaves``, a rank of the same group, from there to ``enters`` in the group
+    of the target, and on to ``target``; equal neighbours are one rank. Each path has the rate
     ``size_bytes / busiest_s``. ``direct_s`` is the time of direct sends. ``relays`` tells whether any rank
-    relays; if not, direct sends are at least as fast as the best plan.
+    relays; if not, direct sends are at least as fast as the best plan that was found.
     """
 
     network: Network
@@ -113,9 +113,10 @@ class DemandPlanner:
         self._ways = Ways(table, network.alpha_s, *_resources(network), group, place, first, member)
         self._resources = int(self._ways.resource.max(initial=0)) + 1
         self._link_of = np.repeat(np.arange(network.links), np.diff(self._ways.start))
-        # Below a leaf, a relay loads ports of ranks as much as a direct send: it pays for some data only.
-        size = np.diff(first) if network.within_host.any() else np.arange(2)
-        self._members = member.reshape(len(size), -1) if len(set(size.tolist())) == 1 else None
+        # The members of each group, if relays pay for all data: inside hosts they use no NIC. A relay below a
+        # leaf loads as many ports as a direct send.
+        is_even = len(set(np.diff(first).tolist())) == 1 and network.within_host.any()
+        self._members = member.reshape(len(first) - 1, -1) if is_even else None
         self._cuts = _Cuts(network)
 
     def plan(self, demand_bytes: Floats | Indices) -> DemandPlan:
@@ -208,19 +209,11 @@ class DemandPlanner:
 
 
 def _joined(parts: Sequence[DemandPaths]) -> DemandPaths:
-    return DemandPaths(
-        np.concatenate([part.source for part in parts]),
-        np.concatenate([part.leaves for part in parts]),
-        np.concatenate([part.enters for part in parts]),
-        np.concatenate([part.target for part in parts]),
-        np.concatenate([part.size_bytes for part in parts]),
-    )
+    return DemandPaths._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def _rows(paths: DemandPaths, rows: slice | Mask) -> DemandPaths:
-    return DemandPaths(
-        paths.source[rows], paths.leaves[rows], paths.enters[rows], paths.target[rows], paths.size_bytes[rows]
-    )
+    return DemandPaths._make(column[rows] for column in paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,9 +234,9 @@ class _Load:
 
 
 def serves(network: Network, collective: Collective) -> bool:
-    """Return whether this is an uneven all_to_all on ranks that are all linked, which `synthesize` plans."""
+    """Return whether `synthesize` plans this: an uneven all_to_all of ranks that are all linked."""
     is_uneven = collective.blocks is not None and collective.blocks.kind == "all_to_all"
-    # Counting first spares most networks the table.
+    # The number of links excludes most networks before their table is made.
     linked = network.links >= network.ranks * (network.ranks - 1)
     return is_uneven and linked and (link_table(network, _MESSAGE_BYTES) < 0).sum() == network.ranks
 
@@ -260,7 +253,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     chunks = blocks.chunks.reshape(ranks, ranks).astype(np.int64)
     plan = DemandPlanner(network).plan(chunks * chunk_bytes)
     first = offsets(blocks.chunks)[:-1].reshape(ranks, ranks)
-    # The chunks of a pair are divided among its paths, whole ones, in the proportion of their bytes.
+    # Each path of a pair takes a whole number of chunks, in proportion to its bytes.
     pair = plan.source * ranks + plan.target
     order = np.argsort(pair, kind="stable")
     pair, size = pair[order], plan.size_bytes[order]
@@ -294,8 +287,8 @@ def _listed(
 ) -> Schedule:
     """Return the sends of each chunk along its path.
 
-    Paths take turns in proportion: of ready sends, the one goes first of whose path the least is sent. So the
-    order of sends follows the rates of the plan, and relays get their data in time.
+    Among ready sends, the first one is that whose path has sent the smallest share of its data. So the order
+    of sends follows the rates of the plan, and relays get their data in time.
     """
     table = link_table(network, _MESSAGE_BYTES)
     stops = (plan.source[path], plan.leaves[path], plan.enters[path], plan.target[path])
@@ -342,7 +335,7 @@ class _Cuts:
     def __init__(self, network: Network) -> None:
         cuts = [cut for cut in candidate_cuts(network) if len(cut.links)]
         self._names = [cut.name for cut in cuts]
-        self._rate = np.array([(1.0 / gates(network, cut).beta_s_per_byte).sum() for cut in cuts])
+        self._rate = np.array([gates(network, cut).bytes_per_s for cut in cuts])
         self._alpha_s = np.array([network.alpha_s[cut.links].min() for cut in cuts])
         inside = np.array([cut.inside for cut in cuts], bool).reshape(len(cuts), network.ranks)
         self._outward = 2 * inside.sum(axis=1) > network.ranks

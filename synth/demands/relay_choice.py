@@ -116,9 +116,10 @@ def relieve(
 def _best(
     ways: Ways, s: int, d: int, load_s: Floats, target_s: float, wanted: float
 ) -> tuple[int, int, float]:
-    """Return (relay that leaves, relay that enters, room in bytes) of a path.
+    """Return (relay in the group of s, relay in the group of d, room in bytes) of a path from s to d.
 
-    It is the first with room for ``wanted`` bytes, starting at another rank for each pair, or the roomiest.
+    It is the first path with room for ``wanted`` bytes, or else the one with most room. Each pair begins its
+    search at another relay, so that pairs do not crowd on one.
     """
     here, there = ways.group[s], ways.group[d]
     first, last = ways.first[here], ways.first[here + 1]

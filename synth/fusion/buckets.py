@@ -93,7 +93,7 @@ def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
 
 
 def merged(model: Model, costs: RingCosts) -> list[Bucket]:
-    """Return buckets; one takes in a layer if the wait for it is below a start-up (MG-WFBP)."""
+    """Return buckets of layers; a layer joins if waiting for it takes less than a start-up (MG-WFBP)."""
     found: list[Bucket] = []
     free_s = 0.0
     for one in by_layer(model):

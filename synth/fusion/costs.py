@@ -1,4 +1,4 @@
-"""Costs of collectives and iterations in closed form: DeAR's equations 3 to 6 and 8.
+"""Costs of collectives and iterations in closed form: DeAR's equations 3 to 6.
 
 Sizes are of the whole gradient on a rank. As in the paper, reduce_scatter overlaps with the backward pass and
 all_gather with the forward pass.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RingCosts", "baseline_s", "speedup_max"]
+__all__ = ["RingCosts", "speedup_max"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,3 @@ def speedup_max(
     exposed_s = reduce_scatter_s + all_gather_s
     exposed_s -= min(reduce_scatter_s, backward_s) + min(all_gather_s, forward_s)
     return ranks * compute_s / (compute_s + exposed_s)
-
-
-def baseline_s(forward_s: float, backward_s: float, all_reduce_s: float) -> float:
-    """Return the shortest iteration if only the backward pass overlaps with communication (equation 8)."""
-    return forward_s + max(backward_s, all_reduce_s)

@@ -23,6 +23,7 @@ MOST_TENSOR_BYTES = 1 << 48
 # The least time of a whole forward or backward pass, and the most time of one layer. The least is shorter
 # than any real pass, and large enough to divide by.
 _LEAST_S, _MOST_S = 1e-12, 1e6
+# The most names that are listed: the first ones show what is wrong.
 _MOST_TOLD = 5
 
 
@@ -112,7 +113,7 @@ class Model:
             elif row and value < layer[row - 1]:
                 found.append(f"tensor_layer[{row}]: expected at least {layer[row - 1]}, found {value}")
         twice = [name for name, count in Counter(self.tensors).items() if count > 1]
-        found += [f"tensors: {quoted(name)} stands there twice" for name in twice[:_MOST_TOLD]]
+        found += [f"tensors: {quoted(name)} is listed twice" for name in twice[:_MOST_TOLD]]
         return found
 
 

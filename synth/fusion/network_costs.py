@@ -10,7 +10,8 @@ from synth.simulation import replay
 
 __all__ = ["ring_costs"]
 
-# So far from the other size (1 byte) that rounding of the times does not change the slope.
+# The larger of the two sizes. It is so far from the other (1 byte) that rounding of the times does not change
+# the slope.
 _LARGE_CHUNK_BYTES = 4 << 20
 
 

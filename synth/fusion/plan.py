@@ -16,6 +16,7 @@ __all__ = ["FusionPlan"]
 
 # Relative tolerance: times are sums of thousands of numbers, in varying order.
 _NEAR = 1e-6
+# The least time of all passes together: shorter than any real pass, and large enough to divide by.
 _LEAST_S = 1e-12
 
 
@@ -123,7 +124,7 @@ class FusionPlan:
         ends_s = self.timeline.time_s
         if not (isfinite(self.iteration_s) and abs(self.iteration_s - ends_s) <= _NEAR * ends_s):
             found.append(
-                f"iteration_s: expected {ends_s:g}, when the timeline ends, found {self.iteration_s:g}"
+                f"iteration_s: expected {ends_s:g}, the end of the timeline, found {self.iteration_s:g}"
             )
         if not self.compute_s >= _LEAST_S:
             found.append("timeline: expected passes that take time")

@@ -87,7 +87,7 @@ class Timeline:
             rows = np.flatnonzero(self.on_network == resource)
             early = self.start_s[rows][1:] < self.end_s[rows][:-1]
             for row in rows[1:][early].tolist()[:5]:
-                found.append(f"start_s[{row}]: starts before its resource has ended the task before")
+                found.append(f"start_s[{row}]: starts before the previous task of its resource ends")
         return found
 
 

@@ -26,15 +26,20 @@ __all__ = ["PAPER_XI", "STRATEGIES", "Strategy", "Tuning", "begun", "best_plan"]
 Strategy = Literal["bo", "paper", "grid", "random"]
 STRATEGIES: tuple[Strategy, ...] = ("bo", "paper", "grid", "random")
 _MIB = 1 << 20
-# DeAR's search (Sec. IV-B): the range, the first buffer, and xi.
+# DeAR's search (Sec. IV-B): the range, and the first buffer.
 _LOW_BYTES, _HIGH_BYTES, _FIRST_BYTES = _MIB, 100 * _MIB, 25 * _MIB
+# The improvement that a trial must promise (xi): the paper's, in iterations per second, and that of ``bo``,
+# in standard deviations of the observed values.
 PAPER_XI = 0.1
 _XI = 0.01
+# The buffers whose expected improvement is compared before each trial.
 _CANDIDATES = 400
-# Buffers and cycles that `best_plan` tries.
+# The number of buffers, and the cycles, that `best_plan` tries.
 _BUFFERS = 40
 _CYCLES_S = (1e-3, 5e-3, 10e-3)
+# The number of buffers of the first grid.
 _GRID = 20
+# The limits of a file: more trials take long to model, and larger numbers are no measurements.
 _MOST_TRIALS, _MOST_BYTES, _MOST_S = 1000, 1 << 50, 1e9
 
 

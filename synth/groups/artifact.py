@@ -16,7 +16,9 @@ PatternName: TypeAlias = Literal["representatives", "alternating", "butterfly", 
 
 # The most ranks accepted: computing the eigenvalues for this many takes seconds.
 MOST_RANKS = 512
+# The most iterations of a period, each of which costs a product of matrices.
 MOST_PERIOD = 4096
+# More than any model has; a larger number in a file is a mistake.
 _MOST_BYTES = 1 << 50
 _MOST_LAYERS = 1 << 20
 

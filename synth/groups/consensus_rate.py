@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from probes.base import Floats
 from synth.groups.artifact import Division
@@ -48,23 +50,11 @@ def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
 
 def parties(ranks: int, iterations: Sequence[Division]) -> list[list[int]]:
     """Return the sets of ranks that the groups of the period connect; a single set if all agree."""
-    leader = list(range(ranks))
-
-    def led(rank: int) -> int:
-        while leader[rank] != rank:
-            leader[rank] = leader[leader[rank]]
-            rank = leader[rank]
-        return rank
-
-    for division in iterations:
-        for group in division:
-            for rank in group[1:]:
-                low, high = sorted((led(group[0]), led(rank)))
-                leader[high] = low
-    found: dict[int, list[int]] = {}
-    for rank in range(ranks):
-        found.setdefault(led(rank), []).append(rank)
-    return list(found.values())
+    pairs = [(group[0], rank) for division in iterations for group in division for rank in group[1:]]
+    src, dst = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(src)), (src, dst)), shape=(ranks, ranks))
+    count, party = connected_components(graph, directed=False)
+    return [np.flatnonzero(party == number).tolist() for number in range(count)]
 
 
 def consensus(ranks: int, iterations: Sequence[Division]) -> Consensus:

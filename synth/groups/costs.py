@@ -10,19 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from probes.base import Floats, Indices
+from probes.base import Floats, Indices, Ints
 from synth.errors import NotApplicableError
 from synth.groups.artifact import Division
-from synth.network import Network, fastest_links
+from synth.network import Network
+from synth.networks import link_table
 
 __all__ = ["AveragingCosts", "require_all_pairs"]
 
 # (from, to, bytes)
 _Flow = tuple[int, int, float]
-# Without latency more chunks are always faster, so only this bound keeps their number finite.
+# The most chunks of a tree's messages: without latency, more chunks are always faster.
 _MOST_CHUNKS = 1 << 16
 
 
@@ -49,12 +51,6 @@ class AveragingCosts:
 
     def __post_init__(self) -> None:
         require_all_pairs(self.network)
-        rows = fastest_links(self.network, max(1, self.size_bytes // self.layers))
-        link = np.full((self.network.ranks, self.network.ranks), -1)
-        for (src, dst), row in rows.items():
-            link[src, dst] = row
-        object.__setattr__(self, "_link", link)
-        object.__setattr__(self, "_order", [rank for rack in self.racks for rank in rack])
 
     def division_s(self, division: Division) -> tuple[float, ...]:
         """Return the time of each group if all groups average at once, each by a ring in the order of racks.
@@ -144,15 +140,18 @@ class AveragingCosts:
             times.append(2 * self._latency_s(flows) + self._most(self._load(flows), flows))
         return math.fsum(times) / len(times) if times else 0.0
 
-    @property
+    @cached_property
     def _in_order(self) -> list[int]:
-        found: list[int] = object.__getattribute__(self, "_order")
-        return found
+        return [rank for rack in self.racks for rank in rack]
+
+    @cached_property
+    def _link(self) -> Ints:
+        return link_table(self.network, max(1, self.size_bytes // self.layers))
 
     def _rows(self, flows: Iterable[_Flow]) -> Indices:
-        link: Indices = object.__getattribute__(self, "_link")
+        """Return the link of each flow."""
         ends = np.array([flow[:2] for flow in flows], dtype=np.int64).reshape(-1, 2)
-        return link[ends[:, 0], ends[:, 1]]
+        return self._link[ends[:, 0], ends[:, 1]]
 
     def _ring(self, group: Sequence[int]) -> list[_Flow]:
         if len(group) < 2:

@@ -38,17 +38,18 @@ class RackLayout:
 
 
 def representatives(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return divisions: ranks of all racks, one of each in turn, form a group, the others of a rack another.
+    """Return divisions in which one rank of each rack, in turn, joins a group across racks.
 
-    A slow rack's representative is in a group of two with a regular one, which changes with each iteration
-    (Sec. III-B2). A rank with a slow NIC never represents its rack. It averages with one regular rank if at
-    least two others remain for a group of their own (Sec. III-B3).
+    The other ranks of a rack form a group of their own. The representative of a slow rack is in a group of
+    two with that of a regular rack, another one in each iteration (Sec. III-B2). A rank with a slow NIC never
+    represents its rack. It averages with one regular rank if at least two others remain for a group of their
+    own (Sec. III-B3).
     """
     return tuple(_division(layout, turn, crossing=True) for turn in range(period or _fair_period(layout)))
 
 
 def alternating(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return divisions that alternate: whole racks, then `representatives`. Racks of any sizes agree."""
+    """Return divisions that alternate: whole racks, then `representatives`; they always reach consensus."""
     count = period or 2 * _fair_period(layout)
     return tuple(_division(layout, at // 2, crossing=bool(at % 2)) for at in range(count))
 

@@ -37,18 +37,14 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
     by_trunk = _by_trunks(network)
     if 1 < len(by_trunk) < network.ranks:
         return by_trunk, ()
-    hosts = _same(network.host_of)
-    if hosts.all():
-        units: Racks = tuple((rank,) for rank in range(network.ranks))
-    else:
-        units = tuple(tuple(np.flatnonzero(row).tolist()) for row in np.unique(hosts, axis=0))
-        units = tuple(sorted(units))
+    unit_of = network.host_of if len(set(network.hosts)) > 1 else np.arange(network.ranks)
+    units = tuple(sorted(tuple(np.flatnonzero(unit_of == unit).tolist()) for unit in np.unique(unit_of)))
     between = _between_units(beta, units)
     clusters, remarks = _clusters(between, _between_units(_both_ways(network, network.alpha_s), units))
     if len(clusters) > 1:
         return tuple(sorted(_joined(units, cluster) for cluster in clusters)), tuple(
-            f"rank {', '.join(map(str, units[unit]))}: as slow to all, so bandwidth does not tell its rack; "
-            f"taken for one of rank {min(_joined(units, cluster))}'s"
+            f"rank {', '.join(map(str, units[unit]))}: its links to all racks are alike, so it was put into "
+            f"the rack of rank {min(_joined(units, cluster))}"
             for unit, cluster in remarks
         )
     inside = [beta[np.ix_(unit, unit)][_off_diagonal(len(unit))] for unit in units if len(unit) > 1]
@@ -64,10 +60,10 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
 def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None) -> RackLayout:
     """Return the racks, the slow ones among them, and the ranks with slow NICs.
 
-    The best link of a rank is its fastest in the rack, to another host if there is one. A rank is slow if the
-    beta of its best link is over 1.5 times that of the median rank. A rack is slow if its best link to
-    another rack has over 1.5 times the beta of the median rack's. A rank or rack that was slow ``before``
-    stays slow above 1.25 times.
+    The best link of a rank is its fastest within the rack, to another host if the rack has one. A rank is
+    slow if the beta of its best link is over 1.5 times that of the median rank. A rack is slow if the beta of
+    its best link to another rack is over 1.5 times that of the median rack. A rank or rack that was slow
+    ``before`` stays slow above 1.25 times.
     """
     beta = _both_ways(network, network.beta_s_per_byte)
     ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
@@ -110,7 +106,7 @@ def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
 
 
 def _both_ways(network: Network, cost: Floats) -> Floats:
-    """Return a table by ranks: the larger of both directions' least costs; 0 on the diagonal."""
+    """Return for each pair of ranks the least cost in the dearer direction; 0 on the diagonal."""
     table: Floats = np.full((network.ranks, network.ranks), np.inf)
     np.minimum.at(table, (network.src, network.dst), cost)
     np.fill_diagonal(table, 0.0)
@@ -195,11 +191,6 @@ def _between_units(cost: Floats, units: Racks) -> Floats:
 
 def _joined(units: Racks, cluster: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(rank for unit in cluster for rank in units[unit]))
-
-
-def _same(values: object) -> Mask:
-    column = np.asarray(values)
-    return np.asarray(column[:, None] == column[None, :])
 
 
 def _off_diagonal(count: int) -> Mask:

@@ -13,7 +13,10 @@ __all__ = ["Words", "add", "contains", "dice_of", "lowest", "throw"]
 
 Words: TypeAlias = NDArray[np.uint64]
 
+# 2^64 divided by the golden ratio, which turns small seeds into well mixed states; the multiplier of
+# xorshift64* (Vigna 2016).
 _GOLDEN, _SCRAMBLE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x2545F4914F6CDD1D)
+# A number in which each run of 6 bits occurs once; the table has the bit that each run stands for.
 _DE_BRUIJN = np.uint64(0x022FDD63CC95386D)
 _PLACE: NDArray[np.int64] = np.zeros(64, np.int64)
 for _bit in range(64):
@@ -45,7 +48,7 @@ def lowest(word: np.uint64) -> int:
 
 @compiled
 def throw(dice: Words, sides: int) -> int:
-    """Return a random number below ``sides`` (at most 32 bits), by xorshift64* (Vigna 2016)."""
+    """Return a random number below ``sides`` (at most 32 bits), by xorshift64*."""
     state = dice[0]
     state ^= state >> np.uint64(12)
     state ^= state << np.uint64(25)

@@ -22,7 +22,7 @@ _WITHHELD = {_MODULE: "yaml", "numba.misc.coverage_support": "coverage"}
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module of numba without the package withheld from it; the settings lose their file name."""
+    """Loads a module of numba without the package withheld from it; its settings then read no file."""
 
     def exec_module(self, module: ModuleType) -> None:
         withheld, missing = _WITHHELD[module.__name__], object()

@@ -53,7 +53,7 @@ def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
     from synth.lang.algorithm import Algorithm
 
     namespace: dict[str, Any] = {"__name__": "__ccctl__", "__file__": file}
-    code = _compiled(file, content)
+    code = _blamed(file, lambda: _compiled(file, content))
     _blamed(file, lambda: exec(code, namespace))
     known = {name: value for name, value in namespace.items() if isinstance(value, Algorithm)}
     if function and function not in known:
@@ -68,8 +68,6 @@ def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
 def _compiled(file: str, content: bytes) -> CodeType:
     try:
         return compile(content, file, "exec")
-    except SyntaxError as error:
-        raise DataError(f"{error.filename or file}:{error.lineno}", [f"{error.msg}"]) from error
     # Zero bytes, numbers of thousands of digits, and expressions that are nested too deep.
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise DataError(file, [f"expected a program in Python: {error or type(error).__name__}"]) from error

@@ -9,6 +9,7 @@ from synth.compiler import ChunkDag
 
 __all__ = ["require_threadblocks"]
 
+# The highest number of a threadblock or channel that an author may assign, well above what programs use.
 _MOST = 255
 
 

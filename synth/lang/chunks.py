@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from synth.compiler import ASSIGN, REDUCE
-from synth.lang.trace import Buffer, Trace, current
+from synth.lang.trace import UNWRITTEN, Buffer, Trace, current
 
 __all__ = ["Chunk", "chunk"]
 
@@ -109,7 +109,6 @@ class Chunk:
                 sendtb,
                 recvtb,
                 ch,
-                0,
                 line,
             )
         )
@@ -124,25 +123,22 @@ class Chunk:
         """Raise DataError if these slots were never written, or overwritten since this reference was made."""
         buffer, low = self._buffer, self._index + self._buffer.start
         if self._index + self._size > buffer.size:
-            self._trace.fail(f"{self._slots(buffer.size)} was never written")
+            self._trace.fail(f"{buffer.slot(max(buffer.size, self._index))} was never written")
         if self._size == 1:
             writer = buffer.writers[low]
-            if -2 < writer < self._made:
+            if UNWRITTEN < writer < self._made:
                 return
         else:
             writers = buffer.writers[low : low + self._size]
-            if min(writers) > -2 and max(writers) < self._made:
+            if min(writers) > UNWRITTEN and max(writers) < self._made:
                 return
         for slot in range(self._index, self._index + self._size):
             writer = buffer.writers[slot + buffer.start]
-            if writer == -2:
+            if writer == UNWRITTEN:
                 self._trace.fail(f"{buffer.slot(slot)} was never written")
             if writer >= self._made:
                 self._trace.fail(
-                    f"{buffer.slot(slot)} was overwritten by {self._trace.written_by(writer)} "
+                    f"{buffer.slot(slot)} was overwritten by line {self._trace.rows[writer][-1]} "
                     "after this reference to it was made",
                     hint="take a new reference with chunk(), or use what the statement there returned",
                 )
-
-    def _slots(self, first: int) -> str:
-        return self._buffer.slot(max(first, self._index))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import NoReturn
 
 import numpy as np
@@ -16,10 +15,10 @@ from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
 
 __all__ = ["UNWRITTEN", "Trace", "current", "statement"]
 
-# Negative, because operations are numbered from 0.
+# The writer of a slot that nothing has written, and of one that holds input; operations count from 0.
 UNWRITTEN = -2
 _START = -1
-# A scratch slot of a higher number is refused before the list of slots fills the memory.
+# The most slots of a scratch buffer: a list of more would fill the memory.
 _MOST_SCRATCH = 1 << 22
 
 _active: list[Trace] = []
@@ -151,21 +150,10 @@ class Trace:
         buffer.writers.extend([UNWRITTEN] * (size - buffer.size))
         buffer.size = size
 
-    def written_by(self, operation: int) -> str:
-        """Return the place of the statement that is operation number ``operation``, for messages."""
-        if operation < 0:
-            return "the program's input" if operation == _START else "nobody"
-        return f"line {self.rows[operation][-1]}"
-
     def fail(self, problem: str, hint: str = "") -> NoReturn:
         """Raise DataError at the statement that is being executed."""
         file, line = statement()
         raise DataError(f"{file}:{line}", [problem], hint=hint)
-
-    def refuse(self, operations: Iterable[int], problem: str) -> NoReturn:
-        """Raise DataError at the first of the statements ``operations``, which do not fit together."""
-        lines = sorted({self.rows[operation][-1] for operation in operations})
-        raise DataError(f"{self.source}:{lines[0]}", [problem])
 
     def chunk_dag(self, name: str, protocol: Protocol) -> ChunkDag:
         """Return the operations as a chunk DAG; all scratch buffers of a rank become one."""
@@ -174,8 +162,8 @@ class Trace:
         for buffer in self.scratch:
             offset.append(sizes[buffer.rank])
             sizes[buffer.rank] += buffer.size
-        table = np.array(self.rows, dtype=np.int64).reshape(-1, 13).T
-        op, src_rank, src_kind, src_slot, dst_rank, dst_kind, dst_slot, count, send, recv, ch, _, line = table
+        table = np.array(self.rows, dtype=np.int64).reshape(-1, 12).T
+        op, src_rank, src_kind, src_slot, dst_rank, dst_kind, dst_slot, count, send, recv, ch, line = table
         starts = np.array([*offset, 0, 0], dtype=np.int64)
 
         def settled(kind: Indices, slot: Indices) -> tuple[Indices, Indices]:

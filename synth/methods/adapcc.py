@@ -10,12 +10,11 @@ a member. Collectives whose chunks have one source and one target each, such as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, UsageError
+from probes.base import Floats, Indices, Mask
 from synth.adapcc import Planner, Routes, TwoLevelPlan, along, opposites, plan_routes
 from synth.collective import Collective, Kind, collective
 from synth.errors import NotApplicableError
@@ -25,17 +24,21 @@ from synth.scheduling import Sends
 from synth.simulation import replay
 from synth.tree_packing import depths
 
-__all__ = ["CHUNK_BYTES", "SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
+__all__ = ["SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 
 # AdapCC Sec. VI-C and VI-E: M = 4.
 SUB_COLLECTIVES = 4
-CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
+# The chunk sizes that `choose` compares, and the most sends that a schedule with another than the first has.
+_CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
+_MOST_SENDS = 400_000
+# The collectives that use trees, those that broadcast along them, and those whose trees are planned on the
+# transposed network.
 _TREES = ("reduce", "broadcast", "all_reduce", "all_gather", "reduce_scatter")
 _BACK = ("broadcast", "all_gather", "all_reduce")
 _TURNED = ("broadcast", "all_gather")
-# (turns between the starts of chunks, turns between the levels of a tree).
+# The orders of sends that are tried: (turns between the starts of chunks, turns between levels of a tree).
 _PACES = ((1.0, 1.0), (0.25, 1.0), (4.0, 1.0), (0.5, 4.0), (1.0, 8.0))
-_MOST_SENDS = 400_000
+# The most hosts and chunks for which the programs are solved quickly.
 _FEW_HOSTS = 8
 _FEW_CHUNKS = 4096
 # Recent plans. Networks compare by identity, so no network gets another's plan.
@@ -106,38 +109,25 @@ def choose(
     kind: Kind,
     size_bytes: int,
     *,
-    root: int = 0,
-    candidates: Sequence[int] = CHUNK_BYTES,
-    seed: int = 0,
     time_limit_s: float = 60.0,
-    solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
     """Return ``solve`` for the chunk size of least simulated time.
 
     ``size_bytes`` is the size as nccl-tests counts it.
     """
-    best: tuple[Schedule, TwoLevelPlan | Routes] | None = None
-    one = collective(kind, network.ranks, 1, root)
-    for candidate in candidates:
-        split = max(1, round(size_bytes / (one.total_bytes(1) * candidate)))
+    made: list[tuple[Schedule, TwoLevelPlan | Routes]] = []
+    one = collective(kind, network.ranks, 1)
+    for chunk_bytes in _CHUNK_BYTES:
+        split = max(1, round(size_bytes / (one.total_bytes(1) * chunk_bytes)))
         shape = replace(one, chunks=one.chunks * split)
-        if best is not None and shape.chunks * network.ranks > _MOST_SENDS:
+        if made and shape.chunks * network.ranks > _MOST_SENDS:
             continue
-        made = solve(
-            network,
-            shape,
-            -(-size_bytes // shape.total_bytes(1)),
-            seed=seed,
-            time_limit_s=time_limit_s,
-            solver=solver,
-            sub_collectives=sub_collectives,
+        exact_bytes = -(-size_bytes // shape.total_bytes(1))
+        made.append(
+            solve(network, shape, exact_bytes, time_limit_s=time_limit_s, sub_collectives=sub_collectives)
         )
-        if best is None or replay(made[0]).time_s < replay(best[0]).time_s:
-            best = made
-    if best is None:
-        raise UsageError("adapcc: expected at least one candidate for the chunk size, found none")
-    return best
+    return min(made, key=lambda one: replay(one[0]).time_s)
 
 
 def _planned(
@@ -173,7 +163,7 @@ def _planned(
 def _at_best_pace(
     network: Network, shape: Collective, chunk_bytes: int, planned: TwoLevelPlan, seed: int
 ) -> Schedule:
-    """Return the schedule at the pace with the least simulated time; chunks follow their trees in order."""
+    """Return the schedule at the pace with the least simulated time."""
     made = [_at_pace(network, shape, chunk_bytes, planned, seed, *pace) for pace in _PACES]
     return min(made, key=lambda schedule: replay(schedule).time_s)
 
@@ -229,7 +219,7 @@ def _leading(network: Network, up: Indices, depth: Indices, members: Indices) ->
 
 
 def _parts_of_chunks(share: Floats, count: int) -> Indices:
-    """Return the sub-collective of each of ``count`` chunks: each goes to the one most below its share."""
+    """Return the sub-collective of each of ``count`` chunks, each the one that is most below its share."""
     owner = np.empty(count, dtype=np.int64)
     given = np.zeros(len(share))
     for chunk in range(count):

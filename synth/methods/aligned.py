@@ -22,6 +22,7 @@ from synth.simulation import replay
 
 __all__ = ["synthesize"]
 
+# The most ranks: the search takes the cube of their number.
 _MOST_RANKS = 256
 # The longest path that is stored, and the most links of all chunks.
 _MOST_HOPS, _MOST_STORED = 64, 1 << 26
@@ -29,6 +30,7 @@ _MOST_HOPS, _MOST_STORED = 64, 1 << 26
 _LATENCY = float(np.exp(ETA / 2))
 # The second search is made if a chunk's latency exceeds this share of its time on a link.
 _NOTICEABLE = 0.05
+# The addend that stands for a rank's own part.
 _OWN = -1
 
 
@@ -39,7 +41,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     reached. O(ranks³ · chunks).
     """
     if collective.sum_order != "aligned" or not bool(np.all(collective.reduced)):
-        raise NotApplicableError(f"aligned serves sums in a fixed order, not {collective.label} in any")
+        raise NotApplicableError(f"aligned serves only sums in a fixed order, not {collective.label}")
     if network.ranks > _MOST_RANKS:
         raise NotApplicableError(f"aligned is for at most {_MOST_RANKS} ranks")
     slow = bool((network.alpha_s > _NOTICEABLE * network.hold_s(chunk_bytes)).any())

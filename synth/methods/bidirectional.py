@@ -9,8 +9,7 @@ import numpy as np
 
 from probes.base import Indices, Ints, Mask
 from synth.collective import Collective
-from synth.errors import NotApplicableError
-from synth.methods.ring import best_cycle, owner_places
+from synth.methods.ring import best_cycle, owner_places, require_served
 from synth.network import Network, fastest_links
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends, link_of
@@ -24,9 +23,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     Serves all_gather, reduce_scatter, all_reduce, broadcast and reduce. Raises NotApplicableError for other
     collectives, and if the cycle lacks a link in either direction. O(ranks · chunks) sends.
     """
-    kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
-    if collective.kind not in kinds:
-        raise NotApplicableError(f"bidirectional does not serve {collective.kind}")
+    require_served("bidirectional", collective)
     links = fastest_links(network, chunk_bytes)
     order = best_cycle(network, chunk_bytes)
     ranks = network.ranks

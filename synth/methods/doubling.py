@@ -21,7 +21,7 @@ from synth.networks import link_table, links_between
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 
-__all__ = ["halving_doubling", "partners", "synthesize"]
+__all__ = ["add_tree", "halving_doubling", "partners", "synthesize"]
 
 _Partner = Callable[[Indices, Indices], Indices]
 """Function from (owner, place) to the rank at this place of the owner's tree; place 0 is the owner."""
@@ -56,15 +56,16 @@ def _paired(
     """Return a schedule of the first pairing whose links exist; laps are ``period`` turns apart."""
     table = link_table(network, chunk_bytes)
     owner, lap = collective.owner_of()
-    after = _steps(network.ranks) if collective.reduces else 0
+    ranks = network.ranks
+    after = _steps(ranks) if collective.reduces else 0
     failures: list[NotApplicableError] = []
-    for partner in partners(network.ranks):
+    for partner in partners(ranks):
         sends = Sends()
         try:
             if collective.reduces:
-                _add_tree(sends, table, owner, partner, REDUCE, lap * period, method)
+                add_tree(sends, table, owner, partner, ranks, REDUCE, lap * period, method)
             if collective.kind not in ("reduce_scatter", "reduce"):
-                _add_tree(sends, table, owner, partner, COPY, lap * period + after, method)
+                add_tree(sends, table, owner, partner, ranks, COPY, lap * period + after, method)
         except NotApplicableError as error:
             failures.append(error)
             continue
@@ -83,17 +84,23 @@ def partners(ranks: int) -> Iterator[_Partner]:
     yield lambda owner, place: (owner - place) % ranks
 
 
-def _add_tree(
-    sends: Sends, table: Ints, owner: Indices, partner: _Partner, op: int, turn: Indices, method: str
+def add_tree(
+    sends: Sends,
+    table: Ints,
+    owner: Indices,
+    partner: _Partner,
+    places: int,
+    op: int,
+    turn: Indices,
+    method: str,
 ) -> None:
     """Add sends of each chunk from its owner to every place by doubling, or back by halving (``REDUCE``).
 
     ``turn`` is the turn of the first step of each chunk. Raises NotApplicableError if a link is missing.
     """
-    ranks, chunk = len(table), np.arange(len(owner))
-    steps = _steps(ranks)
+    chunk, steps = np.arange(len(owner)), _steps(places)
     for step in range(steps):
-        place = np.arange(min(1 << step, ranks - (1 << step)))
+        place = np.arange(min(1 << step, places - (1 << step)))
         near = partner(owner[:, None], place)
         far = partner(owner[:, None], place + (1 << step))
         src, dst = (far, near) if op == REDUCE else (near, far)

@@ -45,14 +45,16 @@ from synth.tree_packing import (
 
 __all__ = ["synthesize"]
 
-# The first is the only one tried if a schedule has too many sends to try all.
+# The leads of reductions over broadcasts that are tried, in chunks. With more sends than _SENDS_FOR_ALL_LEADS
+# only one is tried: the first, or a twentieth of the chunks if they are very many.
 _LEADS = (96, 48, 192, 0)
+_SENDS_FOR_ALL_LEADS = 300_000
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 # The most ranks for which linear programs pack pairs of trees, or trees of every root.
 _MOST_ROOTS = 40
-# A packing of pairs of trees is used only if its load is lower by this factor.
+# A packing of pairs of trees is used only if its load is lower by this factor; the second is for networks
+# that queue.
 _WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04
-_SENDS_FOR_ALL_LEADS = 300_000
 # Headrooms of ports that are tried, as fractions of their capacity. A packing with headroom may be slower by
 # the factor _AS_GOOD, one with few trees by _FEWER_MAY_COST.
 _HEADROOMS = (0.5, 0.3, 0.2, 0.1, 0.05)
@@ -114,7 +116,7 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
 
 
 def _trees(network: Network, collective: Collective, seed: int, solver: str) -> RootedPacking:
-    """Return the trees of `gathering_trees` for an all_gather if it applies, else those of LPs."""
+    """Return the trees of `gathering_trees` for an all_gather if it applies, else of a linear program."""
     if collective.kind == "broadcast":
         return _rooted_packing(network, collective.root, seed)
     try:

@@ -42,12 +42,13 @@ from synth.scheduling import (
 
 __all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize"]
 
-# Measured costs may all differ; those above the last level count as that level.
+# The most levels of links by cost; dearer links count as the last level, as measured costs may all differ.
 _MOST_LEVELS = 8
-# Starts differ only by their random seed. Limits: the number of starts, and the sends of all starts together.
+# The most starts of a search, and the most sends of all starts together.
 _MOST_STARTS, _MOST_SENDS = 8, 50_000
+# Starts differ only by their random seed. Seeds are so far apart that searches with consecutive seeds share
+# none.
 _STRIDE = 1_000_003
-
 
 POLICIES = (
     MatchingPolicy(CLUSTER, 16, rotate=True),

@@ -14,8 +14,7 @@ import numpy as np
 
 from probes.base import Indices
 from synth.collective import Collective
-from synth.errors import NotApplicableError
-from synth.methods.ring import cycle
+from synth.methods.ring import cycle, require_served
 from synth.network import Network, fastest_links
 from synth.networks import host_places, hosts_of, link_table, links_between, restricted
 from synth.schedules import COPY, REDUCE, Schedule
@@ -30,9 +29,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     Raises NotApplicableError if hosts differ, have no ring, or lack a link to the next host, and for other
     collectives. O(ranks · chunks) sends.
     """
-    kinds = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
-    if collective.kind not in kinds:
-        raise NotApplicableError(f"hierarchical does not serve {collective.kind}")
+    require_served("hierarchical", collective)
     rings = _rings(network, chunk_bytes)
     chunk = np.arange(collective.chunks)
     owner, lap = collective.owner_of()

@@ -18,7 +18,7 @@ import numpy as np
 from probes.base import Indices, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.methods.doubling import partners
+from synth.methods.doubling import add_tree, partners
 from synth.network import Network
 from synth.networks import hosts_of, link_table, links_between
 from synth.schedules import COPY, REDUCE, Schedule
@@ -35,7 +35,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     """
     if collective.kind != "all_reduce" or not collective.whole or collective.chunks % network.ranks:
         raise NotApplicableError(
-            "host_halving serves an all_reduce of all ranks in a multiple of as many chunks"
+            f"host_halving serves an all_reduce of all ranks in a multiple of {network.ranks} chunks"
         )
     members = hosts_of(network, "host_halving")
     table = link_table(network, chunk_bytes)
@@ -44,12 +44,17 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     lap, (place, host) = chunk // network.ranks, np.divmod(chunk % network.ranks, hosts)
     steps = (hosts - 1).bit_length()
     sends = Sends()
-    # Turns: the sums in hosts, halving, doubling, the results in hosts; a lap begins one turn after another.
-    turn = lap
+    partner_host = next(partners(hosts))
+
+    def partner(owner: Indices, at: Indices) -> Indices:
+        return members[partner_host(owner, at), place[:, None]]
+
+    # The turns are those of sums in hosts, halving, doubling and results in hosts. Each lap begins one turn
+    # after the lap before.
     for op, first in ((REDUCE, 0), (COPY, 2 * steps + 1)):
-        _add_within(sends, table, members, chunk, place, op, turn + first)
+        _add_within(sends, table, members, chunk, place, op, lap + first)
     for op, first in ((REDUCE, 1), (COPY, steps + 1)):
-        _add_across(sends, table, members, chunk, place, host, op, turn + first)
+        add_tree(sends, table, host, partner, hosts, op, lap + first, "host_halving")
     return sends.schedule(network, collective, chunk_bytes, "host_halving", seed)
 
 
@@ -67,27 +72,3 @@ def _add_within(
     link = links_between(table, src, dst, "host_halving")
     late = turn[:, None, None] + away / size
     sends.add(chunk[:, None, None], link, op, turn[:, None, None], late)
-
-
-def _add_across(
-    sends: Sends,
-    table: Ints,
-    members: Ints,
-    chunk: Indices,
-    place: Indices,
-    host: Indices,
-    op: int,
-    turn: Indices,
-) -> None:
-    """Add the sends of each chunk to its host by halving, or from it by doubling."""
-    hosts = len(members)
-    steps = (hosts - 1).bit_length()
-    partner = next(partners(hosts))
-    for step in range(steps):
-        at = np.arange(min(1 << step, hosts - (1 << step)))
-        near = members[partner(host[:, None], at), place[:, None]]
-        far = members[partner(host[:, None], at + (1 << step)), place[:, None]]
-        src, dst = (far, near) if op == REDUCE else (near, far)
-        moment = steps - 1 - step if op == REDUCE else step
-        link = links_between(table, src, dst, "host_halving")
-        sends.add(chunk[:, None], link, op, turn[:, None] + moment)

@@ -34,6 +34,7 @@ __all__ = ["both_halves", "require_one_way", "solve", "suits", "synthesize"]
 # The most deliveries (a chunk to a rank) of a small program: those of an all_gather on nine ranks. Up to this
 # number CBC mostly ends within seconds, and beyond it rarely.
 _MOST_DELIVERIES = 72
+# The most chunks times ranks of all greedy schedules that a search begins with, and the most schedules.
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48
 
@@ -194,13 +195,13 @@ def _reversible(network: Network) -> bool:
 
 
 def require_one_way(method: str, collective: Collective) -> None:
-    """Raise NotApplicableError if a search for copies serves the collective neither way in time.
+    """Raise NotApplicableError unless a search for copies serves the collective, or its reversal in time.
 
     Such a search serves collectives that copy, and in reverse those that sum each chunk to one rank.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(
-            f"{method} does not serve {collective.label}: it copies, or sums to one rank a chunk"
+            f"{method} does not serve {collective.label}, only copies, or sums of each chunk to one rank"
         )
 
 

@@ -28,8 +28,9 @@ from synth.simulation import replay
 
 __all__ = ["synthesize"]
 
+# The passes in which each chunk may change its path.
 _PASSES = 6
-# Links that all searches may look at; if more chunks need paths, several share a search.
+# The links that all searches for paths may visit; beyond that, several chunks share a search.
 _WORK = 600_000_000
 # The most targets of trees times links, and the most hops of a path beyond the network's diameter.
 _MOST_WORK_ON_TREES = 2_000_000_000
@@ -40,6 +41,7 @@ _CLOSE = 1.01
 # It multiplies alphas by exp(ETA / 2), which is the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
+# The most rounds of forward-backward improvement; schedules with more sends get one.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
 
@@ -60,7 +62,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     work = float(collective.targets.sizes()[many].sum()) * network.links
     if work > _MOST_WORK_ON_TREES:
         raise NotApplicableError(
-            f"paths would grow {len(many)} trees over {network.links} links; greedy does so"
+            f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
     trees = list(ways.trees(collective, many, load_s))
     hops, path = ways.points(points, source[points], target[points], load_s, seed)
@@ -186,6 +188,8 @@ class _Tree:
 
 @dataclass(frozen=True, eq=False)
 class _Ways:
+    """Searches for trees and paths that avoid loaded links; each search adds its own load."""
+
     network: Network
     forwards: Resources
 

@@ -19,7 +19,9 @@ from synth.routing import shortened
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends
 
-__all__ = ["best_cycle", "cycle", "fills", "owner_places", "synthesize"]
+__all__ = ["best_cycle", "cycle", "fills", "owner_places", "require_served", "synthesize"]
+
+_SERVED = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 # A search that backtracks may take exponential time, so it gives up after so many steps.
 _MOST_STEPS = 20_000
@@ -39,8 +41,7 @@ def synthesize(
 
     Raises NotApplicableError if no cycle is found or its links are missing. O(ranks · chunks) sends.
     """
-    if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"):
-        raise NotApplicableError(f"ring does not serve {collective.kind}")
+    require_served("ring", collective)
     links = fastest_links(network, chunk_bytes)
     if order is None:
         order = best_cycle(network, chunk_bytes)
@@ -59,6 +60,12 @@ def synthesize(
     if collective.kind not in ("reduce_scatter", "reduce"):
         _round(sends, owner, hops, COPY, turn + (halves - 1) * ranks)
     return sends.schedule(network, collective, chunk_bytes, "ring", seed)
+
+
+def require_served(method: str, collective: Collective) -> None:
+    """Raise NotApplicableError unless chunks spread to all ranks, or are summed over all ranks."""
+    if collective.kind not in _SERVED:
+        raise NotApplicableError(f"{method} does not serve {collective.kind}")
 
 
 def fills(network: Network, collective: Collective) -> bool:
@@ -101,7 +108,7 @@ def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -
         if _is_closed(order, links)
     ]
     if not found:
-        raise NotApplicableError(f"ring needs a cycle through all ranks; {network.name} showed none")
+        raise NotApplicableError(f"ring needs a cycle through all ranks, and found none in {network.name}")
 
     found += [_improved(order, cost_s, links) for order in found if len(order) <= _MOST_TO_IMPROVE]
 

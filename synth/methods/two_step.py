@@ -39,8 +39,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def three_step(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return an all_to_all in three steps: to a rank for the target's host, across, to the target.
 
-    As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. To each
-    other host, a host assigns size // hosts of its ``size`` ranks (at least one), so that all NICs work.
+    As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. A host
+    assigns size // hosts of its ``size`` ranks (at least one) to each other host, so that all NICs work.
     Raises as ``synthesize`` does.
     """
     if collective.kind != "all_to_all":
@@ -66,7 +66,7 @@ def _relayed(
     method: str,
     seed: int,
 ) -> Schedule:
-    """Return the schedule that moves chunks along ``stops`` (arrays of ranks); equal stops merge.
+    """Return the schedule that moves chunks along ``stops`` (arrays of ranks), without sends to oneself.
 
     In each step, chunks go in the order of (final target − source) modulo the number of ranks. Raises
     NotApplicableError if a link is missing.

@@ -1,6 +1,6 @@
 """CBC through PuLP: its settings, limits and results; and the names of all solvers of integer programs.
 
-`synth.milp.highs` has the other solver. No further module of ccctl calls a solver of integer programs.
+`synth.milp.highs` has the other solver. No other module of ccctl calls a solver of integer programs.
 """
 
 from __future__ import annotations

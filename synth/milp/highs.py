@@ -1,4 +1,4 @@
-"""HiGHS, which comes with SciPy, in this process: a program in columns and rows in, a solution out."""
+"""HiGHS, which comes with SciPy: it solves a program of columns and rows in this process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ __all__ = ["HighsResult", "solve_by_highs"]
 
 Rows = Sequence[tuple[list[int], list[float], float, float]]
 # Statuses of scipy.optimize.milp.
-_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+_OPTIMAL, _INFEASIBLE = 0, 2
 
 
 @dataclass(frozen=True, eq=False)
 class HighsResult:
-    """The values found, or None; the proven bound; whether the search ended by itself, and as infeasible."""
+    """The values found, or None, and the proven bound.
+
+    ``ended`` tells whether the search ended by itself, ``infeasible`` whether it proved that nothing fits.
+    """
 
     values: Floats | None
     bound: float | None

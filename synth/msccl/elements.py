@@ -21,7 +21,10 @@ _DEEPEST = 64
 _MOST_ELEMENTS = 1 << 23
 # The largest C int. MSCCL's parser reads attributes as C ints (xmlGetAttrInt).
 _LARGEST = (1 << 31) - 1
+# Stands for a value that is missing or no number.
 _UNREADABLE = np.iinfo(np.int64).min
+# The attributes that are kept as text; all others are numbers.
+_TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
 
 
 class ElementTable:
@@ -112,9 +115,6 @@ class Elements:
         self.gpus = ElementTable("gpu", None)
         self.blocks = ElementTable("tb", self.gpus)
         self.steps = ElementTable("step", self.blocks)
-
-
-_TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
 
 
 def parse(content: bytes, source: str) -> Elements:

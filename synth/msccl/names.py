@@ -22,7 +22,7 @@ COLL: dict[str, str] = {kind: name for name, kind in KIND.items() if name != "re
 
 
 def collective_of(kind: Kind, ranks: int, per_loop: int, root: int) -> Collective:
-    """Return the collective whose larger buffer has ``per_loop`` chunks; check its ``problems``."""
+    """Return the collective whose larger buffer has ``per_loop`` chunks; it may have ``problems``."""
     factor = {"all_to_all": ranks, "all_to_next": ranks - 1}.get(kind, 1)
     return Collective(kind, ranks, per_loop * factor, root)
 

@@ -43,7 +43,7 @@ def read_xml(content: bytes, source: str) -> Program:
     if found := program.problems():
         # The file is readable, but its program is inconsistent.
         in_place = any(line.startswith("in_place:") for line in found)
-        hint = 'The attributes of one that runs out of place are inplace="0" outofplace="1".'
+        hint = 'A program that runs out of place has inplace="0" outofplace="1".'
         raise DataError(source, first_of(found, _ENOUGH, "problem"), hint=hint if in_place else "")
     return program
 
@@ -65,7 +65,7 @@ def _program(elements: Elements, found: list[str]) -> Program:
     algo = elements.algo
     gpus = elements.gpus.numbers("id", found)
     ranks = len(gpus)
-    _expect_all("gpu", gpus, found)
+    _require_gpus(gpus, found)
     if "ngpus" in algo and _number(algo, "ngpus", found) != ranks:
         found.append(f"ngpus: {algo['ngpus']} are announced, {ranks} are described")
     blocks = _blocks(elements, gpus, found)
@@ -186,8 +186,7 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
     for at in awaited[(awaited >= 0) & (told[awaited] == 0)][:5]:
         step = at - start[tb[at]]
         found.append(
-            f"{_tb_name(blocks, tb[at])} step {step}: others wait for it, "
-            'and hasdep="0" keeps it from telling'
+            f'{_tb_name(blocks, tb[at])} step {step}: hasdep="0" says that no step waits for it, but one does'
         )
     return columns
 
@@ -222,12 +221,11 @@ def _tb_name(blocks: _Blocks, tb: int) -> str:
     return f"gpu {blocks.rank[tb]} threadblock {tb - blocks.first[blocks.rank[tb]]}"
 
 
-def _expect_all(what: str, numbers: Indices, found: list[str]) -> None:
-    if not len(numbers):
-        found.append(f"{what}: expected at least one <{what}>")
-        raise _Unreadable
-    for lacking in sorted(set(range(len(numbers))) - set(numbers.tolist()))[:5]:
-        found.append(f"{what}: {what} {lacking} is missing, or another has its id")
+def _require_gpus(gpus: Indices, found: list[str]) -> None:
+    if not len(gpus):
+        found.append("gpu: expected at least one <gpu>")
+    for lacking in np.setdiff1d(np.arange(len(gpus)), gpus)[:5]:
+        found.append(f"gpu: gpu {lacking} is missing, or another has its id")
     _stop(found)
 
 

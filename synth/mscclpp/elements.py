@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from probes.base import Indices, Mask
-from synth.mscclpp.memory import PlanMemory
+from synth.mscclpp.memory import UNITS, PlanMemory
 from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
 __all__ = ["End", "PlanElement", "atoms_of", "other", "unfold"]
@@ -33,8 +33,8 @@ class PlanElement:
     """One step of one thread (``thread`` ≥ 0), or of all threads on atoms (``thread`` -1).
 
     ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. ``reads`` and ``writes`` have a
-    row of atoms for each operand, all of one length: the threads on atom k read the k-th of each row, and
-    write the k-th of each row. A post hands them to the proxy, which signals ``end`` afterwards if
+    row of atoms for each operand, all of one length: a thread that reads the k-th atom of each row also
+    writes the k-th of each row. A post hands them to the proxy, which signals ``end`` afterwards if
     ``signals``. ``awaited`` are the cells of ``reads`` that are read as packets, once these arrive;
     ``packed`` are the cells of ``writes`` that are written as packets. An element with either has one atom,
     unless the proxy moves it.
@@ -109,13 +109,16 @@ def atoms_of(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """``length`` cells from each of ``firsts`` on."""
+    """``length`` cells from each of ``firsts`` on, used as packets or as plain chunks."""
 
     firsts: tuple[int, ...]
     length: int
+    packets: bool
 
 
 class _Block:
+    """The unfolding of one threadblock in one launch."""
+
     def __init__(
         self, plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, rank: int, at: int, launch: int
     ) -> None:
@@ -129,7 +132,7 @@ class _Block:
             if operation.name != "pipeline":
                 yield from self.operation(operation, (number,), -1)
                 continue
-            for unit in range(self.memory.units):
+            for unit in range(UNITS):
                 for inside, inner in enumerate(operation.inner):
                     yield from self.operation(inner, (number, inside), unit)
 
@@ -153,9 +156,9 @@ class _Block:
             yield from self.data(operation, place, unit)
 
     def alignments(self) -> Iterator[tuple[int, list[int], int]]:
-        """Yield (first cell of an operand, those of the operands aligned with it, number of their cells)."""
+        """Yield (first cell of an operand, first cells of those aligned with it, cells of each)."""
         for operation in self.block.operations:
-            units = range(self.memory.units) if operation.name == "pipeline" else (-1,)
+            units = range(UNITS) if operation.name == "pipeline" else (-1,)
             for unit in units:
                 for one in operation.inner if operation.name == "pipeline" else (operation,):
                     for sources, targets in self.aligned(one, unit):
@@ -210,20 +213,17 @@ class _Block:
         # All other operations use the same range of cells in each of their operands.
         [(spans, into_spans)] = parts
         sources, targets = [self.cells(span) for span in spans], [self.cells(span) for span in into_spans]
-        local = 0 if name in ("rppkt", "cpkt") else 1
-        awaits = self.awaits(operation)
-        makes = [packs and at >= local for at in range(len(targets))]
         if name == "rppkt" and over_port:
             yield from self.forward(operation, place, sources[0], targets)
             return
         every = tuple(row for source in sources for row in source)
         into = tuple(row for target in targets for row in target)
         adds = name in _SUMS
-        if not (any(awaits) or any(makes)):
+        if not any(span.packets for span in (*spans, *into_spans)):
             yield self.element(operation, place, "data", reads=every, writes=into, adds=adds)
             return
-        awaited = [on for source, on in zip(sources, awaits, strict=True) for _ in source]
-        packed = [on for target, on in zip(targets, makes, strict=True) for _ in target]
+        awaited = [span.packets for span in spans for _ in span.firsts]
+        packed = [span.packets for span in into_spans for _ in span.firsts]
         for one, two in zip(_apart(every), _apart(into, len(every[0])), strict=True):
             yield self.element(
                 operation,
@@ -273,7 +273,7 @@ class _Block:
         )
 
     def end(self, kind: str, channel: int) -> End:
-        """Return the rank's end of a channel: of several to one peer, the how-manieth it is."""
+        """Return the rank's end of a channel; channels to one peer are counted from 0."""
         at = (self.block.memory if kind == "memory" else self.block.port)[channel]
         peers = self.gpu.peers(kind)
         return (self.rank, kind, peers[at], peers[:at].count(peers[at]))
@@ -292,7 +292,7 @@ class _Block:
         else:
             owners = [(self.rank, operand.buffer)]
         firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
-        return _Span(tuple(first + low for first in firsts), high - low)
+        return _Span(tuple(first + low for first in firsts), high - low, packets)
 
     def cells(self, span: _Span) -> tuple[Indices, ...]:
         """Return the first cells of all atoms: one row, or one for each rank of a switch group."""
@@ -305,7 +305,7 @@ class _Block:
 
 
 def _apart(rows: tuple[Indices, ...], atoms: int = 0) -> Iterator[tuple[Indices, ...]]:
-    """Yield the rows of each atom alone; ``atoms`` times none if there are no rows."""
+    """Yield the rows of each single atom; without rows, yield ``atoms`` empty tuples."""
     for at in range(len(rows[0]) if rows else atoms):
         yield tuple(row[at : at + 1] for row in rows)
 

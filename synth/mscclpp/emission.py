@@ -68,8 +68,8 @@ class Emission:
     """One threadblock of a program.
 
     ``_reads`` and ``_writes`` are the cells accessed since the last nop; some threads may still be accessing
-    them. ``_waited`` is true if one thread has waited since then: the other threads need a nop before they
-    use what it waited for.
+    them. ``_dirty`` is true if there was any operation on data since then. ``_waited`` is true if one thread
+    has waited since then: the other threads need a nop before they use what it waited for.
     """
 
     def __init__(

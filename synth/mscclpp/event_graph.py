@@ -18,12 +18,13 @@ from synth.kernels import compiled
 
 __all__ = ["EventGraph", "weakly"]
 
-# Earlier events that one pass through the graph follows, 64 in a word: a cache line of words for each event.
+# The words of marks that each event has in one pass through the graph: a cache line, with a bit for each of
+# 512 earlier events.
 _WORDS = 8
 
 
 def weakly(event: int) -> int:
-    """Return how to name an event that another one follows without seeing its data."""
+    """Return the number that stands for an event which is followed without its data being seen."""
     return ~event
 
 
@@ -107,7 +108,7 @@ class EventGraph:
 
     @cached_property
     def _edges(self) -> tuple[Indices, Indices]:
-        """All events that others follow, by the ones that follow, and where those of each begin."""
+        """(start, follows): event n follows the events ``follows[start[n]:start[n + 1]]``."""
         start = offsets(np.fromiter(map(len, self.follows), dtype=np.int64, count=len(self.follows)))
         follows = chain.from_iterable(self.follows)
         return start, np.fromiter(follows, dtype=np.int64, count=int(start[-1]))

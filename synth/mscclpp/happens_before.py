@@ -1,12 +1,12 @@
 """The happens-before relation of a plan: which events precede which in every run.
 
-A run of the plan makes a graph of events. An event follows others, and is sure to see the data of those that
-it does not follow by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else,
-so all accesses to data between two nops of a block become known together and are one event. The k-th wait at
-an end of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th
-release. This holds only if the signals of each channel end, and its waits, have a fixed order; that is
-checked during the run. If only the signals are unordered, the last wait of a launch still follows all of
-them. Waits of one counter that race are a finding: in a plan without one, one run decides about deadlock.
+A run of the plan makes a graph of events. An event follows others. It sees their data, unless it follows them
+by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else, so all accesses to
+data between two nops of a block become known together and are one event. The k-th wait at an end of a channel
+follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th release. This holds only
+if the signals of each channel end, and its waits, have a fixed order; that is checked during the run. If only
+the signals are unordered, the last wait of a launch still follows all of them. Waits of one counter that race
+are a finding. In a plan without such races, one run shows whether the plan can deadlock.
 
 Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
 rank, so an access to the buffers of a rank that has not begun or has ended races with it.
@@ -14,7 +14,7 @@ rank, so an access to the buffers of a rank that has not begun or has ended race
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -72,8 +72,8 @@ class _Counts:
     """The ups and downs of a counter so far.
 
     ``waiting`` are the ups, with their launches, that no down has needed yet; ``head`` is an event that
-    follows the ``joined`` ones before them. Relaxed ones are named weakly. ``chance`` is set if an up does
-    not follow the one before.
+    follows the first ``joined`` ups. Relaxed ups are followed weakly. ``chance`` is set if an up does not
+    follow the one before it, so that their order may vary.
     """
 
     ups: int = 0
@@ -155,11 +155,9 @@ class _Run:
         self.ports: dict[End, list[_Put]] = {}
         self.sleeping: dict[object, list[_Block]] = {}
         self.ready: deque[_Block] = deque()
-        self.left = [0] * plan.ranks
         self.done: list[list[_Block]] = [[] for _ in plan.gpus]
         self.meeting: dict[tuple[int, int], list[_Block]] = {}
-        self.per_launch: dict[_Counter, int] = {}
-        self.downs: dict[_Counter, int] = {}
+        self.per_launch, self.downs = Counter[_Counter](), Counter[_Counter]()
         self.proxied: dict[int, list[int]] = {}
         self.proxies: list[int] = [0] * plan.ranks
         self.races: list[str] = []
@@ -174,7 +172,7 @@ class _Run:
         told = {block.element.where for block in stuck}
         self.order.findings += [f"{place} waits for ever" for place in sorted(told)]
         for key in dict.fromkeys((*self.per_launch, *self.downs)):
-            counts = self.per_launch.get(key, 0), self.downs.get(key, 0)
+            counts = self.per_launch[key], self.downs[key]
             if counts[0] != counts[1]:
                 self.order.balance[_named(key)] = counts
         return self.order
@@ -193,7 +191,6 @@ class _Run:
         if launch == self.launches:
             return
         blocks = self.plan.gpus[rank].threadblocks
-        self.left[rank] = len(blocks)
         self.done[rank] = []
         self.proxies[rank] = graph.new_place(rank, 2 * launch + 1)
         for at in range(len(blocks)):
@@ -209,18 +206,16 @@ class _Run:
         found = self.unfolded[key] = unfold(self.plan, self.memory, self.atoms, rank, at, launch)
         for element in found if launch == 0 else ():
             if (up := _up(element)) is not None:
-                self.per_launch[up] = self.per_launch.get(up, 0) + 1
+                self.per_launch[up] += 1
             if element.kind in ("wait", "acquire"):
-                down = _down(element)
-                self.downs[down] = self.downs.get(down, 0) + 1
+                self.downs[_down(element)] += 1
         return found
 
     def ended(self, block: _Block) -> None:
         rank = block.rank
-        self.left[rank] -= 1
         block.meet()
         self.done[rank].append(block)
-        if self.left[rank]:
+        if len(self.done[rank]) < len(self.plan.gpus[rank].threadblocks):
             return
         end = self.graph.add(tuple(one.base for one in self.done[rank]))
         # The library has no way to wait for the proxy. Puts that it may still work on when the blocks end
@@ -240,9 +235,10 @@ class _Run:
         self.ready.extend(self.sleeping.pop(key, ()))
 
     def counted_up(self, key: _Counter, relaxed: bool) -> tuple[int, ...]:
-        """Return an event that follows all that surely counted up before the next wait returns, if any.
+        """Return an event that follows the ups which surely precede the return of the next wait, if any.
 
-        They are the first ones that it needs; if their order may vary, only those of whole launches.
+        They are as many of the first ups as the wait needs. If their order may vary, only the ups of whole
+        launches count.
         """
         counts, need = self.counter(key), max(self.needed(key), 0)
         if key in self.by_chance:
@@ -450,7 +446,7 @@ class _Block:
             if key in run.packets:
                 run.order.findings.append(
                     f"{access.where}: a second packet at {run.memory.name(cell)}, the first is of "
-                    f"{run.packets[key].where}: who waits for one cannot tell them apart"
+                    f"{run.packets[key].where}: a wait for one of them cannot tell them apart"
                 )
                 continue
             run.packets[key] = access

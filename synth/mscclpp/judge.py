@@ -55,12 +55,10 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
         return PlanVerdict(tuple(found[:_ENOUGH]))
     if plan.reuse_resources:
         return PlanVerdict(
-            ("reuse_resources: scratch used round and round is not something that is proven here",)
+            ("reuse_resources: plans that use their scratch again and again cannot be proven here",)
         )
     if plan.in_place and not known(plan.collective) and _sizes_differ(plan):
-        return PlanVerdict(
-            (f"inplace: nothing says how the buffers of {plan.collective!r} lie on each other",)
-        )
+        return PlanVerdict((f"inplace: it is not known which buffers of {plan.collective!r} share memory",))
     findings: list[str] = []
     cautions: list[str] = []
     for cells in finenesses(plan):
@@ -71,7 +69,7 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
         if found:
             break
     if not known(plan.collective):
-        cautions.append(f"nothing says what the results of {plan.collective!r} must be")
+        cautions.append(f"the results are not checked: it is not known what {plan.collective!r} must give")
     cautions += _large(plan)
     return PlanVerdict(tuple(dict.fromkeys(findings))[:_ENOUGH], tuple(dict.fromkeys(cautions)))
 
@@ -100,7 +98,7 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
     atoms = atoms_of(plan, memory, launches)
     ran = history(plan, memory, atoms, launches)
     findings = ran.findings or [
-        f"{name}: {ups} signals and {downs} waits a launch: the next one begins with the rest"
+        f"{name}: {ups} signals and {downs} waits a launch: the next launch begins with the rest"
         for name, (ups, downs) in ran.balance.items()
     ]
     if findings:
@@ -125,14 +123,14 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
     puts = np.array(ran.unfinished, dtype=np.int64).reshape(-1, 2)
     if unfinished := int((~ran.graph.orders(puts[:, 0], puts[:, 1], data=False)).sum()):
         cautions.append(
-            f"{unfinished // launches} puts over ports are not known to be through when the kernel "
-            "ends: the caller may change their sources too early, and the library offers no way to wait"
+            f"{unfinished // launches} puts over ports may be incomplete when the kernel ends: the caller "
+            "may change their sources too early, and the library offers no way to wait"
         )
     return findings, cautions
 
 
 class _Uses(NamedTuple):
-    """Each use of a cell: by which access, and by which part of it. They are in the order of accesses."""
+    """The uses of cells, in the order of accesses: for each its access, and the part of that access."""
 
     cell: Indices
     access: Indices
@@ -148,7 +146,7 @@ class _Uses(NamedTuple):
 
 
 def _uses_of(accesses: list[Access], users: list[Indices]) -> _Uses:
-    """Return the uses of cells by all accesses; those of one atom of an operation are one part of it."""
+    """Return the uses of cells by all accesses; the uses by one thread on one atom are one part."""
     rows: list[Indices] = []
     number, first, writes, waits = [], [], [], []
     parts = 0
@@ -177,11 +175,11 @@ def _uses_of(accesses: list[Access], users: list[Indices]) -> _Uses:
 
 
 def _mixed_scratch(memory: PlanMemory, uses: _Uses) -> list[str]:
-    """Return the ranks that use scratch for plain chunks, and for packets."""
+    """Return a finding for each rank that uses scratch both for plain chunks and for packets."""
     rank, region = np.divmod(np.unique(uses.cell // memory.span), 6)
     mixed = np.intersect1d(rank[(region == 2) | (region == 3)], rank[region >= 4])
     return [
-        f"gpus[{one}]: packets and plain chunks in one scratch, where they take other places"
+        f"gpus[{one}]: scratch holds packets and plain chunks, which lay out its bytes differently"
         for one in mixed.tolist()
     ]
 
@@ -266,7 +264,7 @@ class _Races:
 
 
 class _Values:
-    """The value of each cell: a number for the input cells that it is a sum of, each with its multiplicity.
+    """The value of each cell: a number that stands for a multiset of input cells, whose sum it is.
 
     The number of a single input cell is the cell's own, below ``singles``.
     """
@@ -292,7 +290,7 @@ class _Values:
         """Return the number of a sum of values."""
         found = self.known.get(numbers)
         if found is None:
-            # Sorting joins runs that are sorted already.
+            # The parts are sorted runs, which Python's sort merges fast.
             parts = sorted(chain.from_iterable(map(self.parts, numbers)))
             found = self.known[numbers] = self.number(tuple(parts))
         return found

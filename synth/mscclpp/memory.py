@@ -13,10 +13,10 @@ from functools import cached_property
 
 from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank
 
-__all__ = ["PlanMemory", "expected", "finenesses", "known", "slice_of"]
+__all__ = ["UNITS", "PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
-# Pieces of a pipeline that are modelled: two, so that one is in flight while the next is produced.
-_UNITS = 2
+# The pieces of a pipeline that are modelled: two, so that one is in flight while the next is produced.
+UNITS = 2
 # The buffer that is a part of the other one if the collective runs in place.
 _PART = {"allgather": "i", "reducescatter": "o"}
 
@@ -51,7 +51,7 @@ def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
     """
     every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
     slices = {one.slices for one in every if one.slices > 1}
-    units = _UNITS if any(one.name == "pipeline" for one in every) else 1
+    units = UNITS if any(one.name == "pipeline" for one in every) else 1
     if not slices:
         return (units,)
     fine = units * math.lcm(*slices)
@@ -94,7 +94,7 @@ class PlanMemory:
         return (rank * 6 + region) * self.span + offset * self.cells
 
     def part(self, gpu: PlanRank) -> int:
-        """Return the chunks of input or output that the collective treats alike: it may cut between them."""
+        """Return the length of the runs of chunks, of input or output, that the collective never cuts."""
         if self.plan.collective in ("allreduce", "broadcast"):
             return max(gpu.input_chunks, gpu.output_chunks)
         whole = math.gcd(gpu.input_chunks, gpu.output_chunks)
@@ -116,11 +116,7 @@ class PlanMemory:
         """Return (begin, end) in the buffer of the cells of an operand's slice or pipeline unit."""
         first, size = operand.index * self.cells, operand.size * self.cells
         if unit >= 0:
-            low, high = slice_of(size, unit, _UNITS)
+            low, high = slice_of(size, unit, UNITS)
         else:
             low, high = slice_of(size, operation.slice, operation.slices)
         return first + low, first + high
-
-    @property
-    def units(self) -> int:
-        return _UNITS

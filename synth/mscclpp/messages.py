@@ -1,7 +1,7 @@
 """The messages of a program, each put straight into its receiver's slot or into scratch first.
 
-In a program a sender waits while the FIFO is full; in an MSCCL++ plan a put never waits. So events are
-ordered only by the order of steps in a block, by waits and by messages, never by full FIFOs.
+In a program a sender waits while the FIFO is full; in an MSCCL++ plan a put never waits. So steps are ordered
+only by their order in a block, by waits and by messages, never by full FIFOs.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from synth.mscclpp.plan import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["is_plan", "read_plan"]
 
@@ -69,10 +69,10 @@ class _Reading:
             name=self.text(top, "name", ""),
             collective=self.text(top, "collective", ""),
             protocol=protocol,
-            in_place=self.truth(top, "inplace", "", None),
+            in_place=self.truth(top, "inplace", None),
             gpus=tuple(self.gpu(gpu, f"gpus[{rank}]", rank) for rank, gpu in enumerate(gpus)),
-            reuse_resources=self.truth(top, "reuse_resources", "", False),
-            double_scratch=self.truth(top, "use_double_scratch_buffer", "", False),
+            reuse_resources=self.truth(top, "reuse_resources", False),
+            double_scratch=self.truth(top, "use_double_scratch_buffer", False),
             threads=self.number(top, "num_threads_per_block", "", 1, 1024, 1024),
             alignment=self.number(top, "buffer_alignment", "", 1, _MOST, 16),
             min_bytes=self.number(top, "min_message_size", "", 0, (1 << 64) - 1, 0),
@@ -86,22 +86,6 @@ class _Reading:
             self.problems.append(f"{path}.id: expected {rank}, its place in the list, found {number}")
         sizes = [self.number(gpu, name, path, 0, _MOST_CHUNKS, None) for name in _SIZES]
         memory, port, switches = self.channels(gpu, path)
-        blocks = self.entries(gpu, "threadblocks", path)
-        buffers = [
-            self.remote_buffer(buffer, f"{path}.remote_buffers[{at}]")
-            for at, buffer in enumerate(self.entries(gpu, "remote_buffers", path))
-        ]
-        semaphores = [
-            self.number(
-                self.mapping(one, f"{path}.semaphores[{at}]"),
-                "init_value",
-                f"{path}.semaphores[{at}]",
-                0,
-                _MOST,
-                None,
-            )
-            for at, one in enumerate(self.entries(gpu, "semaphores", path) if "semaphores" in gpu else ())
-        ]
         return PlanRank(
             input_chunks=sizes[0],
             output_chunks=sizes[1],
@@ -109,10 +93,17 @@ class _Reading:
             memory=memory,
             port=port,
             switch=switches,
-            remote_buffers=tuple(buffers),
-            semaphores=tuple(semaphores),
+            remote_buffers=tuple(
+                self.remote_buffer(buffer, where)
+                for buffer, where in self.objects(gpu, "remote_buffers", path)
+            ),
+            semaphores=tuple(
+                self.number(semaphore, "init_value", where, 0, _MOST, None)
+                for semaphore, where in self.objects(gpu, "semaphores", path, optional=True)
+            ),
             threadblocks=tuple(
-                self.threadblock(block, f"{path}.threadblocks[{at}]", at) for at, block in enumerate(blocks)
+                self.threadblock(block, where, at)
+                for at, (block, where) in enumerate(self.objects(gpu, "threadblocks", path))
             ),
         )
 
@@ -121,22 +112,17 @@ class _Reading:
     ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Switch, ...]]:
         peers: dict[str, list[int]] = {"memory": [], "port": []}
         switches: list[Switch] = []
-        for at, entry in enumerate(self.entries(gpu, "channels", path)):
-            place = f"{path}.channels[{at}]"
-            channel = self.mapping(entry, place)
+        for channel, place in self.objects(gpu, "channels", path):
             kind = self.word(channel, "channel_type", place, CHANNEL_TYPES)
             if kind == "switch":
                 buffer = self.word(channel, "buffer_type", place, BUFFERS)
-                for number, group in enumerate(self.entries(channel, "rank_groups", place)):
-                    where = f"{place}.rank_groups[{number}]"
-                    ranks = self.numbers(self.mapping(group, where), "ranks", where)
-                    switches.append(Switch(buffer, ranks))
+                for group, where in self.objects(channel, "rank_groups", place):
+                    switches.append(Switch(buffer, self.numbers(group, "ranks", where)))
             elif kind != "none":
                 peers[kind] += self.numbers(channel, "connected_to", place)
         return tuple(peers["memory"]), tuple(peers["port"]), tuple(switches)
 
-    def remote_buffer(self, document: object, path: str) -> RemoteBuffer:
-        buffer = self.mapping(document, path)
+    def remote_buffer(self, buffer: dict[str, Any], path: str) -> RemoteBuffer:
         access = self.entries(buffer, "access_channel_types", path)
         for at, kind in enumerate(access):
             if kind not in CHANNEL_TYPES:
@@ -149,23 +135,16 @@ class _Reading:
             access=tuple(str(kind) for kind in access),
         )
 
-    def threadblock(self, document: object, path: str, at: int) -> Threadblock:
-        block = self.mapping(document, path)
+    def threadblock(self, block: dict[str, Any], path: str, at: int) -> Threadblock:
         number = self.number(block, "id", path, 0, _MOST, None)
         if block and number != at:
             self.problems.append(f"{path}.id: expected {at}, its place in the list, found {number}")
         ids: dict[str, list[int]] = {"memory": [], "port": [], "switch": [], "none": []}
-        for place, entry in enumerate(self.entries(block, "channels", path)):
-            where = f"{path}.channels[{place}]"
-            channel = self.mapping(entry, where)
-            ids[self.word(channel, "channel_type", where, CHANNEL_TYPES)] += self.numbers(
-                channel, "channel_ids", where
-            )
+        for channel, where in self.objects(block, "channels", path):
+            kind = self.word(channel, "channel_type", where, CHANNEL_TYPES)
+            ids[kind] += self.numbers(channel, "channel_ids", where)
         buffers: dict[str, list[int]] = {"memory": [], "port": [], "switch": [], "none": []}
-        refs = self.entries(block, "remote_buffer_refs", path) if "remote_buffer_refs" in block else ()
-        for place, entry in enumerate(refs):
-            where = f"{path}.remote_buffer_refs[{place}]"
-            reference = self.mapping(entry, where)
+        for reference, where in self.objects(block, "remote_buffer_refs", path, optional=True):
             kind = self.word(reference, "access_channel_type", where, CHANNEL_TYPES)
             buffers[kind] += self.numbers(reference, "remote_buffer_ids", where)
         return Threadblock(
@@ -178,13 +157,9 @@ class _Reading:
         )
 
     def operations(self, holder: dict[str, Any], path: str) -> tuple[Operation, ...]:
-        return tuple(
-            self.operation(one, f"{path}.ops[{at}]")
-            for at, one in enumerate(self.entries(holder, "ops", path))
-        )
+        return tuple(self.operation(one, where) for one, where in self.objects(holder, "ops", path))
 
-    def operation(self, document: object, path: str) -> Operation:
-        found = self.mapping(document, path)
+    def operation(self, found: dict[str, Any], path: str) -> Operation:
         name = self.word(found, "name", path, OPERATIONS)
         group = self.mapping(found.get("tbg_info", {}), f"{path}.tbg_info")
         units = self.mapping(found.get("iter_context", {}), f"{path}.iter_context")
@@ -212,11 +187,10 @@ class _Reading:
         )
 
     def operands(self, found: dict[str, Any], name: str, path: str) -> tuple[Operand, ...]:
-        entries = self.entries(found, name, path) if name in found else ()
-        return tuple(self.operand(entry, f"{path}.{name}[{at}]") for at, entry in enumerate(entries))
+        operands = self.objects(found, name, path, optional=True)
+        return tuple(self.operand(operand, where) for operand, where in operands)
 
-    def operand(self, document: object, path: str) -> Operand:
-        found = self.mapping(document, path)
+    def operand(self, found: dict[str, Any], path: str) -> Operand:
         index = self.number(found, "index", path, 0, _MOST, None)
         size = self.number(found, "size", path, 1, _MOST, None)
         named = [name for name in ("type", "buffer_id", "switch_channel_id") if name in found]
@@ -237,6 +211,15 @@ class _Reading:
             return value
         self.problems.append(f"{path}: expected an object, found {_brief(value)}")
         return {}
+
+    def objects(
+        self, holder: dict[str, Any], name: str, path: str, *, optional: bool = False
+    ) -> Iterator[tuple[dict[str, Any], str]]:
+        """Yield (object, its path) for each entry of a list; an ``optional`` list may be missing."""
+        if name in holder or not optional:
+            for at, entry in enumerate(self.entries(holder, name, path)):
+                where = f"{path}.{name}[{at}]"
+                yield self.mapping(entry, where), where
 
     def entries(self, holder: dict[str, Any], name: str, path: str) -> list[Any]:
         value = self.value(holder, name, path, None)
@@ -271,10 +254,10 @@ class _Reading:
         )
         return low
 
-    def truth(self, holder: dict[str, Any], name: str, path: str, default: bool | None) -> bool:
-        value = self.value(holder, name, path, default)
+    def truth(self, holder: dict[str, Any], name: str, default: bool | None) -> bool:
+        value = self.value(holder, name, "", default)
         if value is not None and not isinstance(value, bool):
-            self.problems.append(f"{_at(path, name)}: expected true or false, found {_brief(value)}")
+            self.problems.append(f"{name}: expected true or false, found {_brief(value)}")
         return value is True
 
     def text(self, holder: dict[str, Any], name: str, path: str) -> str:

@@ -271,8 +271,6 @@ def _operand(
         if operand.remote >= len(ids):
             return f"remote buffer {operand.remote}, the threadblock has {len(ids)} over {kind}"
         number = ids[operand.remote]
-        if number >= len(gpu.remote_buffers):
-            return f"remote buffer {number}, the rank has {len(gpu.remote_buffers)}"
         remote = gpu.remote_buffers[number]
         if remote.rank >= len(plan.gpus):
             return f"remote buffer {number} is of rank {remote.rank}, the plan has {len(plan.gpus)} ranks"
@@ -282,10 +280,7 @@ def _operand(
             return "expected a switch channel"
         if operand.switch >= len(block.switch):
             return f"switch channel {operand.switch}, the threadblock has {len(block.switch)}"
-        number = block.switch[operand.switch]
-        if number >= len(gpu.switch):
-            return f"switch channel {number}, the rank has {len(gpu.switch)}"
-        buffer, owner = gpu.switch[number].buffer, gpu
+        buffer, owner = gpu.switch[block.switch[operand.switch]].buffer, gpu
     if letter in "LR" and buffer != "s":
         return f"packets lie in scratch, found {buffer}"
     end = operand.index + operand.size
@@ -299,11 +294,13 @@ def _pitfalls(
 ) -> Iterator[str]:
     """Yield findings on plans that the format allows but the executor runs differently."""
     name, kind = operation.name, operation.channel_type
+    # The executor ignores the type of channel of an operation that uses none.
+    over_port = kind == "port" and bool(_FORMS[name].channels)
     if name == "get" and any(a.index != b.index for a, b in zip(operation.src, operation.dst, strict=True)):
         yield f"{place}: the executor exchanges the offsets of source and destination, so they must be equal"
     if name == "put" and kind == "memory" and len({operand.buffer for operand in operation.src}) > 1:
         yield f"{place}: the executor takes all sources from the buffer of the first"
-    if kind == "port":
+    if over_port:
         for at, operand in enumerate(operation.dst):
             to = gpu.remote_buffers[block.port_buffers[operand.remote]].rank
             by = gpu.port[block.port[operation.channels[at]]]
@@ -313,16 +310,16 @@ def _pitfalls(
         ids = block.memory_buffers if kind == "memory" else block.port_buffers
         for operand in (*operation.src, *operation.dst):
             remote = operand.remote >= 0 and gpu.remote_buffers[ids[operand.remote]].buffer == "s"
-            if remote or (kind == "port" and operand.buffer == "s"):
+            if remote or (over_port and operand.buffer == "s"):
                 yield (
-                    f"{place}: with use_double_scratch_buffer only packets and what a rank does on its own "
-                    "find the half of scratch that is in use"
+                    f"{place}: with use_double_scratch_buffer, only packets and operations within a rank use "
+                    "the right half of scratch"
                 )
                 return
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Return findings on barriers that other numbers of threadblocks use, or some more often than others."""
+    """Return findings on barriers with a wrong number of threadblocks, or that some use more often."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}

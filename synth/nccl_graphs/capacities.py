@@ -2,9 +2,9 @@
 
 A resource has a capacity in GB/s, in one direction. It is a bundle of NVLinks, a GPU's links into or out of
 NVSwitches, a PCIe link up or down, the link from one NUMA node to another, or one direction of a NIC. A byte
-uses each resource of its path once; PCIe links 1.2 times if Intel's CPUs forward it. A rate measured between
-two GPUs is a further resource that only this pair uses; it also raises the capacity of each resource on the
-path to at least that rate.
+uses each resource of its path once. If Intel's CPUs forward it, it uses PCIe links 1.2 times. A rate measured
+between two GPUs is a further resource that only this pair uses; it also raises the capacity of each resource
+on the path to at least that rate.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["PathCapacities", "capacities_of"]
 _Key = tuple[str, ...]
 # Assumed if nothing on a path is known, as in nominal networks: 16 lanes of PCIe 4.0.
 _UNKNOWN_GBS = 24.0
+# Path types, the nearest first.
 _NEAR_TO_FAR: tuple[PathType, ...] = (
     "LOC",
     "NVL",
@@ -157,8 +158,8 @@ class _Ways:
             if direct:
                 yield ("NVLinks", a.bus_id, b.bus_id), direct, 1.0
                 return
-            for key, gbs in (("NVLinks out of", self._switched(a)), ("NVLinks into", self._switched(b))):
-                yield (key, (a if key.endswith("of") else b).bus_id), gbs or _UNKNOWN_GBS, 1.0
+            yield ("NVLinks out of", a.bus_id), self._switched(a) or _UNKNOWN_GBS, 1.0
+            yield ("NVLinks into", b.bus_id), self._switched(b) or _UNKNOWN_GBS, 1.0
             return
         if path == "NVB":
             through = max(self._host.gpus, key=lambda one: min(self._direct(a, one), self._direct(one, b)))
@@ -193,11 +194,12 @@ class _Ways:
         shared = {device.bus_id for device in up} & {device.bus_id for device in down}
         known = False
         if path == "C2C":
-            ends = (("up", a), ("down", b))
+            # A GPU with links of its own to the CPU uses them instead of PCIe.
             up, down = ([] if isinstance(end, Gpu) else found for end, found in ((a, up), (b, down)))
-            for way, gpu in ((way, end) for way, end in ends if isinstance(end, Gpu)):
-                yield ("C2C links of", gpu.bus_id, way), self._to_cpu(gpu), 1.0
-                known = True
+            for way, end in (("up", a), ("down", b)):
+                if isinstance(end, Gpu):
+                    yield ("C2C links of", end.bus_id, way), self._to_cpu(end), 1.0
+                    known = True
         for way, devices in (("up", up), ("down", down)):
             for device in devices:
                 gbs = None if device.bus_id in shared else self._expected.pcie_gbs(device)

@@ -7,9 +7,10 @@ helps. A linear program over all candidates gives an upper bound on the rate of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, permutations
+from itertools import permutations
 
 import numpy as np
 
@@ -20,8 +21,9 @@ __all__ = ["MOST_CHANNELS", "GraphChannel", "Packed", "candidates", "packed", "t
 
 # NCCL doubles the channels of a file, and has room for 32 up to version 2.19.
 MOST_CHANNELS = 16
-_MOST_CANDIDATES = 12_000
-_MOST_ALL_ORDERS = 8
+# The most candidate channels; of more than 8 GPUs only random orders are tried, and fewer of them.
+_MOST_CANDIDATES, _MOST_ALL_ORDERS, _MOST_DRAWN = 12_000, 8, 4000
+# The most times that each chosen channel is replaced by a better one.
 _SWEEPS = 4
 # A larger number of channels is chosen only if its total rate is more than 1 / _ALIKE times that of a smaller
 # one.
@@ -62,26 +64,24 @@ def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> l
     """
     size = len(host.gpus)
     if not between_hosts:
-        found = [GraphChannel((0, *rest)) for rest in _orders(host, [0], _MOST_CANDIDATES, seed)]
+        found = [GraphChannel((0, *rest)) for rest in _orders(host, 0, _MOST_CANDIDATES, seed)]
         return found if size > 1 else [GraphChannel((0,))]
     starts = [(nic, first) for nic in range(len(host.nics)) for first in host.near[nic]]
     each = max(1, _MOST_CANDIDATES // max(1, len(starts)))
     return [
         GraphChannel((first, *rest), nic)
         for nic, first in starts
-        for rest in _orders(host, [first], each, seed + 31 * nic + first)
+        for rest in _orders(host, first, each, seed + 31 * nic + first)
     ]
 
 
-def _orders(host: PathCapacities, first: Sequence[int], most: int, seed: int) -> list[tuple[int, ...]]:
-    rest = [at for at in range(len(host.gpus)) if at not in first]
-    if len(host.gpus) <= _MOST_ALL_ORDERS:
-        total = int(np.prod(np.arange(1, len(rest) + 1), dtype=np.int64))
-        if total <= most:
-            return list(permutations(rest))
+def _orders(host: PathCapacities, first: int, most: int, seed: int) -> list[tuple[int, ...]]:
+    """Return orders of the GPUs after ``first``: all of them, or random ones if they are too many."""
+    rest = [at for at in range(len(host.gpus)) if at != first]
+    if len(host.gpus) <= _MOST_ALL_ORDERS and math.factorial(len(rest)) <= most:
+        return list(permutations(rest))
     chance = np.random.default_rng(seed)
-    drawn = dict.fromkeys(_near_first(host, first[0], chance) for _ in range(min(most, 4000)))
-    return list(islice(drawn, most))
+    return list(dict.fromkeys(_near_first(host, first, chance) for _ in range(min(most, _MOST_DRAWN))))
 
 
 def _near_first(host: PathCapacities, first: int, chance: np.random.Generator) -> tuple[int, ...]:
@@ -141,9 +141,9 @@ def packed(
     return Packed(tuple(found), together / len(found), most_gbs)
 
 
-def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel], *, tree: bool = False) -> float:
-    """Return the total GB/s of these channels, all at the same speed."""
-    return len(channels) / float(usage(host, channels, tree=tree).sum(axis=0).max())
+def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel]) -> float:
+    """Return the total GB/s of these rings, all at the same speed."""
+    return len(channels) / float(usage(host, channels).sum(axis=0).max())
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:

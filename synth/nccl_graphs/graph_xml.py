@@ -18,6 +18,7 @@ from synth.nccl_graphs.planner import HostGraphs, PlannedGraph
 
 __all__ = ["FileGraph", "graph_file", "read_graphs"]
 
+# NCCL's numbers of graphs and of their patterns (ring; balanced tree).
 _IDS = {"ring": 0, "tree": 1}
 _PATTERNS = {"ring": 4, "tree": 1}
 

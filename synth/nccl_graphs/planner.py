@@ -77,7 +77,10 @@ class HostGraphs:
 
 @dataclass(frozen=True)
 class KindOfHost:
-    """Hosts that can share a graph file, and their graphs; ``unmeasured``: a profile says nothing of them."""
+    """Hosts that can share a graph file, and their graphs.
+
+    ``unmeasured`` tells that a profile was given, but has no rates between their GPUs.
+    """
 
     names: tuple[str, ...]
     graphs: HostGraphs
@@ -123,7 +126,7 @@ def plan_graphs(
     nics = [nic for nic in host.physical_nics if nic.name in ports] if between_hosts else []
     if between_hosts and not nics:
         raise UsageError(
-            f"{host.name}: there is no NIC in the topology by which it reaches other hosts",
+            f"{host.name}: the topology has no NIC that leads to other hosts",
             hint="A graph for jobs of one host needs none.",
         )
     room = capacities_of(host, nics, load(), measured)
@@ -137,8 +140,8 @@ def plan_graphs(
     if any(nic.index is None for nic in nics):
         taken = ", ".join(f"{nic.name} {ports[nic.name]}" for nic in nics)
         doubts.append(
-            f"{host.name}: NCCL's numbers of its NICs are taken as in a job without NCCL_IB_HCA: {taken}; a "
-            "file of NCCL_TOPO_DUMP_FILE has them"
+            f"{host.name}: NCCL's numbers of its NICs are assumed to be those of a job without NCCL_IB_HCA: "
+            f"{taken}; the file that NCCL_TOPO_DUMP_FILE makes has the real ones"
         )
     return HostGraphs(
         host.name,

@@ -1,8 +1,8 @@
 """NCCL's model of the time of its rings and trees, by which it chooses among them.
 
 Formulas and constants are those of NCCL 2.30.7 (``src/graph/tuning.cc``). NVLS, CollNet and PAT are left out:
-they need hardware that a network here does not describe. BusRates are in GB/s of 10^9 bytes, times in
-microseconds, as there.
+they need hardware that a network here does not describe. As in NCCL, rates are in GB/s of 10^9 bytes, and
+times in microseconds.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _HOP_US = {
     "pci": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)},
     "net": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)},
 }
-# llMaxBws: by architecture on one host, else by the CPU's vendor (Intel, AMD); one, two, more hosts.
+# llMaxBws, for one, two and more hosts. On one host the row is that of the GPU's architecture. On several
+# hosts NCCL takes the first row with Intel's CPUs, and the second with AMD's.
 _LL_GBS = {
     "volta": (39.0, 39.0, 20.4),
     "ampere": (87.7, 22.5, 19.0),
     "hopper": (141.0, 45.0, 35.0),
     "blackwell": (282.0, 90.0, 70.0),
 }
-# perChMaxRingLL128Bws, perChMaxTreeLL128Bws, perChMaxTreeBws: one, two, more hosts.
+# perChMaxRingLL128Bws, perChMaxTreeLL128Bws and perChMaxTreeBws, for one, two and more hosts.
 _RING_LL128_GBS = {
     "volta": (20.0,) * 3,
     "ampere": (20.0,) * 3,
@@ -79,7 +80,10 @@ class NcclWorld:
 
 @dataclass(frozen=True)
 class BusRates:
-    """Bus bandwidth of all rings, and of all trees, together; microseconds that hops take beyond NCCL's."""
+    """The bus bandwidth of all rings together, and of all trees together.
+
+    ``more_intra_us`` and ``more_inter_us`` are the times by which hops take longer than in NCCL's model.
+    """
 
     ring_gbs: float
     tree_gbs: float

@@ -10,7 +10,7 @@ from sample_networks import named, networks
 from synth.adapcc.logical_graph import node_graph, opposites
 from synth.adapcc.tree_milp import Demand
 from synth.adapcc.tree_strategy import plan
-from synth.adapcc.two_level_strategy import Planner, fits, nodes_of
+from synth.adapcc.two_level_strategy import Planner, nodes_of, require_size
 from synth.errors import NotApplicableError
 from synth.network import Link, build
 from synth.networks.families import family
@@ -56,7 +56,6 @@ def test_two_trees_share_what_one_would_fill():
             TENSOR_BYTES,
             1 << 10,
             time_limit_s=20,
-            gap=0.001,
         )
         for count in (1, 2)
     )
@@ -122,10 +121,10 @@ def test_a_plan_leads_every_rank_to_its_roots(kind):
 
 def test_a_program_that_is_too_large_for_its_time_is_refused():
     network = named("mesh")
-    fits(network, 1000, 60.0)
+    require_size(network, 1000, 60.0)
     for flows, limit_s in ((1000, 0.1), (10**6, 3600.0)):
         with pytest.raises(NotApplicableError, match="columns for flows"):
-            fits(network, flows, limit_s)
+            require_size(network, flows, limit_s)
 
 
 def test_without_time_to_solve_a_chain_keeps_the_roots_port_free():

@@ -103,11 +103,11 @@ def test_max_flow_finds_the_slowest_set_among_all(network):
     for size in range(1, network.ranks):
         for members in combinations(range(network.ranks), size):
             inside = np.isin(np.arange(network.ranks), members)
-            rate = (1 / gates(network, cut_around(network, inside, "", "")).beta_s_per_byte).sum()
+            rate = gates(network, cut_around(network, inside, "", "")).bytes_per_s
             slowest_s = max(slowest_s, (~inside).sum() * 1000.0 / rate)
     found_s = 0.0
     for inside in slowest_sets(network, supply, 0.0):
-        rate = (1 / gates(network, cut_around(network, inside, "", "")).beta_s_per_byte).sum()
+        rate = gates(network, cut_around(network, inside, "", "")).bytes_per_s
         found_s = max(found_s, (~inside).sum() * 1000.0 / rate)
     if len(network.ports) == 0:
         assert found_s == pytest.approx(slowest_s, rel=1e-4)

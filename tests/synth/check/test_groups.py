@@ -61,7 +61,7 @@ def test_the_rules_of_representatives():
 def test_ranks_that_average_with_none_are_a_caution():
     groups = plan_groups(racked([2, 2]), SIZE_BYTES).groups
     verdict = examine_groups(groups)
-    assert verdict.findings == () and "average with none" in verdict.cautions[0]
+    assert verdict.findings == () and "average alone" in verdict.cautions[0]
 
 
 @pytest.mark.parametrize("sizes", [[4, 4], [3, 3, 3], [7, 2], [1, 1, 1], [2, 2]])

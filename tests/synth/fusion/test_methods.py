@@ -12,7 +12,7 @@ from random_models import costs, models
 from probes.base.columns import floats, ints, longs
 from probes.base.errors import UsageError
 from synth.fusion.buckets import by_size, layer_of, size_of
-from synth.fusion.costs import RingCosts, baseline_s
+from synth.fusion.costs import RingCosts
 from synth.fusion.methods import METHODS, Overheads, fusion_plan
 from synth.fusion.model import Model, shape
 from synth.fusion.timeline import ALL_REDUCE
@@ -111,6 +111,11 @@ def test_a_long_backward_pass_hides_an_all_reduce_that_dear_delays():
 def pipelined_s(forward_s, backward_s, scatter_s, gather_s):
     """Equation 7."""
     return max(forward_s, gather_s) + max(backward_s, scatter_s)
+
+
+def baseline_s(forward_s, backward_s, all_reduce_s):
+    """Equation 8."""
+    return forward_s + max(backward_s, all_reduce_s)
 
 
 def test_all_gathers_begin_with_the_forward_pass_even_if_all_is_scattered_before():

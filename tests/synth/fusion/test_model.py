@@ -51,7 +51,7 @@ def test_scaled_times_keep_their_shares(samples):
         ({"tensor_layer": ints([0, 0, 2])}, "tensor_layer[2]: there is no layer 2"),
         ({"tensor_layer": ints([0, 1, 0])}, "tensor_layer[2]: expected at least 1"),
         ({"tensor_bytes": longs([1, 0, 1])}, "tensor_bytes[1]: expected 1 to"),
-        ({"tensors": ("a", "b", "a")}, "tensors: 'a' stands there twice"),
+        ({"tensors": ("a", "b", "a")}, "tensors: 'a' is listed twice"),
         ({"layers": (), "forward_s": floats([]), "backward_s": floats([])}, "layers: expected 1 to"),
     ],
 )
