@@ -56,7 +56,7 @@ class VectorClocks:
 
 
 class SharedCells:
-    """Cells of memory, and of each its last write and the reads since then.
+    """Cells of memory, with the last write of each and the reads since then.
 
     Without ``in_order``, accesses of one thread from different places are unordered until its next release.
     """
