@@ -140,7 +140,7 @@ class Connections:
             table.append(row)
             if wired:
                 wires.append(self._wire(number, self.places[number], by_connection[number]))
-        links = np.array(table, dtype=np.int64).reshape(-1, len(interpreter.LINK_COLUMNS))
+        links = np.array(table, dtype=np.int64).reshape(-1, interpreter.LINK_WORDS)
         return links, wires
 
     def close(self) -> None:

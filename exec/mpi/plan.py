@@ -62,7 +62,7 @@ class MpiPlan:
     With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
     called; `joined` then returns which elements were added. ``traced`` and ``summed`` must be equal on all
     ranks. With ``traced`` `kept` returns the steps of the last run. With ``summed`` every step of a run is
-    followed by two passes over its data, and `checksums` returns what they give.
+    followed by two passes over its data, and `checksums` returns the sums.
     """
 
     def __init__(
@@ -130,23 +130,20 @@ class MpiPlan:
     def _new_header(self, ends: Connections, item_bytes: int, redop: str, *, summed: bool) -> Indices:
         """Return the words that the compiled interpreter reads and writes during runs."""
         values = {
-            "RUN": -1,
-            "TILES": 0,
-            "TILE": ends.tiling.tile,
-            "ITEM_BYTES": item_bytes,
-            "REDOP": REDOP_CODES[redop],
-            "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
-            "WIRED": int(self._wires is not None),
-            "JOINS": self._there.ctypes.data,
-            "JOINED": self._added.ctypes.data,
-            "LOG": 0,
-            "LOGGED": 0,
-            "SUMS": self._sums_of_steps.ctypes.data * summed,
-            "CLOCK": self._clock.ctypes.data,
-            "BOUNCE": self._bounce.ctypes.data,
-            "VECTORS": self._vectors.ctypes.data,
+            interpreter.RUN: -1,
+            interpreter.TILE: ends.tiling.tile,
+            interpreter.ITEM_BYTES: item_bytes,
+            interpreter.REDOP: REDOP_CODES[redop],
+            interpreter.SPINS: _SPINS_CROWDED if ends.crowded else _SPINS,
+            interpreter.WIRED: int(self._wires is not None),
+            interpreter.JOINS: self._there.ctypes.data,
+            interpreter.JOINED: self._added.ctypes.data,
+            interpreter.SUMS: self._sums_of_steps.ctypes.data * summed,
+            interpreter.CLOCK: self._clock.ctypes.data,
+            interpreter.BOUNCE: self._bounce.ctypes.data,
+            interpreter.VECTORS: self._vectors.ctypes.data,
         }
-        return np.array([values.get(name, 0) for name in interpreter.HEADER], dtype=np.int64)
+        return np.array([values.get(word, 0) for word in range(interpreter.HEADER_WORDS)], dtype=np.int64)
 
     def run(self, without: Mask | None = None) -> None:
         """Run the collective once on the current content of the buffers.

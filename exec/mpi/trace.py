@@ -43,7 +43,7 @@ class RunLog:
 
     def __init__(self, tables: Tables, links: Indices, connections: Connections, clock: Indices) -> None:
         self._tables, self._links, self._connections, self._clock = tables, links, connections, clock
-        size = len(tables.steps) * connections.tiling.tiles, len(interpreter.LOG_COLUMNS)
+        size = len(tables.steps) * connections.tiling.tiles, interpreter.LOG_WORDS
         self._rows = np.zeros(size, dtype=np.int64)
 
     def open(self, header: Indices) -> None:
