@@ -2,7 +2,7 @@
 
 The rate of a path is the lowest of four limits: its sender's, its receiver's, that of the directed pair, and
 that of the trunks between their racks. None means no limit. The delay of a path is the sum of its sender's,
-its receiver's, and those of the trunks on its way. A packet must escape the losses of both hosts.
+its receiver's, and those of the trunks on its way. A packet may be lost at either host.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
 
 # All labs use the same addresses, because their networks are isolated from each other.
 SUBNET = "10.77.0.0/16"
+# The last byte of an address is the number of its host, from 1.
 MOST_HOSTS = 250
 DEVICE = "eth0"
 MOST_NICS = 8
