@@ -262,7 +262,7 @@ def _direct_pairs(kind: Kind, ranks: int) -> tuple[Indices, Indices]:
 def _direct_schedule(
     network: Network, kind: Kind, src: Indices, dst: Indices, rows: Indices, chunk_bytes: int
 ) -> Schedule:
-    """Return the schedule of direct sends in fixed turns; all_reduce has a second round for sums.
+    """Return the schedule of direct sends in fixed turns; an all_reduce sends the sums in a second round.
 
     In fixed turns, short sends within hosts wait for long ones between hosts. On up to 64 ranks, and in an
     all_to_all, which has no other algorithm, sends therefore start as soon as links and ports are free
