@@ -25,7 +25,8 @@ __all__ = [
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
-# Groups of kinds to compare between prediction and measurement. A prediction does not tell copies from sums.
+# Groups of kinds to compare between prediction and measurement. A prediction does not distinguish copies from
+# sums.
 GROUPS: dict[str, tuple[PartKind, ...]] = {
     "late ranks": ("late",),
     "links": ("link",),

@@ -195,8 +195,8 @@ def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
     """Return the rows of the largest size of each collective, type and operator."""
     most: dict[tuple[str, str, str], int] = {}
     for one in rows:
-        most[_sort(one)] = max(most.get(_sort(one), 0), one.row.size_bytes)
-    return [one for one in rows if one.row.size_bytes == most[_sort(one)]]
+        most[_group(one)] = max(most.get(_group(one), 0), one.row.size_bytes)
+    return [one for one in rows if one.row.size_bytes == most[_group(one)]]
 
 
 def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
@@ -227,7 +227,7 @@ def synthesized_s(network: Network, row: Row, time_limit_s: float) -> float:
     return outcome.time_s
 
 
-def _sort(one: JudgedRow) -> tuple[str, str, str]:
+def _group(one: JudgedRow) -> tuple[str, str, str]:
     return one.row.collective, one.row.dtype, one.row.redop
 
 

@@ -43,7 +43,8 @@ class Measurement:
     """Times of one size in one placement, in seconds of the slowest rank per iteration.
 
     ``time_s`` is the median of the iterations, from which the bandwidths follow; ``mean_s`` their mean.
-    ``wrong`` None: not checked. ``spread`` None: only an average is known, and all times repeat it.
+    ``wrong`` is None if results were not checked. ``spread`` is None if only an average is known; then all
+    times are this average.
     ``rank_s`` is each rank's own median.
     """
 
@@ -124,11 +125,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Integrity:
-    """Whether a collective gives the same bits twice, and who corrupts data.
+    """Whether a collective gives the same bits twice, and which ranks and links corrupt data.
 
     ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps
-    those of which two runs gave different bits to the ranks where they did. ``steps`` is the number of steps
-    that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
+    each of these whose two runs gave different bits to the ranks that got them. ``steps`` is the number of
+    steps that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
     """
 
     collective: Kind

@@ -65,8 +65,8 @@ class BenchRequest:
     ``placements`` holds False (out of place), True (in place) or both; the peers run only in the first.
     ``peers`` are names that ``exec.peers.registry`` knows. With ``optional_peers``, a peer that lacks the
     collective is left out. ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read
-    each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of each
-    contender is reported step by step, in the first placement.
+    each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` the time of
+    one run of each contender is broken down, in the first placement.
     """
 
     contenders: tuple[Contender, ...]
@@ -251,9 +251,9 @@ class _Size:
         self.progress.waiting(-1, f"{names[0]} {where}: planning")
         make = shared_array if request.window else np.zeros
         buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
-        told = request.explain and self.clocks is not None and not self.breakdowns
+        explains = request.explain and self.clocks is not None and not self.breakdowns
         calls = [
-            self._library_call(entry.library, buffers) or self._planned(layout, buffers, traced=told)
+            self._library_call(entry.library, buffers) or self._planned(layout, buffers, traced=explains)
             for entry, layout in zip(self.contenders, self.layouts, strict=True)
         ]
         logs = [RunLogs(call) for call in calls]
@@ -271,15 +271,15 @@ class _Size:
         timed = [f"{name} {where}: timing" for name in names]
 
         def keep(number: int, iteration: int, begin_s: float, end_s: float) -> None:
-            if told and number < len(logs):
+            if explains and number < len(logs):
                 logs[number].keep(iteration, begin_s, end_s)
 
         waited_before_s, begun_s = waited_s(), perf_counter()
         times_s = interleaved(comm, calls, timed, request.effort, self.progress, keep)
         share = (waited_s() - waited_before_s) / (perf_counter() - begun_s)
         self.crowded = self.crowded or waiting(max(comm.allgather(share)))
-        if told:
-            self._tell(logs, times_s, in_place=in_place)
+        if explains:
+            self._break_down(logs, times_s, in_place=in_place)
         wrong: list[int | None] = [None] * len(calls)
         if request.check:
             self.progress.waiting(-1, f"{where}: checking")
@@ -316,7 +316,7 @@ class _Size:
         both = buffers.send, buffers.recv
         return self.executor.ready(layout, *both, self.request.redop, self.progress, traced=traced)
 
-    def _tell(self, logs: Sequence[RunLogs], times_s: Array, *, in_place: bool) -> None:
+    def _break_down(self, logs: Sequence[RunLogs], times_s: Array, *, in_place: bool) -> None:
         """Break down a run of each contender; collective."""
         assert self.clocks is not None
         for entry, log, own_s in zip(self.contenders, logs, times_s, strict=False):

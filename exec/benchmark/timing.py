@@ -42,7 +42,7 @@ def interleaved(
 
     The order of the calls changes in each iteration, alike on all ranks. In a fixed order, one call would
     always find the caches as the library's call left them, which cost up to 40 %. ``progress`` gets the name
-    of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the begin
+    of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the start
     and the end of each timed turn.
     """
     times_s = np.zeros((len(calls), effort.iterations))

@@ -36,7 +36,7 @@ _MARK, _LIST_BUILDER = _Mark(), _ListBuilder()
 def load_plain(content: bytes) -> Any:
     """Return the value of a pickle of plain data.
 
-    O(content). Raises ValueError for anything else, and for data beyond the bounds.
+    Raises ValueError for anything else, and for data beyond the bounds. The time is linear in the content.
     """
     reader = _Reader()
     for instruction, argument, reader.at in pickletools.genops(content):

@@ -114,7 +114,7 @@ def test_the_columns_tell_the_collective_and_a_name_overrules_them(cells, kind):
 
 
 def test_runs_apart_are_not_taken_for_one_of_all():
-    with pytest.raises(DataError, match="2 ranks call themselves 0: these are runs apart") as caught:
+    with pytest.raises(DataError, match="2 ranks are numbered 0: each process ran alone") as caught:
         parse_nccl_text(HEAD.replace("Rank  1", "Rank  0") + ALL_REDUCE, "x")
     assert "MPI=1" in caught.value.hint
 
