@@ -63,7 +63,7 @@ def executor_of(comm: Any, asked: str) -> ExecutorName:
 
 
 class Executor:
-    """An executor of programs on the ranks of ``comm``; making it and every method are collective.
+    """An executor of programs on the ranks of ``comm``; the constructor and every method are collective.
 
     ``chosen`` maps the name of each program prepared for GPUs to a description of how it runs there.
     """

@@ -66,7 +66,7 @@ class World:
         if where is None:
             if self.ranks is None:
                 raise UsageError(
-                    "how many ranks is not said",
+                    "the number of ranks is missing",
                     hint="Give ranks=4, or hosts='gpu[01-08]:4', or run inside mpirun.",
                 )
             return self.ranks, ()

@@ -57,8 +57,8 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
 class Group:
     """Some ranks of a mesh, renumbered from 0: ``members[i]`` is rank i's number in the mesh.
 
-    ``epoch`` names the connections for data. Duplicates share them, because their runs come one after the
-    other.
+    ``epoch`` names the connections for data. Duplicates of a group share these, because their runs follow
+    each other.
     """
 
     def __init__(self, mesh: Mesh, members: Sequence[int], epoch: str, name: str = "") -> None:
