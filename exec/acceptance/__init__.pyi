@@ -12,10 +12,8 @@ from .cost import collective_time_s as collective_time_s, costs as costs, spares
 from .evidence import (
     evidence_of as evidence_of,
     is_evidence as is_evidence,
-    read_evidence as read_evidence,
 )
 from .network_bought import (
-    LinkCosts as LinkCosts,
     link_classes as link_classes,
     repaired as repaired,
     sound_network as sound_network,
