@@ -29,7 +29,6 @@ from exec.program import (
     Contents,
     KeptRun,
     Layout,
-    Span,
     Wire,
     Wires,
     contents_of,
@@ -92,7 +91,7 @@ class MpiPlan:
         every = moves(layout)
         self._ends = ends = Connections(layout, self._comm, every, send, recv, traced=traced, summed=summed)
         self._neighbours = Neighbours(ends.neighbours)
-        messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
+        messages = traffic(layout, every, in_place=in_place, readable=ends.readable, wired=ends.wired)
         self._links, wires = ends.linked(messages)
         self._wires = _wires(self._comm, wires) if wires else None
         self._tables = tables_of(
@@ -275,9 +274,6 @@ class MpiPlan:
             self._wires.free()
         self._arguments = ()
         self._begin = _refuse_run
-
-    def _readable(self, connection: int, span: Span) -> bool:
-        return self._ends.readable(connection, span.buffer)
 
     def _compile(self) -> Callable[[], int]:
         """Return the function that begins a run.
