@@ -310,7 +310,7 @@ def _of_report(report: Report | None) -> Iterator[Culprit]:
             "collectives",
             (),
             "remark",
-            f"times of collectives say little: {doubt}",
+            f"times of collectives are not reliable: {doubt}",
             remedy="test while nothing else runs on the hosts, with at most one rank a core",
         )
     for wrong in report.wrong_results if report else ():
@@ -351,7 +351,7 @@ def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
         return Culprit(
             "corrupt_link", f"{there} and {here}", named, "fault", text, evidence, "certain", remedy
         )
-    text = f"{here} gets right data and makes a wrong result of it, and no error is reported"
+    text = f"{here} computes wrong results from correct data, and no error is reported"
     remedy = "take the host out; test its memory (ECC counters, memtester) and its processor or GPU"
     return Culprit("corruption", here, named, "fault", text, evidence, "certain", remedy)
 

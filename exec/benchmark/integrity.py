@@ -105,7 +105,7 @@ _OwnSums = tuple[Indices, Indices, int]
 
 
 def _input(layout: Layout, rank: int, seed: int) -> Array:
-    """Return the random input of a rank; every rank can make that of any other."""
+    """Return the random input of a rank; every rank can compute the input of any other."""
     random = np.random.default_rng((seed, rank))
     return random.standard_normal(layout.elements(rank, INPUT), dtype=np.float32)
 

@@ -42,7 +42,7 @@ Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "imposs
 
 # Prefixes of the names of bounds that hold even where switches add or copy.
 _CROSSING = ("ingress", "egress", "cut", "latency")
-# Two thirds of what NCCL's ring could carry is normal: NVLink's protocol takes 20 % of its line rate, xGMI's
+# Two thirds of the rate of NCCL's ring count as normal: NVLink's protocol takes 20 % of its line rate, xGMI's
 # 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
 # Seconds that each of the 2(n - 1) steps of a ring takes to begin. A slow row is start-up if its bytes alone

@@ -127,8 +127,8 @@ class Row:
 class Integrity:
     """Whether a collective gives the same bits twice, and which ranks and links corrupt data.
 
-    ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps
-    each of these whose two runs gave different bits to the ranks that got them. ``steps`` is the number of
+    ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps the
+    name of each whose second run gave different bits to the ranks on which it did. ``steps`` is the number of
     steps that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
     """
 

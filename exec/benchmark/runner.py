@@ -65,8 +65,8 @@ class BenchRequest:
     ``placements`` holds False (out of place), True (in place) or both; the peers run only in the first.
     ``peers`` are names that ``exec.peers.registry`` knows. With ``optional_peers``, a peer that lacks the
     collective is left out. ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read
-    each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` the time of
-    one run of each contender is broken down, in the first placement.
+    each other's buffers in place; ``device`` is one of ``exec.executors.DEVICES``. With ``explain`` the time
+    of one run of each contender is broken down, in the first placement.
     """
 
     contenders: tuple[Contender, ...]

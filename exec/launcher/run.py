@@ -238,7 +238,7 @@ def run_ranks(
     if survive and wires == "mpi":
         raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
     if rejoin and not survive:
-        raise UsageError("rejoin: a run that does not survive the loss of a rank starts none again")
+        raise UsageError("rejoin: ranks are started again only in a run that survives their loss")
     spares = world.spares()
     if spares and not survive:
         raise UsageError("spare: only a run that survives the loss of a rank can grow")

@@ -1,4 +1,4 @@
-"""The watchdog of one run's ranks: which are alive, what each does, and whose end ends the run.
+"""The watchdog of one run's ranks: which are alive, what each does, and which loss ends the run.
 
 A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for a while
 and is stopped or out of sight. A silent rank that is seen running (a library may hold Python's lock) is left

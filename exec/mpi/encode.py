@@ -228,7 +228,7 @@ def make_input_optional(program: Program, tables: Tables) -> Indices:
     reading = np.array(READS_SRC)[program.op[of]] & (program.src_buffer[of] == INPUT)
     steps = tables.steps[reading]
     if not np.isin(steps[:, interpreter.OP], _ADDING).all():
-        raise UsageError(f"program {program.name}: the input of a rank that may be late is not only added")
+        raise UsageError(f"program {program.name} does more with the input of a late rank than add it")
     tables.steps[reading, interpreter.OP] += interpreter.OPTIONAL
     spans = steps[:, (interpreter.PIECE_FIRST, interpreter.PIECE_END)].tolist()
     return np.array([row for first, end in spans for row in range(first, end)], dtype=np.int64)

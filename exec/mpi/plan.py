@@ -216,7 +216,7 @@ class MpiPlan:
         if any(origin is not None for origin in self._ends.origins[self._rank][:2]):
             raise UsageError("the plan's buffers lie in shared memory, where other ranks read them")
         if self._wires is not None and not isinstance(self._wires, FlowWires):
-            raise UsageError("MPI's persistent requests stay at the buffers of the plan")
+            raise UsageError("MPI's persistent requests cannot move to other buffers")
         ends = [_bounds(array) for array in (self._send, self._recv)]
         pieces = self._tables.pieces
         for column in (interpreter.SRC, interpreter.DST, interpreter.FAR):
@@ -245,7 +245,7 @@ class MpiPlan:
     def _leave_out(self, chunks: Mask) -> Iterator[None]:
         """Disable, within the block, all steps and messages that carry only these chunks."""
         if self._wires is not None and not isinstance(self._wires, FlowWires):
-            raise UsageError("MPI's persistent requests send all that the plan was made for")
+            raise UsageError("MPI's persistent requests cannot leave out messages")
         self.follow_chunks()
         assert self._contents is not None
         contents, tables, ends = self._contents, self._tables, self._ends

@@ -3,8 +3,8 @@
 The rules are those of Azure/msccl-executor-nccl c6f6b36 (``msccl_kernel.cu``, ``msccl_parser.cc``,
 ``msccl_setup.cc``, and NCCL's primitives). RCCL's interpreter came from the same code.
 
-- A call is cut into chunks. All steps run on one tile of every chunk, then on the next tile. A tile is what a
-  connection's buffer takes as one message.
+- A call is cut into chunks. All steps run on one tile of every chunk, then on the next tile. A tile is the
+  part of a chunk that fits into a connection's buffer as one message.
 - A step that other threadblocks wait for sets its threadblock's flag to (tile, step). A wait is over as soon
   as the flag has reached that value.
 - A message is cut into slices: two with Simple, one with LL and LL128. A connection has room for 8 steps of
@@ -199,7 +199,7 @@ _Key = int | tuple[tuple[int, int, int], str]
 
 
 class _Machine:
-    """All ranks: memory, connections, threadblocks, and what orders them."""
+    """All ranks: memory, connections, threadblocks, and the clocks that order their accesses."""
 
     def __init__(
         self, program: Program, chunk: int, seed: int, in_place: bool, buffer: ConnectionBuffer
@@ -452,7 +452,7 @@ class _Machine:
         program = self.program
         for tb, goal in action.waits:
             if self.blocks[tb].flag < goal:
-                return tb, f"{program.tb_name(tb)} has not told step {goal[1]} of tile {goal[0]}"
+                return tb, f"{program.tb_name(tb)} has not announced step {goal[1]} of tile {goal[0]}"
         if RECEIVES[op]:
             if block.receive is None:
                 return block.number, "its threadblock has no peer to receive from"
@@ -571,7 +571,7 @@ class _Machine:
 
 
 def _added(one: Numbers, two: Numbers) -> Numbers:
-    """Return the sum; a message of another length adds what both have, as the kernel would."""
+    """Return the sum of the elements that both have, as the kernel would for different lengths."""
     if len(one) == len(two):
         return one + two
     short = min(len(one), len(two))
@@ -579,6 +579,6 @@ def _added(one: Numbers, two: Numbers) -> Numbers:
 
 
 def _store(place: Numbers, value: Numbers) -> None:
-    """Store a message; one of another length fills what both have."""
+    """Store the elements of a message for which there is room."""
     short = min(len(place), len(value))
     place[:short] = value[:short]

@@ -40,7 +40,7 @@ _MOST_BYTES = 1 << 36
 _READ_BYTES, _MOST_READS = 1 << 20, 64
 
 
-class BrokenMessage(OSError):  # noqa: N818 - what came, not what went wrong here
+class BrokenMessage(OSError):  # noqa: N818 - named after the message that came
     """An error: the data from the other end is not the next valid message of the protocol."""
 
 

@@ -50,7 +50,7 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
     group raises LostRankError. Raises UnavailableError if this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")
-    group.revoke("this rank was started later: what the ranks say to each other needs a session")
+    group.revoke("this rank was started later, and reaches the others only through a session")
     return group
 
 

@@ -68,7 +68,7 @@ class PlacementCells:
 
     @property
     def checked(self) -> bool:
-        """Whether the results were compared with what is right."""
+        """Whether the results were checked."""
         return self.wrong.upper() != "N/A"
 
     @property

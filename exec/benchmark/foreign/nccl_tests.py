@@ -289,7 +289,9 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
     ranks = _ranks(run, source, listed, factor, known, asked)
     kind, notes = (known, []) if known else _inferred(run, source, factor, ranks)
     if run.named and kind not in run.named:
-        notes = [f"{_title(run.named[0])} is named, whose busbw / algbw is another: read as {_title(kind)}"]
+        notes = [
+            f"{_title(run.named[0])} is named, but busbw / algbw is that of {_title(kind)}: read as this"
+        ]
     if listed is None:
         notes = [*notes, f"not all ranks are listed; their number, {ranks}, is that of the network"]
     if average := _AVERAGE.search(run.text):
@@ -321,7 +323,7 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
 
 def _below(average: str) -> str:
     """Return a note that the average was below the demanded one."""
-    return f"nccl-tests calls its average bus bandwidth failed: {average[:20]} GB/s, below NCCL_TESTS_MIN_BW"
+    return f"the test failed: its average bus bandwidth, {average[:20]} GB/s, is below NCCL_TESTS_MIN_BW"
 
 
 def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:

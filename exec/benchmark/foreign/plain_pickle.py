@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["load_plain"]
 
-# A short pickle can use one list again and again, so what it expands to is bounded.
+# A short pickle can use one list again and again, so the number of values is bounded.
 _MOST_VALUES = 20_000_000
 _MOST_DEPTH = 64
 _MOST_INTEGER_BITS = 127

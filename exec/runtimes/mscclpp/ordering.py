@@ -1,7 +1,7 @@
 """The order that signals and barriers impose on a plan's accesses while the plan runs.
 
 The threads of a block meet at a ``nop``; a phase lies between two of these. Within a phase a single thread
-may wait or signal. The other threads learn only when the block meets what it has learned by waiting. A
+may wait or signal. The other threads get the knowledge from its waits when the block meets. A
 thread's signals and semaphores hand on what the thread knows, but not what its block has done in the same
 phase. A
 relaxed signal counts like any other here: `synth.mscclpp` judges which of them order data. A packet also
@@ -97,7 +97,7 @@ class Ordering:
             self._clocks.acquire(number, self._clocks.release(other))
 
     def take_over(self, number: int, known: Ints) -> None:
-        """Let a proxy know what the thread that gave it a request knew."""
+        """Add to a proxy's knowledge that of the thread whose request it carries out."""
         self._clocks.acquire(number, known)
 
     def release(self, number: int) -> Ints:
@@ -126,10 +126,10 @@ class Ordering:
         return known
 
     def send_packets(self, cells: Iterable[int], known: Ints) -> None:
-        """Note what is known by the writer of packets."""
+        """Store the knowledge of the writer of packets."""
         for cell in cells:
             self._packets[cell] = known
 
     def packets_from(self, cells: Iterable[int]) -> list[Ints]:
-        """Return what the writers of packets knew."""
+        """Return the knowledge of the writers of packets."""
         return [self._packets[cell] for cell in cells if cell in self._packets]
