@@ -12,9 +12,11 @@ from exec.program import Corruption
 from probes.base import plural
 from synth.collective import Kind
 
-__all__ = ["Doubt", "Integrity", "Measurement", "Report", "Row", "Spread"]
+__all__ = ["Average", "Doubt", "Integrity", "Measurement", "Report", "Row", "Spread"]
 
 Doubt = Literal["", "cores", "spread"]
+# In the order of nccl-tests' -a 0 to 3.
+Average = Literal["rank 0", "average", "fastest", "slowest"]
 
 # Largest number that a row may hold: far beyond any time in seconds, rate in GB/s or size in bytes, yet small
 # enough that products of such numbers do not overflow a float.
@@ -160,7 +162,7 @@ class Report:
     warmup: int
     iterations: int
     rows: tuple[Row, ...]
-    average: Literal["rank 0", "average", "fastest", "slowest"] = "slowest"
+    average: Average = "slowest"
     machine: dict[str, str] = field(default_factory=dict)
     interrupted: str = ""
     corrupt: str = ""

@@ -18,9 +18,9 @@ import numpy as np
 from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.clocks import clock_offsets
 from exec.benchmark.environment import crowded, machine, waiting
-from exec.benchmark.report import Measurement, Report, Row
+from exec.benchmark.report import Average, Measurement, Report, Row
 from exec.benchmark.run_logs import Clocks, RunLogs
-from exec.benchmark.timing import Average, Repetitions, interleaved, measurement
+from exec.benchmark.timing import Repetitions, interleaved, measurement
 from exec.executors import Executor
 from exec.memory_demand import bench_need
 from exec.mpi import shared_array

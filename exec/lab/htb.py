@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from exec.lab.model import Lab, LabHost
 
-__all__ = ["Class", "commands", "delays", "port", "shapes", "uplink_ports"]
+__all__ = ["Class", "Device", "commands", "delays", "port", "shapes", "uplink_ports"]
 
 # Handle of the queue that delays; that of the token buckets is 1.
 _DELAY = 2

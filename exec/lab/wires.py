@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from exec.lab.forwarder import MOST_JOINTS, Joint
-from exec.lab.htb import delays, port, uplink_ports
+from exec.lab.htb import Device, delays, port, uplink_ports
 from exec.lab.iproute import batch, inside, ip_json, kill_inside
 from exec.lab.model import Lab
 from probes.base import UnavailableError
 
 __all__ = ["cut", "forward", "held"]
 
-Device = tuple[str, str]
 _NEAR, _FAR = "w", "x"
 
 
