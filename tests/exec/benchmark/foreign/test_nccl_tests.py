@@ -482,7 +482,7 @@ def test_what_nccl_tests_calls_failed_itself_is_told():
         "3 values out of bounds",
         "the library's last error: remote process exited",
     )
-    assert "failed: 120.5 GB/s" in report.notes[-1]
+    assert "failed: its average bus bandwidth, 120.5 GB/s" in report.notes[-1]
     well = {"average_bus_bandwidth": {"bandwidth": 1, "okay": "unchecked"}, "errors": [""]}
     report = parse_nccl_json(DOCUMENT | well, "x")
     assert (report.notes, report.interrupted) == ((), "")
