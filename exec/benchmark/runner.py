@@ -135,18 +135,8 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
             size_bytes = size_bytes_of(request.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
             lenient = several or request.optional_peers
-            found = _Size(
-                comm,
-                request,
-                at,
-                executor,
-                peers,
-                libraries,
-                progress,
-                clocks,
-                lenient=lenient,
-                crowded=shared,
-            ).rows()
+            one = _Size(comm, request, at, executor, peers, libraries, progress, clocks, lenient, shared)
+            found = one.rows()
             rows += found
             whole = replace(whole, machine=whole.machine | executor.chosen)
             if comm.Get_rank() == 0:
@@ -180,30 +170,26 @@ def busbw_factor(kind: Kind, ranks: int) -> float:
     return (ranks - 1) / ranks if kind in across else 1.0
 
 
+@dataclass(eq=False)
 class _Size:
     """One count of a request: every contender in every placement, every peer in the first."""
 
-    def __init__(
-        self,
-        comm: Any,
-        request: BenchRequest,
-        at: int,
-        executor: Executor,
-        peers: Sequence[Peer],
-        libraries: Mapping[str, Peer],
-        progress: Progress,
-        clocks: Clocks | None,
-        *,
-        lenient: bool,
-        crowded: str,
-    ) -> None:
-        self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
-        self.contenders, self.peers, self.libraries, self.at = request.contenders, peers, libraries, at
-        self.executor, self.clocks = executor, clocks
-        self.crowded = crowded
+    comm: Any
+    request: BenchRequest
+    at: int
+    executor: Executor
+    peers: Sequence[Peer]
+    libraries: Mapping[str, Peer]
+    progress: Progress
+    clocks: Clocks | None
+    lenient: bool
+    crowded: str
+
+    def __post_init__(self) -> None:
+        self.contenders = self.request.contenders
         self.breakdowns: list[Breakdown] = []
-        self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
-        self.dtype = dtype_of(request.dtype)
+        self.layouts = [Layout(entry.program, self.request.counts[self.at]) for entry in self.contenders]
+        self.dtype = dtype_of(self.request.dtype)
         self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
 
     def rows(self) -> list[Row]:
