@@ -16,7 +16,7 @@ from probes.localization import Bought, FabricPlan, Fault
 __all__ = ["crowded_flows", "expected_s"]
 
 # Flows that together reach less than this share of the normal rate share a bottleneck. Two flows through a
-# port for one reach 0.5 of it; the distance from that is for bursts and disturbances.
+# port for one reach 0.5 of it; the margin is for bursts and disturbances.
 _LOW = 0.75
 # If a rank waited for a core for more than this share of a round, its time says nothing about the network.
 _MOST_WAITED = 0.5

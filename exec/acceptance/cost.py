@@ -90,11 +90,11 @@ def costs(
     equally bad, repairing one of them gains nothing. With ``alone`` all other faults are repaired first, so
     that each has the cost that it would have by itself. Times are those of the schedule that ``selection``
     has for the size, as `synth.prediction` predicts its run. After a repair, the best simple algorithm counts
-    if it takes less. Without a selection, all are those of the best simple algorithm. With ``library`` they
-    are those of the algorithm that this library chooses (`library_models`).
+    if it takes less. Without a selection, all times are those of the best simple algorithm. With ``library``
+    they are those of the algorithm that this library chooses (`library_models`).
 
-    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the time that the
-    same algorithm takes after the repair is corrected by the same factor.
+    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the ratio of the
+    two also corrects the time of the same algorithm after the repair.
     """
     prices = _Prices(kind, size_bytes, selection, network.ranks)
     if library:

@@ -102,7 +102,7 @@ def _opened(device: str) -> socket.socket:
         found.setsockopt(_SOL_PACKET, option, 1)
     for option in (_SNDBUFFORCE, _RCVBUFFORCE):
         found.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
-    # Nothing arrives before the socket has its options, as only bind names a protocol.
+    # The socket receives nothing before bind names a protocol, so it has all options by then.
     found.bind((device, _ETH_P_ALL))
     found.setblocking(False)
     return found

@@ -20,7 +20,7 @@ __all__ = ["Class", "Device", "commands", "delays", "port", "shapes", "uplink_po
 _DELAY = 2
 # Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# The burst of a rate is the bytes of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
+# The burst of a rate is its data of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
 # tokens collected while a link is idle are spent at once and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4

@@ -41,7 +41,7 @@ MOST_NICS = 8
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # A path with such a delay each way looks dead to most programs.
 MOST_DELAY_S = 10.0
-# Every host accepts IPv4 packets of 576 bytes (RFC 791). The lab's switches carry those of Ethernet.
+# Every host accepts IPv4 packets of 576 bytes (RFC 791); the largest of Ethernet have 1500.
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 1500
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
@@ -63,7 +63,7 @@ def refuse_name(name: str) -> None:
 class LabHost:
     """One host: the number of its ranks, and the rate of each of its network interfaces each way.
 
-    Packets are late by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
+    Packets are delayed by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
     ``ingress_loss`` of them are lost. The host sends packets of up to ``mtu_bytes``.
     """
 
