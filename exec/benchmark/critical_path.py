@@ -28,7 +28,7 @@ _S_PER_NS = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class RankRun:
-    """One rank's run: when its timing began and ended, and its log; nanoseconds."""
+    """One rank's run: the nanoseconds at which its timing began and ended, and its log."""
 
     begin_ns: int
     end_ns: int

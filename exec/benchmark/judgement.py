@@ -135,7 +135,7 @@ def fitted(network: Network, report: Report) -> Network:
 
 
 def with_hosts(network: Network, hosts: Sequence[str]) -> Network:
-    """Return the network with these names of hosts, in its ports too; unchanged if it has another number."""
+    """Return the network with these names of hosts, in its ports too; unchanged if their number differs."""
     before = list(dict.fromkeys(network.hosts))
     if len(before) != len(hosts):
         return network
@@ -162,7 +162,7 @@ def judged(
 
     ``progress`` is called before each row, with the number of rows done and the name of the next: on a
     hundred ranks the bounds of a row take about a second. Raises UsageError if the network has another number
-    of ranks, or no way for a collective.
+    of ranks, or cannot carry a collective.
     """
     if network.ranks != report.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the report {report.ranks}")

@@ -130,7 +130,7 @@ def _bench_request(size_bytes: int, found: Sequence[Entrant], library: str) -> B
 
 
 def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
-    """Yield for each size the winner and the whole race; the report is that of the ``asked`` requests.
+    """Yield for each size the winner and the whole race; ``report`` is that of the requests of `asked`.
 
     In each iteration, each time is divided by the mean over all entrants, because disturbances of memory and
     cores slow all. The least median wins. The winner of the previous size stays unless it is notably slower,

@@ -117,7 +117,7 @@ class MpiWires:
         if now_s < self._due_s[at]:
             self._soonest_s = min(self._soonest_s, self._due_s[at])
             return False
-        # A wire that is late may catch up by one message, no more.
+        # A late wire may catch up by at most one message.
         own_s = size_bytes / self._wires[at].bytes_per_s
         self._due_s[at] = max(self._due_s[at], now_s - own_s) + own_s
         return True

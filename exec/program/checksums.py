@@ -80,7 +80,7 @@ def checksum(content: Array, first: int = 0) -> int:
 
 
 def expected_sums(program: Program, inputs: Sequence[Array]) -> StepSums:
-    """Return the checksums that the reference interpreter gives for the sums of all ranks' inputs."""
+    """Return the checksums of the reference interpreter for these inputs; reductions are sums."""
     received, result = (np.zeros(program.steps, dtype=np.int64) for _ in range(2))
 
     def see(move: Move, first: int, got: Array | None, made: Array | None) -> None:
