@@ -44,7 +44,7 @@ from synth.program import (
 
 __all__ = ["ELEMENT_BYTES", "MSCCL_BUFFERS", "ConnectionBuffer", "run_xml"]
 
-# A float's; the numbers here only stand for the elements.
+# The bytes of a float; the numbers here only stand for the elements.
 ELEMENT_BYTES = 4
 # Eight bytes a number, kept twice for the comparison: 2 GB.
 _MOST_NUMBERS = 1 << 27
