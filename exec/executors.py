@@ -33,11 +33,7 @@ def parse_device(text: str) -> str:
 def require_device_here(asked: str) -> None:
     """Raise UnavailableError if ``asked`` is cuda and CuPy is not installed on this host."""
     if asked == "cuda" and find_spec("cupy") is None:
-        raise UnavailableError(
-            " cuda: CuPy is not installed",
-            hint="ccctl doctor says what is missing; the device cpu runs on the processors.",
-            argument="device",
-        )
+        raise _without_gpu("CuPy is not installed")
 
 
 def executor_of(comm: Any, asked: str) -> ExecutorName:
@@ -55,15 +51,16 @@ def executor_of(comm: Any, asked: str) -> ExecutorName:
     if asked == "auto":
         return processors
     rank = next(rank for rank, lack in enumerate(lacks) if lack)
-    raise UnavailableError(
-        f" cuda: rank {rank} has no GPU to use: {lacks[rank]}",
-        hint="ccctl doctor says what is missing; the device cpu runs on the processors.",
-        argument="device",
-    )
+    raise _without_gpu(f"rank {rank} has no GPU to use: {lacks[rank]}")
+
+
+def _without_gpu(why: str) -> UnavailableError:
+    hint = "ccctl doctor says what is missing; the device cpu runs on the processors."
+    return UnavailableError(f" cuda: {why}", hint=hint, argument="device")
 
 
 class Executor:
-    """An executor of programs on the ranks of ``comm``; making it and every method are collective.
+    """An executor of programs on the ranks of ``comm``; the constructor and every method are collective.
 
     ``chosen`` maps the name of each program prepared for GPUs to a description of how it runs there.
     """

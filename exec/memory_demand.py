@@ -32,10 +32,10 @@ def bench_need(
 ) -> Need:
     """Return the memory that ``rank`` needs for a benchmark of ``layouts``, which share its buffers.
 
-    It is the sum of the buffers, each program's scratch and slots, and the largest temporary. A temporary is
-    a copy of the input, the expected output (twice if it is concatenated), or with ``peers`` the copies that
-    another library makes; the first two are counted with another byte for each compared element. With ``far``
-    some ranks are on other hosts, so MPI's requests for the wires are added.
+    It is the sum of the buffers, each program's scratch and slots, and the largest temporary array. That is a
+    copy of the input, the expected output (twice if it is concatenated), or with ``peers`` the copies that
+    another library makes. A comparison with the expected output takes one more byte for each element. With
+    ``far`` some ranks are on other hosts, so MPI's requests for the wires are added.
     """
     every = list(layouts)
     given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
@@ -86,7 +86,7 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
     """Return the memory needs on the command's host for a run on data that the command has read.
 
     The command holds the inputs as messages, and at the end all outputs and the file with them. With ``here``
-    the ranks are on the same host, and their needs, including received inputs, follow.
+    the ranks are on the same host, so the list also has the need of each rank with its received input.
     """
     ranks = range(layout.program.ranks)
     inputs = [layout.elements(rank, INPUT) * item_bytes for rank in ranks]

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FunctionType
 from typing import Any
 
@@ -312,8 +312,7 @@ def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes)
         content
     ):
         raise _Unreadable(f"an array of {shape} {dtype} in {len(content)} bytes")
-    made = np.ndarray(shape, dtype, bytearray(content) if writeable else content)
-    return made
+    return np.ndarray(shape, dtype, bytearray(content) if writeable else content)
 
 
 _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
@@ -326,30 +325,21 @@ _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
     _COMPLEX: lambda it, parts: complex(*map(float, parts)),
     _FRACTION: lambda it, parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
     _SCALAR: lambda it, parts: _array_of(parts[0], False, [], parts[1])[()],
-    _PATH: lambda it, parts: _path_of(parts[0]),
-    _CLASS: lambda it, parts: _class_of(parts[0]),
+    _PATH: lambda it, parts: Path(parts[0]),
+    _CLASS: lambda it, parts: _class(parts[0]),
     _FUNCTION: lambda it, parts: _function(parts[0]),
     _ENUM: _Decoding._member,
     _ERROR: _Decoding._error,
     _BUILTIN_ERROR: _Decoding._builtin_error,
     _AGAIN: _Decoding._reference,
-    _BYTEARRAY: lambda it, parts: bytearray(parts[0]) if type(parts[0]) is bytes else it._reference([None]),
+    # memoryview refuses numbers, for which bytearray would allocate that many zeros.
+    _BYTEARRAY: lambda it, parts: bytearray(memoryview(parts[0])),
     _RANGE: lambda it, parts: range(*parts),
 }
 
 
-def _class_of(name: str) -> Any:
-    return _class(name)
-
-
 def _is_shared(module: str) -> bool:
     return module in _shared_modules
-
-
-def _path_of(text: str) -> PurePath:
-    from pathlib import Path
-
-    return Path(text)
 
 
 @cache

@@ -72,7 +72,7 @@ def fitting(
 
 
 def _misfit(program: Program, first: int, elements: Sequence[int], named: Callable[[int], str]) -> str:
-    """Return why no count of the program fits inputs of ``elements``; rank ``first`` is the measure."""
+    """Return why no count of the program fits inputs of ``elements``, taking rank ``first`` as right."""
     collective, least = program.collective, Layout(program, 1).elements(first, INPUT)
     if collective.blocks is not None:
         return (

@@ -1,4 +1,4 @@
-"""The run of a user's command that measures something and prints the seconds on its last line."""
+"""Runs a user's command that measures something and prints the seconds on its last line."""
 
 from __future__ import annotations
 

@@ -83,10 +83,10 @@ def judged(folder: AcceptanceFolder, asked: Certificate) -> Certificate:
 
 def measured_in(folder: AcceptanceFolder) -> Measured:
     """Return all measurements in a folder."""
-    from exec.acceptance import Measured, read_evidence
+    from exec.acceptance import Measured, evidence_of
 
     found = sorted(folder.file(EVIDENCE).glob("*"))
-    evidence = [one for path in found for one in read_evidence(path.read_bytes(), path.name)]
+    evidence = [one for path in found for one in evidence_of({path.name: path.read_bytes()})]
     topology, health, profile, report, selection = map(folder.read, MEASURED)
     return Measured(topology, health, profile, report, tuple(evidence), selection)
 

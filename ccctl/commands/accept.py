@@ -155,7 +155,7 @@ def _earlier(since: str | None) -> Certificate | None:
 
 def _terms(options: AcceptOptions) -> tuple[Terms, dict[str, bytes]]:
     """Return the terms, and the files to keep beside the certificate; all are read before anything runs."""
-    from exec.acceptance import Terms, bought, read_evidence, read_plan
+    from exec.acceptance import Terms, bought, evidence_of, read_plan
 
     kept: dict[str, bytes] = {}
     plan = None
@@ -165,7 +165,7 @@ def _terms(options: AcceptOptions) -> tuple[Terms, dict[str, bytes]]:
         kept[f"plan{Path(source).suffix or '.txt'}"] = content
     for number, path in enumerate(options.evidence or ()):
         content, source = read_input(path)
-        read_evidence(content, source)
+        evidence_of({source: content})
         kept[f"evidence/{number}-{Path(source).name}"] = content
     spec = None if options.spec is None else bought(options.spec)
     return Terms(spec, plan, options.spares), kept

@@ -9,13 +9,8 @@ from .certificate import (
 )
 from .compare import Changes as Changes, WholeChange as WholeChange, changes as changes
 from .cost import collective_time_s as collective_time_s, costs as costs, spares as spares
-from .evidence import (
-    evidence_of as evidence_of,
-    is_evidence as is_evidence,
-    read_evidence as read_evidence,
-)
+from .evidence import evidence_of as evidence_of, is_evidence as is_evidence
 from .network_bought import (
-    LinkCosts as LinkCosts,
     link_classes as link_classes,
     repaired as repaired,
     sound_network as sound_network,

@@ -18,11 +18,11 @@ Sureness = Literal["certain", "likely", "possible"]
 
 @dataclass(frozen=True)
 class FaultCost:
-    """The cost of one culprit: a collective's time with it, and with this part as it should be.
+    """The cost of one culprit: a collective's time now, and its time if this part were sound.
 
-    ``algorithm`` is the one whose time ``with_s`` is: a method of ccctl ("forest"), or "" for the best of the
-    simple published ones. ``library`` names the library whose algorithm it is, "" for ccctl. With
-    ``measured``, ``with_s`` was measured, otherwise both times are those of the model.
+    ``with_s`` is the time of ``algorithm``: a method of ccctl ("forest"), or "" for the best of the simple
+    published ones. ``library`` names the library that has the algorithm, "" for ccctl. With ``measured``,
+    ``with_s`` was measured, otherwise both times are those of the model.
     """
 
     collective: Kind
@@ -46,8 +46,8 @@ class Culprit:
     ``kind`` is a fixed word for the type of problem. ``part`` names the part ("gpu017 mlx5_2"), and ``hosts``
     the hosts that it belongs to. A culprit of severity "fault" makes the verdict "refused", a "remark" does
     not. ``text`` is one sentence with the measured and the normal value. ``evidence`` lists the measurements
-    behind it, and ``remedy`` says what to do. ``cost`` is that for ccctl's schedule, ``library_cost`` that
-    for the library of the ranks.
+    behind it, and ``remedy`` says what to do. ``cost`` is the cost for ccctl's schedule, ``library_cost`` the
+    cost for the library of the ranks.
     """
 
     kind: str
@@ -85,7 +85,10 @@ class WholeRow:
 
 @dataclass(frozen=True)
 class Spares:
-    """The best hosts to leave out, and the time of a collective on the ``kept`` others."""
+    """The best hosts to leave out, and the time of a collective on the ``kept`` others.
+
+    ``sound_s`` is the time that they would take if all of them were sound.
+    """
 
     kept: int
     left_out: tuple[str, ...]
@@ -111,7 +114,7 @@ class Stage:
 
     @property
     def label(self) -> str:
-        """The name for people: "whole" are the collectives on all ranks."""
+        """The name shown to people: "collectives" for the stage "whole"."""
         return "collectives" if self.name == "whole" else self.name
 
 
@@ -123,7 +126,8 @@ class Certificate:
     others to the reason. ``spec`` and ``plan`` are the terms as they were given, ``spares_asked`` the number
     of hosts that may be left out. Costs are times of ``collective`` with ``size_bytes`` bytes. ``culprits``
     are ordered, the worst first. ``files`` maps each file that the verdict was computed from to its SHA-256.
-    ``integrity`` says whether results are the same twice, and who corrupts data.
+    ``integrity`` says whether two runs on the same inputs give the same results, and which ranks or links
+    corrupt data.
     ``serials`` maps machines and GPUs ("gpu017", "gpu017 GPU 3") to their serial numbers or UUIDs.
     ``versions`` maps names of software to their versions. ``seal`` is the SHA-256 of this certificate without
     the seal itself.

@@ -10,7 +10,8 @@ from exec.acceptance.certificate import Certificate, Culprit, Verdict, WholeRow
 __all__ = ["Changes", "WholeChange", "changes"]
 
 # Medians of the same collective differ by up to this share from run to run on a quiet cluster, so a smaller
-# change is no news. `ccctl bench` allows twice as much (10 %), as it compares single runs of any machine.
+# change is not reported. `ccctl bench` allows twice as much (10 %), because it compares single runs of any
+# machine.
 TOLERANCE = 0.05
 
 

@@ -15,10 +15,10 @@ from probes.localization import Bought, FabricPlan, Fault
 
 __all__ = ["crowded_flows", "expected_s"]
 
-# Flows that together reach less than this share of the normal rate share something. Two flows through a port
-# for one reach half of it, and the rest is for bursts and disturbances.
+# Flows that together reach less than this share of the normal rate share a bottleneck. Two flows through a
+# port for one reach 0.5 of it; the margin is for bursts and disturbances.
 _LOW = 0.75
-# If a rank waited for a core for more than this share of a round, its time says nothing of the network.
+# If a rank waited for a core for more than this share of a round, its time says nothing about the network.
 _MOST_WAITED = 0.5
 
 
@@ -28,8 +28,8 @@ def crowded_flows(
     """Yield a culprit for each round whose flows are slower together than what was bought and planned.
 
     Flows over links with a fault of their own are left out. Nothing is said if a trunk or the whole fabric is
-    at fault already, or if ranks waited for cores. A thin core is a fault if the plan says what trunks carry,
-    else a remark, because it may have been bought like this.
+    at fault already, or if ranks waited for cores. An oversubscribed core is a fault if the plan gives the
+    rate of trunks, else a remark, because it may have been bought like this.
     """
     if profile is None or any(fault.kind in ("trunk", "fabric") for fault in faults):
         return
@@ -57,8 +57,8 @@ def expected_s(
 ) -> Floats | None:
     """Return the normal seconds of each flow while all others run; None if it is not known.
 
-    Ranks of a host share its NICs, and flows between racks share trunks. Without what was bought it is known
-    only for one rank a host: then a flow is as fast as links usually are alone.
+    Ranks of a host share its NICs, and flows between racks share trunks. If the rate of the NICs was not
+    given, the time is known only for one rank a host: such a flow is as fast as a link usually is alone.
     """
     hosts = [rank.host for rank in profile.ranks]
     ends = [(hosts[src], hosts[dst]) for src, dst in zip(flows.src.tolist(), flows.dst.tolist(), strict=True)]

@@ -51,13 +51,11 @@ _MOST_OFF = 1.5
 # The search considers this many of the slowest hosts plus as many as are to be left out, and all hosts that
 # faults name. On a cluster of fewer hosts it considers all.
 _MOST_CANDIDATES = 32
-# The exponent of the factor by which the measured time of one schedule corrects the model of another: the
-# hosts' part of the error is the same, the schedule's is not. In three labs (benchmarks/accept_cost.py) the
-# time after the repair was told 1.14 to 1.41 times too high with 1, 0.76 to 1.07 with 0, and 1.00 to 1.13
-# with this.
+# The ratio of a schedule's measured to its predicted time, to the power of this, corrects the prediction of
+# another schedule. One part of the error comes from the hosts and is common to both, the other comes from the
+# schedule. In three labs (benchmarks/accept_cost.py) the predicted time after the repair was 1.14 to 1.41
+# times the measured one with the exponent 1, 0.76 to 1.07 times with 0, and 1.00 to 1.13 times with 0.5.
 _SHARED_ERROR = 0.5
-# Smaller relative differences between times are rounding errors.
-_EQUAL = 1e-9
 
 
 def collective_time_s(network: Network, kind: Kind, size_bytes: int) -> float:
@@ -92,11 +90,11 @@ def costs(
     equally bad, repairing one of them gains nothing. With ``alone`` all other faults are repaired first, so
     that each has the cost that it would have by itself. Times are those of the schedule that ``selection``
     has for the size, as `synth.prediction` predicts its run. After a repair, the best simple algorithm counts
-    if it takes less. Without a selection, all are those of the best simple algorithm. With ``library`` they
-    are those of the algorithm that this library chooses (`library_models`).
+    if it takes less. Without a selection, all times are those of the best simple algorithm. With ``library``
+    they are those of the algorithm that this library chooses (`library_models`).
 
-    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the time that the
-    same algorithm takes after the repair is corrected by the same factor.
+    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the ratio of the
+    two also corrects the time of the same algorithm after the repair.
     """
     prices = _Prices(kind, size_bytes, selection, network.ranks)
     if library:
@@ -134,15 +132,15 @@ class _Prices:
             self.algorithm, self._program = schedule.method, lower(schedule)
 
     def now_s(self, network: Network) -> float:
-        """Return the time on a network whose schedule the selection has."""
+        """Return the time of the schedule that runs now, or else of the best simple algorithm."""
         if self._program is None:
             return collective_time_s(network, self._kind, self._size_bytes)
         return _predicted_s(self._program, network, self._size_bytes)
 
     def repaired_s(self, network: Network, scale: float) -> float:
-        """Return the time on a network for which another schedule may be better.
+        """Return the time on a repaired network, by the best simple algorithm if that becomes faster.
 
-        ``scale`` corrects the model of the schedule that runs, and in part that of others.
+        ``scale`` is the ratio of the measured to the predicted time of the schedule that runs.
         """
         predicted_same_s = self.now_s(network)
         same_s = scale * predicted_same_s
@@ -150,7 +148,7 @@ class _Prices:
             return same_s
         simple = fastest_schedule(network, self._kind, self._size_bytes)
         simple_s = _predicted_s(lower(simple), simple.network, self._size_bytes)
-        # A schedule that is slower by the model would gain by the correction only, not by the repair.
+        # If the simple algorithm is slower by the model, only the smaller correction could make it win.
         return min(same_s, scale**_SHARED_ERROR * simple_s) if simple_s < predicted_same_s else same_s
 
 
@@ -243,7 +241,7 @@ class _Search:
         return tuple(host for host in reversed(self._hosts) if host in found)
 
     def _replayed(self, tried: list[frozenset[str]]) -> frozenset[str]:
-        """Return the set with the fastest replay of those in ``tried`` with the best estimates."""
+        """Replay the sets of ``tried`` with the best estimates; return the fastest of them."""
         finalists = sorted(tried, key=self._score)[: max(1, _MOST_REPLAYED_RANKS // self._network.ranks)]
         slowest_s = self._score(finalists[0])[0] * _MOST_OFF
         close = [each for each in finalists if self._score(each)[0] <= slowest_s]
@@ -316,5 +314,5 @@ class _Search:
 
 
 def _rounded(time_s: float) -> float:
-    """Return the time to nine digits; sums of the same numbers may differ in later ones."""
-    return float(f"{time_s:.{-round(math.log10(_EQUAL))}g}")
+    """Return the time to nine digits; sums of the same numbers in other orders differ in later ones."""
+    return float(f"{time_s:.9g}")

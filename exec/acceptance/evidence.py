@@ -27,7 +27,7 @@ from exec.benchmark.foreign import (
 from probes.base import DataError
 from probes.topology import Topology
 
-__all__ = ["evidence_of", "is_evidence", "read_evidence"]
+__all__ = ["evidence_of", "is_evidence"]
 
 _EXPECTED = (
     "expected a file of DCGM (dcgmi diag -j), nvbandwidth (-j), SuperBench (results-summary.jsonl or its "
@@ -51,29 +51,17 @@ _OF_A_HOST: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 
 
 def is_evidence(content: bytes) -> bool:
-    """Return whether the content is of a format that `read_evidence` reads."""
+    """Return whether the content is of a format that `evidence_of` reads."""
     return bool(_format(content))
 
 
-def read_evidence(
-    content: bytes, source: str, *, host: str = "", topology: Topology | None = None
-) -> list[Evidence]:
-    """Return what a file of another tool found wrong, faults first; the format is told by the content.
-
-    ``host`` is used where the file names no host. ``topology`` is that of the hosts. If it is given, the
-    rates of copies are also compared with those of their paths, and the NICs that a log names with those of
-    the host. Raises DataError if the file is of none of the formats, or damaged.
-    """
-    return evidence_of({source: content}, host=host, topology=topology)
-
-
-def evidence_of(
-    documents: Mapping[str, bytes], *, host: str = "", topology: Topology | None = None
-) -> list[Evidence]:
+def evidence_of(documents: Mapping[str, bytes], *, topology: Topology | None = None) -> list[Evidence]:
     """Return what files of other tools found wrong, faults first; ``documents`` maps names to contents.
 
-    All logs of NCCL are taken for those of one job. The same holds for all dumps of RAS, and for all of the
-    flight recorder. Raises DataError for the first file that is of no known format, or damaged.
+    Formats are recognized by the content. All logs of NCCL are taken for those of one job. The same holds for
+    all dumps of RAS, and for all of the flight recorder. If the ``topology`` of the hosts is given, the rates
+    of copies are also compared with those of their paths, and the NICs that a log names with those of the
+    host. Raises DataError for the first file that is of no known format, or damaged.
     """
     found: list[Evidence] = []
     of_jobs: dict[str, dict[str, bytes]] = {}
@@ -84,18 +72,18 @@ def evidence_of(
         if kind in _JOBS:
             of_jobs.setdefault(kind, {})[source] = content
         else:
-            found += [replace(one, source=source) for one in _of_host(kind, content, source, host, topology)]
+            found += [replace(one, source=source) for one in _of_host(kind, content, source, topology)]
     for kind, files in of_jobs.items():
         source = next(iter(files)) if len(files) == 1 else ""
         found += [replace(one, source=source) for one in _of_job(kind, files, topology)]
     return worst_first(found)
 
 
-def _of_host(kind: str, content: bytes, source: str, host: str, topology: Topology | None) -> list[Evidence]:
+def _of_host(kind: str, content: bytes, source: str, topology: Topology | None) -> list[Evidence]:
     if kind == "dcgm":
-        return dcgm_evidence(content, source, host)
+        return dcgm_evidence(content, source)
     if kind == "nvbandwidth":
-        return nvbandwidth_evidence(content, source, host, topology)
+        return nvbandwidth_evidence(content, source, topology)
     return gcm_evidence(content, source) if kind == "gcm" else superbench_evidence(content, source)
 
 

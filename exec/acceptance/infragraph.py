@@ -125,19 +125,19 @@ class _Graph:
         self._instances: dict[str, _Instance] = {}
         self._rates: dict[str, float] = {}
         for path, device in _entries(document, "devices", problems):
-            with_name = _collected(device, "name", path, problems)
-            own = self._components.setdefault(with_name, {})
+            device_name = _name(device, "name", path, problems)
+            own = self._components.setdefault(device_name, {})
             for where, component in _entries(device, "components", problems, path):
-                name = _collected(component, "name", where, problems)
+                name = _name(component, "name", where, problems)
                 choice = component.get("choice", "")
                 own[name] = _counted(component, where, problems), choice if isinstance(choice, str) else ""
         for path, instance in _entries(document, "instances", problems):
-            name, copied = (_collected(instance, key, path, problems) for key in ("name", "device"))
+            name, copied = (_name(instance, key, path, problems) for key in ("name", "device"))
             if copied and copied not in self._components:
                 problems.append(f"{path}.device: there is no device {quoted(copied)}")
             self._instances[name] = _Instance(name, copied, _counted(instance, path, problems))
         for path, link in _entries(document, "links", problems):
-            self._rates[_collected(link, "name", path, problems)] = _bandwidth(link)
+            self._rates[_name(link, "name", path, problems)] = _bandwidth(link)
         self._hosts: dict[str, bool] = {}
 
     def is_host(self, instance: _Instance) -> bool:
@@ -210,7 +210,7 @@ def _entries(
             problems.append(f"{path}[{at}]: expected an object, found {_shown(entry)}")
 
 
-def _collected(table: dict[str, Any], key: str, path: str, problems: list[str]) -> str:
+def _name(table: dict[str, Any], key: str, path: str, problems: list[str]) -> str:
     value = table.get(key)
     if isinstance(value, str) and value:
         return value

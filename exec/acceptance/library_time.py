@@ -1,10 +1,11 @@
 """The time of an all_reduce by the algorithm that an MPI library chooses, on any network.
 
-From 8 KiB on (with two or three ranks, 256 KiB), Open MPI 5 and MPICH 4 choose Rabenseifner's algorithm up to
-thousands of ranks: coll_tuned_decision_fixed.c, and MPICH's table of choices for the network. In each step,
-two ranks exchange parts of their sums. Over TCP, Open MPI moves the two ways of such an exchange one after
-the other, at all sizes from 32 KiB to 4 MiB: with 50 Mbit/s, 512 KiB take 92 ms one way and 190 ms both ways
-(OMPI_MCA_btl_tcp_links=2: 100 ms). The measured time shows which of the two holds.
+Open MPI 5 and MPICH 4 choose Rabenseifner's algorithm from 8 KiB on (with two or three ranks, from 256 KiB)
+and up to thousands of ranks: coll_tuned_decision_fixed.c, and MPICH's table of choices for the network. In
+each step, two ranks exchange parts of their sums. Over TCP, Open MPI sends the two directions of an exchange
+one after the other: at 50 Mbit/s, 512 KiB took 92 ms in one direction and 190 ms in both, and it was the same
+at all sizes from 32 KiB to 4 MiB. With OMPI_MCA_btl_tcp_links=2 both took 100 ms. There is thus one model for
+directions in turn and one for both at once; the measured time shows which of them applies.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def rabenseifner_s(network: Network, size_bytes: int, *, halves: bool, in_turn: 
     """Return the time of Rabenseifner's all_reduce, step after step; infinite if a link is missing.
 
     If the number of ranks is no power of two, the ranks beyond it first hand over their data: in two
-    ``halves`` (Open MPI) or whole (MPICH). With ``in_turn``, the two ways of an exchange follow each other.
+    ``halves`` (Open MPI) or whole (MPICH). With ``in_turn``, the two directions of an exchange follow each
+    other.
     """
     table = link_table(network, max(1, size_bytes // 2))
     free_s = [0.0] * network.ranks

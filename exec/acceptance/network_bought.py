@@ -1,8 +1,8 @@
 """Networks made from the measured one: as it should be, with a fault repaired, without some hosts.
 
 The normal cost of a link depends on its class: within a host, between hosts of a rack, or between racks. It
-follows from what was bought if that is known. Otherwise the caller gives a function that returns the cost of
-a class. The default function returns the usual cost of the profile's links of the class.
+follows from what was bought if that is known. Otherwise it is the usual cost of the profile's links of the
+class.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def link_classes(hosts: Sequence[str], src: Indices, dst: Indices, plan: FabricP
 
 
 def usual_costs(profile: Profile, plan: FabricPlan) -> Callable[[LinkClass], LinkCosts]:
-    """Return a function that gives the usual cost of a class: a fifth of its links are cheaper.
+    """Return a function that gives the usual cost of a class, that is, its links' quantile ``_FASTEST``.
 
     A class without links has the cost of the next slower class that has some, or else of the next faster.
     """
@@ -86,24 +86,23 @@ def sound_network(
     profile: Profile,
     bought: Bought | None = None,
     plan: FabricPlan | None = None,
-    healthy: Callable[[LinkClass], LinkCosts] | None = None,
 ) -> Network:
     """Return the network of ``profile`` as it should be: every link at its normal cost.
 
-    Between hosts, the rate and the latency are those that were bought, as far as known, otherwise those of
-    ``healthy`` (default: `usual_costs`). Within a host, the bought rate is used only if the profile was
+    Between hosts, the rate and the latency are those that were bought, as far as known, otherwise the
+    usual ones (`usual_costs`). Within a host, the bought rate is used only if the profile was
     measured on GPUs, because processes on CPUs communicate through memory. If the rate of a NIC was bought,
     the ranks of a host share its NICs: a rank with a declared NIC uses that one, and the others are spread
     over the NICs in the order of their numbers. The plan's trunks replace the measured ones if the plan gives
     their rate. Otherwise every measured trunk gets the rate of the fastest one.
     """
     plan = plan or FabricPlan()
-    healthy = healthy or usual_costs(profile, plan)
+    usual = usual_costs(profile, plan)
     network = from_profile(profile, "as it should be")
     classes = link_classes(network.hosts, network.src, network.dst, plan)
     trunk_beta = _trunk_s_per_byte(bought, plan)
     costs = {
-        name: _normal(name, healthy(name), bought, trunk_beta, on_gpus=profile.transport == "cuda")
+        name: _normal(name, usual(name), bought, trunk_beta, on_gpus=profile.transport == "cuda")
         for name in dict.fromkeys(classes)
     }
     ports = _Ports(network)
@@ -176,16 +175,16 @@ _ALIKE = 1.1
 
 
 def _normal(
-    name: LinkClass, healthy: LinkCosts, bought: Bought | None, trunk_beta: float, *, on_gpus: bool
+    name: LinkClass, usual: LinkCosts, bought: Bought | None, trunk_beta: float, *, on_gpus: bool
 ) -> LinkCosts:
     if bought is None:
-        return LinkCosts(healthy.alpha_s, max(healthy.beta_s_per_byte, trunk_beta * (name == "across")))
+        return LinkCosts(usual.alpha_s, max(usual.beta_s_per_byte, trunk_beta * (name == "across")))
     if name == "inside":
         rate = bought.inside_bytes_per_s if on_gpus else None
-        return LinkCosts(healthy.alpha_s, 1 / rate if rate else healthy.beta_s_per_byte)
-    alpha_s = healthy.alpha_s if bought.latency_s is None else bought.latency_s
+        return LinkCosts(usual.alpha_s, 1 / rate if rate else usual.beta_s_per_byte)
+    alpha_s = usual.alpha_s if bought.latency_s is None else bought.latency_s
     rate = bought.nic_bytes_per_s
-    beta = 1 / (rate * bought.goodput) if rate else healthy.beta_s_per_byte
+    beta = 1 / (rate * bought.goodput) if rate else usual.beta_s_per_byte
     return LinkCosts(alpha_s, max(beta, trunk_beta * (name == "across")))
 
 
@@ -216,7 +215,7 @@ class _Ports:
             del self._users[name], self._own[name]
 
     def level_trunks(self) -> None:
-        """Give every trunk the rate of the fastest; without its own, it has its fastest link's."""
+        """Give every trunk the rate of the fastest; one without a rate counts with its fastest link's."""
         rates = {
             name: self._own[name] or float(self._beta[users].min())
             for name, users in self._users.items()

@@ -157,15 +157,14 @@ def _racks_once(
 def _trunk(value: object, problems: list[str]) -> float | None:
     if value is None:
         return None
+    if not isinstance(value, str):
+        problems.append(f'trunk: expected a rate such as "400Gbit/s", found {_shown(value)}')
+        return None
     try:
-        return parse_rate(value, "rate") if isinstance(value, str) else _not_a_rate(value)
+        return parse_rate(value, "rate")
     except UsageError as error:
         problems.append(f"trunk: {error.message}")
         return None
-
-
-def _not_a_rate(value: object) -> float:
-    raise UsageError(f'expected a rate such as "400Gbit/s", found {_shown(value)}')
 
 
 def _rails(

@@ -48,7 +48,7 @@ _LARGE_BYTES = 1 << 20
 # The most ranks on which direct sends are ordered by the times at which they can start: that takes 0.02 s at
 # 64 ranks, but 0.2 s at 128.
 _MOST_LISTED = 64
-# If an algorithm sends over at most one link in this many, loads are added up for its links only.
+# If an algorithm uses at most one of this many links, loads are added up for its links only.
 _SPARSE = 16
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
 _ROOTED: tuple[Kind, ...] = ("broadcast", "reduce")
@@ -218,7 +218,7 @@ class AlgorithmModel:
 
 
 def _ring_places(hosts: Sequence[str], rings: int) -> Indices:
-    """Return (rings, ranks): the places of each ring in order, given the host of each place."""
+    """Return an array (rings, ranks) of the places of each ring in order, given the host of each place."""
     start = np.array([0, *(at for at in range(1, len(hosts)) if hosts[at] != hosts[at - 1]), len(hosts)])
     sizes = np.diff(start)
     first, size = np.repeat(start[:-1], sizes), np.repeat(sizes, sizes)
@@ -262,7 +262,7 @@ def _direct_pairs(kind: Kind, ranks: int) -> tuple[Indices, Indices]:
 def _direct_schedule(
     network: Network, kind: Kind, src: Indices, dst: Indices, rows: Indices, chunk_bytes: int
 ) -> Schedule:
-    """Return the schedule of direct sends in fixed turns; all_reduce has a second round for sums.
+    """Return the schedule of direct sends in fixed turns; an all_reduce sends the sums in a second round.
 
     In fixed turns, short sends within hosts wait for long ones between hosts. On up to 64 ranks, and in an
     all_to_all, which has no other algorithm, sends therefore start as soon as links and ports are free

@@ -2,8 +2,8 @@
 
 Each line holds ``Key=Value`` words: ``SwitchName=s0 Nodes=gpu[0-5]``, ``SwitchName=s2 Switches=s[0-1]``,
 ``BlockName=b0 Nodes=gpu[0-17]``, ``BlockSizes=18``. Keys are case-insensitive, ``#`` starts a comment, and a
-line that ends in a backslash continues on the next. ``LinkSpeed`` has no unit, so it says nothing of the
-trunk's rate.
+line that ends in a backslash continues on the next. ``LinkSpeed`` has no unit, so it does not give
+the trunk's rate.
 """
 
 from __future__ import annotations

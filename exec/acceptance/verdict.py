@@ -45,7 +45,7 @@ _SLOWS_LINKS = {
     "pcie_speed",
 }
 _SLOWS_HOST = {"governor", "throttled", "quota"}
-# Part of the evidence of a culprit that may have been a disturbance, which leaves the verdict open.
+# The evidence of a culprit that may have been a disturbance; with such a culprit the verdict is "undecided".
 _UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
 # ``_MOST_NAMED`` is the most hosts that the evidence of a culprit names.
@@ -85,7 +85,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Links:
-    """The faults of the links, and the network as measured, as sound parts make it, and as bought."""
+    """The faults of the links, and three networks: as measured, with sound parts only, and as bought."""
 
     faults: tuple[Fault, ...] = ()
     network: Network | None = None
@@ -310,7 +310,7 @@ def _of_report(report: Report | None) -> Iterator[Culprit]:
             "collectives",
             (),
             "remark",
-            f"times of collectives say little: {doubt}",
+            f"times of collectives are not reliable: {doubt}",
             remedy="test while nothing else runs on the hosts, with at most one rank a core",
         )
     for wrong in report.wrong_results if report else ():
@@ -319,8 +319,9 @@ def _of_report(report: Report | None) -> Iterator[Culprit]:
             "results",
             (),
             "fault",
-            f"{wrong}: a collective gave other values than its inputs have",
-            remedy="run ccctl bench again with fewer hosts until the results are right; the last one is it",
+            f"{wrong}: a collective's result is not that of its inputs",
+            remedy="run ccctl bench again with fewer hosts until the results are right; the host that was "
+            "left out last is at fault",
         )
 
 
@@ -350,7 +351,7 @@ def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
         return Culprit(
             "corrupt_link", f"{there} and {here}", named, "fault", text, evidence, "certain", remedy
         )
-    text = f"{here} gets right data and makes a wrong result of it, and no error is reported"
+    text = f"{here} computes wrong results from correct data, and no error is reported"
     remedy = "take the host out; test its memory (ECC counters, memtester) and its processor or GPU"
     return Culprit("corruption", here, named, "fault", text, evidence, "certain", remedy)
 

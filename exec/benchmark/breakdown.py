@@ -25,7 +25,8 @@ __all__ = [
 
 Placement = Literal["out of place", "in place"]
 PartKind = Literal["late", "link", "port", "memory", "copy", "add", "core", "step", "rest"]
-# Groups of kinds to compare between prediction and measurement. A prediction does not tell copies from sums.
+# Groups of kinds to compare between prediction and measurement. A prediction does not distinguish copies from
+# sums.
 GROUPS: dict[str, tuple[PartKind, ...]] = {
     "late ranks": ("late",),
     "links": ("link",),
@@ -121,7 +122,7 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The parts of one run's time: the run whose slowest rank took nearest to the median time.
+    """The parts of the time of one run, whose slowest rank took the time nearest to the median.
 
     ``parts`` add up to ``time_s``. They are empty if the executor keeps no log; ``why_empty`` then says why.
     Clocks of different hosts may differ by ``clock_error_s``, so parts that span two hosts may be wrong by as

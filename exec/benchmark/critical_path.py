@@ -28,7 +28,7 @@ _S_PER_NS = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class RankRun:
-    """One rank's run: when its timing began and ended, and its log; nanoseconds."""
+    """One rank's run: the nanoseconds at which its timing began and ended, and its log."""
 
     begin_ns: int
     end_ns: int
@@ -51,7 +51,7 @@ class _Cause(NamedTuple):
 
 
 def on_one_clock(runs: Sequence[RankRun], ahead_ns: Sequence[int]) -> list[RankRun]:
-    """Return the same runs by rank 0's clock; ``ahead_ns`` is each rank's lead over it."""
+    """Return the runs in rank 0's time; ``ahead_ns`` says how far each rank's clock is ahead of it."""
     return [_moved(run, ahead) if ahead else run for run, ahead in zip(runs, ahead_ns, strict=True)]
 
 
@@ -134,7 +134,7 @@ class _Walk:
         return RankTimes(rank, *(float(each) * _S_PER_NS for each in seconds))
 
     def _from(self, rank: int, row: int) -> tuple[int, int]:
-        """Attribute the time before a row, or the end; return the (rank, row) to go on from."""
+        """Attribute the time before a row, or before the end; return the (rank, row) to go on from."""
         trace = self.runs[rank].trace
         last = row == len(trace.begin_ns)
         off_ns = trace.off_after_ns if last else int(trace.off_before_ns[row])
@@ -200,7 +200,7 @@ class _Walk:
         self.spent[kind, where] += passed_ns - without_ns
 
     def _carry(self, over: Connection, until_ns: int) -> None:
-        """Go back to ``until_ns``, when the message went on its way."""
+        """Go back to ``until_ns``, when the message left its sender."""
         here_ns = self._now_ns
         passed_ns = self._passed_ns(until_ns)
         if not passed_ns:

@@ -13,7 +13,7 @@ from probes.base import plural
 
 __all__ = ["crowded", "machine", "waiting"]
 
-# If ranks wait for a core for more than this share of the time, the second digit of a ratio is chance.
+# If ranks wait for a core for more than this share of the time, the second digit of a speed-up means nothing.
 _WAITED = 0.1
 _PACKAGES = ("ccctl", "numpy", "mpi4py", "torch", "cupy-cuda12x", "cupy-cuda13x")
 
@@ -28,7 +28,7 @@ def machine(comm: Any) -> dict[str, str]:
 def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
     """Return how many ranks share how many cores on the fullest host; "" if each can have its own.
 
-    ``places``: the host of each rank, and the cores that it may run on.
+    ``places`` has the host of each rank, and the cores that the rank may run on.
     """
     ranks = Counter(host for host, _ in places)
     cores = {host: set[int]().union(*(own for where, own in places if where == host)) for host in ranks}

@@ -1,8 +1,8 @@
-"""The integrity of results: the same bits twice, and the rank or the link that corrupts data silently.
+"""Checks that collectives give the same bits twice; finds ranks and links that corrupt data silently.
 
 All ranks run a program twice on the same random inputs, and so does each library. Rounding makes sums of
-random numbers depend on the order of additions, so two runs that add in another order differ in some bits. On
-CPUs each step of both runs of the program is compared with the reference (`exec.program.corruptions`).
+random numbers depend on the order of additions, so two runs that add in different orders differ in some bits.
+On CPUs each step of both runs of the program is compared with the reference (`exec.program.corruptions`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from synth.program import INPUT, Program
 __all__ = ["IntegrityRequest", "integrity_task"]
 
 # The most ranks whose steps are compared. The reference runs all ranks in one process, which takes about a
-# second for 64 ranks and 1 MiB, and grows with the square of the ranks.
+# second for 64 ranks and 1 MiB, and grows with the square of their number.
 _MOST_RANKS = 256
-_TWICE = 2
+_RUNS = 2
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def integrity_task(comm: Any, request: IntegrityRequest, progress: Safekeeping) 
     sums: list[_OwnSums] = []
     digests = {"ccctl": _own_runs(comm, request, buffers, given, sums, summed=not why_not)}
     for name, call in _library_calls(comm, request, buffers):
-        digests[name] = [_digest(call, buffers, given, call.run) for _ in range(_TWICE)]
+        digests[name] = [_digest(call, buffers, given, call.run) for _ in range(_RUNS)]
         call.close()
     every = comm.gather((digests, sums))
     if every is None:
@@ -100,12 +100,12 @@ def integrity_task(comm: Any, request: IntegrityRequest, progress: Safekeeping) 
     )
 
 
-# The steps of a rank, their checksums, and that of its output, of one run.
+# (Steps of a rank, their checksums, checksum of the rank's output) in one run.
 _OwnSums = tuple[Indices, Indices, int]
 
 
 def _input(layout: Layout, rank: int, seed: int) -> Array:
-    """Return the random input of a rank; every rank can make that of any other."""
+    """Return the random input of a rank; every rank can compute the input of any other."""
     random = np.random.default_rng((seed, rank))
     return random.standard_normal(layout.elements(rank, INPUT), dtype=np.float32)
 
@@ -122,13 +122,13 @@ def _own_runs(
     """Return the digests of two runs of the program; keep the checksums of both in ``sums``."""
     if not summed:
         call = Executor(comm, request.device).ready(buffers.layout, buffers.send, buffers.recv, "sum")
-        found = [_digest(call, buffers, given, call.run) for _ in range(_TWICE)]
+        found = [_digest(call, buffers, given, call.run) for _ in range(_RUNS)]
         call.close()
         return found
     plan = MpiPlan(buffers.layout, comm, buffers.send, buffers.recv, summed=True)
     call = Call(plan.run, buffers.recv, close=plan.close)
     found = []
-    for _ in range(_TWICE):
+    for _ in range(_RUNS):
         found.append(_digest(call, buffers, given, plan.run))
         sums.append((*plan.checksums(), checksum(buffers.recv)))
     call.close()
@@ -164,7 +164,7 @@ def _located(layout: Layout, seed: int, every: Sequence[Sequence[_OwnSums]]) -> 
     program = layout.program
     expected = expected_sums(program, [_input(layout, rank, seed) for rank in range(program.ranks)])
     culprits: dict[tuple[str, int, int], Corruption] = {}
-    for number in range(_TWICE):
+    for number in range(_RUNS):
         found = StepSums(
             *(np.zeros(size, dtype=np.int64) for size in (program.steps, program.steps, program.ranks))
         )

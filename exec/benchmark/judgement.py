@@ -42,7 +42,7 @@ Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "imposs
 
 # Prefixes of the names of bounds that hold even where switches add or copy.
 _CROSSING = ("ingress", "egress", "cut", "latency")
-# Two thirds of what NCCL's ring could carry is normal: NVLink's protocol takes 20 % of its line rate, xGMI's
+# Two thirds of the rate of NCCL's ring count as normal: NVLink's protocol takes 20 % of its line rate, xGMI's
 # 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
 # Seconds that each of the 2(n - 1) steps of a ring takes to begin. A slow row is start-up if its bytes alone
@@ -135,7 +135,7 @@ def fitted(network: Network, report: Report) -> Network:
 
 
 def with_hosts(network: Network, hosts: Sequence[str]) -> Network:
-    """Return the network with these names of hosts, in its ports too; unchanged if it has another number."""
+    """Return the network with these names of hosts, in its ports too; unchanged if their number differs."""
     before = list(dict.fromkeys(network.hosts))
     if len(before) != len(hosts):
         return network
@@ -162,7 +162,7 @@ def judged(
 
     ``progress`` is called before each row, with the number of rows done and the name of the next: on a
     hundred ranks the bounds of a row take about a second. Raises UsageError if the network has another number
-    of ranks, or no way for a collective.
+    of ranks, or cannot carry a collective.
     """
     if network.ranks != report.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, the report {report.ranks}")
@@ -195,8 +195,8 @@ def largest(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
     """Return the rows of the largest size of each collective, type and operator."""
     most: dict[tuple[str, str, str], int] = {}
     for one in rows:
-        most[_sort(one)] = max(most.get(_sort(one), 0), one.row.size_bytes)
-    return [one for one in rows if one.row.size_bytes == most[_sort(one)]]
+        most[_group(one)] = max(most.get(_group(one), 0), one.row.size_bytes)
+    return [one for one in rows if one.row.size_bytes == most[_group(one)]]
 
 
 def abnormal(rows: Sequence[JudgedRow]) -> dict[Verdict, list[JudgedRow]]:
@@ -227,7 +227,7 @@ def synthesized_s(network: Network, row: Row, time_limit_s: float) -> float:
     return outcome.time_s
 
 
-def _sort(one: JudgedRow) -> tuple[str, str, str]:
+def _group(one: JudgedRow) -> tuple[str, str, str]:
     return one.row.collective, one.row.dtype, one.row.redop
 
 

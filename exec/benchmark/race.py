@@ -32,7 +32,7 @@ _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
 # Times within this factor count as about equal. The winner of the previous size wins again if it is within
 # this factor of the fastest; a library must be faster by more than this factor.
-_HARDLY = 1.03
+_ABOUT_EQUAL = 1.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +63,13 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
     """Return the schedules of ``found`` to race at one size: the predicted fastest of each method.
 
     A schedule that moves the whole buffer as one chunk counts as a method of its own: it has the fewest
-    messages.
+    messages. Only a few schedules of each method are compiled and predicted: the fastest in the simulation of
+    links, and those with the fewest sends. Compiling hundreds would take longer than the race. Among
+    schedules that are predicted about equally fast, the one with the fewest sends is raced.
 
-    Of each method only a few schedules are compiled and predicted: the fastest in the simulation of links,
-    and those with the fewest sends. Compiling hundreds would take longer than the race. Among about equally
-    fast ones the one with the fewest sends runs. A schedule is left out if it is too long to predict, if it
-    sends the same in the same order as an earlier one, or if its predicted time exceeds the least by more
-    than the error of predictions. ``programs`` keeps compiled programs for the same schedules at other sizes.
+    A schedule is left out if it is too long to predict, if it sends the same in the same order as an earlier
+    one, or if its predicted time exceeds the least by more than the error of predictions. ``programs`` keeps
+    compiled programs for the same schedules at other sizes.
     """
     programs = {} if programs is None else programs
     alike: dict[tuple[str, bool], list[Entrant]] = {}
@@ -90,7 +90,7 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
 
 def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
     """Return the schedule with the fewest sends among those predicted about as fast as the fastest."""
-    most_s = min(one.predicted_s for one in every) * _HARDLY
+    most_s = min(one.predicted_s for one in every) * _ABOUT_EQUAL
     near = (one for one in every if one.predicted_s <= most_s)
     return min(near, key=lambda one: (one.schedule.sends, one.predicted_s))
 
@@ -130,12 +130,12 @@ def _bench_request(size_bytes: int, found: Sequence[Entrant], library: str) -> B
 
 
 def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
-    """Yield for each size the winner and the whole race; the report is that of the ``asked`` requests.
+    """Yield for each size the winner and the whole race; ``report`` is that of the requests of `asked`.
 
     In each iteration, each time is divided by the mean over all entrants, because disturbances of memory and
     cores slow all. The least median wins. The winner of the previous size stays unless it is notably slower,
     and a library must be notably faster. A library with wrong elements does not count. Raises RuntimeError if
-    a schedule gave wrong elements: a bug.
+    a schedule gave wrong elements, which is a bug.
     """
     rows = iter(report.rows)
     before = ""
@@ -163,8 +163,8 @@ def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) 
 def _favour(one: Raced, before: str, *, library: bool) -> float:
     """Return the divisor of an entrant's time in the choice of the fastest."""
     if one.method == before:
-        return _HARDLY
-    return 1 / _HARDLY if library else 1.0
+        return _ABOUT_EQUAL
+    return 1 / _ABOUT_EQUAL if library else 1.0
 
 
 def _raced(entrant: Entrant, row: Row) -> Raced:

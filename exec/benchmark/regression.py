@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from exec.benchmark.report import Measurement, Report, Row
 
@@ -99,9 +100,7 @@ def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance:
 
 
 def _typical(found: list[Measurement], medians: bool) -> float:
-    values = sorted(one.p50_s if medians else one.mean_s or one.time_s for one in found)
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+    return median(one.p50_s if medians else one.mean_s or one.time_s for one in found)
 
 
 def _error(found: list[Measurement]) -> float:

@@ -12,9 +12,11 @@ from exec.program import Corruption
 from probes.base import plural
 from synth.collective import Kind
 
-__all__ = ["Doubt", "Integrity", "Measurement", "Report", "Row", "Spread"]
+__all__ = ["Average", "Doubt", "Integrity", "Measurement", "Report", "Row", "Spread"]
 
 Doubt = Literal["", "cores", "spread"]
+# In the order of nccl-tests' -a 0 to 3.
+Average = Literal["rank 0", "average", "fastest", "slowest"]
 
 # Largest number that a row may hold: far beyond any time in seconds, rate in GB/s or size in bytes, yet small
 # enough that products of such numbers do not overflow a float.
@@ -43,7 +45,8 @@ class Measurement:
     """Times of one size in one placement, in seconds of the slowest rank per iteration.
 
     ``time_s`` is the median of the iterations, from which the bandwidths follow; ``mean_s`` their mean.
-    ``wrong`` None: not checked. ``spread`` None: only an average is known, and all times repeat it.
+    ``wrong`` is None if results were not checked. ``spread`` is None if only an average is known; then all
+    times are this average.
     ``rank_s`` is each rank's own median.
     """
 
@@ -124,11 +127,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Integrity:
-    """Whether a collective gives the same bits twice, and who corrupts data.
+    """Whether a collective gives the same bits twice, and which ranks and links corrupt data.
 
-    ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps
-    those of which two runs gave different bits to the ranks where they did. ``steps`` is the number of steps
-    that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
+    ``seed`` makes the inputs. ``runs`` are all that were compared: "ccctl" and libraries. ``unlike`` maps the
+    name of each whose second run gave different bits to the ranks on which it did. ``steps`` is the number of
+    steps that were compared with the reference, in both runs; if it is 0, ``why_not`` says why.
     """
 
     collective: Kind
@@ -159,7 +162,7 @@ class Report:
     warmup: int
     iterations: int
     rows: tuple[Row, ...]
-    average: Literal["rank 0", "average", "fastest", "slowest"] = "slowest"
+    average: Average = "slowest"
     machine: dict[str, str] = field(default_factory=dict)
     interrupted: str = ""
     corrupt: str = ""

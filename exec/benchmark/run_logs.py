@@ -77,7 +77,7 @@ class RunLogs:
         runs = comm.gather(own, root=0)
         told = None
         if runs is not None:
-            told = _told(on_one_clock(runs, clocks.ahead_ns), chosen, placement, forecast, network)
+            told = _breakdown(on_one_clock(runs, clocks.ahead_ns), chosen, placement, forecast, network)
             told = replace(told, clock_error_s=clocks.error_ns * _S_PER_NS)
         found: Breakdown = comm.bcast(told, root=0)
         return found
@@ -88,7 +88,7 @@ class RunLogs:
         return RankRun(round(begin_s / _S_PER_NS), round(end_s / _S_PER_NS), log.trace())
 
 
-def _told(
+def _breakdown(
     runs: list[RankRun],
     iteration: int,
     placement: Placement,

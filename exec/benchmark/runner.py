@@ -18,9 +18,9 @@ import numpy as np
 from exec.benchmark.breakdown import Breakdown, Forecast, Placement
 from exec.benchmark.clocks import clock_offsets
 from exec.benchmark.environment import crowded, machine, waiting
-from exec.benchmark.report import Measurement, Report, Row
+from exec.benchmark.report import Average, Measurement, Report, Row
 from exec.benchmark.run_logs import Clocks, RunLogs
-from exec.benchmark.timing import Average, Repetitions, interleaved, measurement
+from exec.benchmark.timing import Repetitions, interleaved, measurement
 from exec.executors import Executor
 from exec.memory_demand import bench_need
 from exec.mpi import shared_array
@@ -65,8 +65,8 @@ class BenchRequest:
     ``placements`` holds False (out of place), True (in place) or both; the peers run only in the first.
     ``peers`` are names that ``exec.peers.registry`` knows. With ``optional_peers``, a peer that lacks the
     collective is left out. ``aggregate`` calls are timed as one. With ``window`` the ranks of a host read
-    each other's buffers in place; ``device`` is what ``exec.executors`` knows. With ``explain`` a run of each
-    contender is reported step by step, in the first placement.
+    each other's buffers in place; ``device`` is one of ``exec.executors.DEVICES``. With ``explain`` the time
+    of one run of each contender is broken down, in the first placement.
     """
 
     contenders: tuple[Contender, ...]
@@ -135,18 +135,8 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
             size_bytes = size_bytes_of(request.collective, count, dtype_of(request.dtype).itemsize)
             progress.update(done, total, f"{size_bytes} bytes")
             lenient = several or request.optional_peers
-            found = _Size(
-                comm,
-                request,
-                at,
-                executor,
-                peers,
-                libraries,
-                progress,
-                clocks,
-                lenient=lenient,
-                crowded=shared,
-            ).rows()
+            one = _Size(comm, request, at, executor, peers, libraries, progress, clocks, lenient, shared)
+            found = one.rows()
             rows += found
             whole = replace(whole, machine=whole.machine | executor.chosen)
             if comm.Get_rank() == 0:
@@ -180,30 +170,26 @@ def busbw_factor(kind: Kind, ranks: int) -> float:
     return (ranks - 1) / ranks if kind in across else 1.0
 
 
+@dataclass(eq=False)
 class _Size:
     """One count of a request: every contender in every placement, every peer in the first."""
 
-    def __init__(
-        self,
-        comm: Any,
-        request: BenchRequest,
-        at: int,
-        executor: Executor,
-        peers: Sequence[Peer],
-        libraries: Mapping[str, Peer],
-        progress: Progress,
-        clocks: Clocks | None,
-        *,
-        lenient: bool,
-        crowded: str,
-    ) -> None:
-        self.comm, self.request, self.progress, self.lenient = comm, request, progress, lenient
-        self.contenders, self.peers, self.libraries, self.at = request.contenders, peers, libraries, at
-        self.executor, self.clocks = executor, clocks
-        self.crowded = crowded
+    comm: Any
+    request: BenchRequest
+    at: int
+    executor: Executor
+    peers: Sequence[Peer]
+    libraries: Mapping[str, Peer]
+    progress: Progress
+    clocks: Clocks | None
+    lenient: bool
+    crowded: str
+
+    def __post_init__(self) -> None:
+        self.contenders = self.request.contenders
         self.breakdowns: list[Breakdown] = []
-        self.layouts = [Layout(entry.program, request.counts[at]) for entry in self.contenders]
-        self.dtype = dtype_of(request.dtype)
+        self.layouts = [Layout(entry.program, self.request.counts[self.at]) for entry in self.contenders]
+        self.dtype = dtype_of(self.request.dtype)
         self.type_name = self.dtype.names[0] if self.dtype.names else self.dtype.name
 
     def rows(self) -> list[Row]:
@@ -251,9 +237,9 @@ class _Size:
         self.progress.waiting(-1, f"{names[0]} {where}: planning")
         make = shared_array if request.window else np.zeros
         buffers = Buffers(self.layouts[0], comm.Get_rank(), self.dtype, in_place=in_place, make=make)
-        told = request.explain and self.clocks is not None and not self.breakdowns
+        explains = request.explain and self.clocks is not None and not self.breakdowns
         calls = [
-            self._library_call(entry.library, buffers) or self._planned(layout, buffers, traced=told)
+            self._library_call(entry.library, buffers) or self._planned(layout, buffers, traced=explains)
             for entry, layout in zip(self.contenders, self.layouts, strict=True)
         ]
         logs = [RunLogs(call) for call in calls]
@@ -271,15 +257,15 @@ class _Size:
         timed = [f"{name} {where}: timing" for name in names]
 
         def keep(number: int, iteration: int, begin_s: float, end_s: float) -> None:
-            if told and number < len(logs):
+            if explains and number < len(logs):
                 logs[number].keep(iteration, begin_s, end_s)
 
         waited_before_s, begun_s = waited_s(), perf_counter()
         times_s = interleaved(comm, calls, timed, request.effort, self.progress, keep)
         share = (waited_s() - waited_before_s) / (perf_counter() - begun_s)
         self.crowded = self.crowded or waiting(max(comm.allgather(share)))
-        if told:
-            self._tell(logs, times_s, in_place=in_place)
+        if explains:
+            self._break_down(logs, times_s, in_place=in_place)
         wrong: list[int | None] = [None] * len(calls)
         if request.check:
             self.progress.waiting(-1, f"{where}: checking")
@@ -316,7 +302,7 @@ class _Size:
         both = buffers.send, buffers.recv
         return self.executor.ready(layout, *both, self.request.redop, self.progress, traced=traced)
 
-    def _tell(self, logs: Sequence[RunLogs], times_s: Array, *, in_place: bool) -> None:
+    def _break_down(self, logs: Sequence[RunLogs], times_s: Array, *, in_place: bool) -> None:
         """Break down a run of each contender; collective."""
         assert self.clocks is not None
         for entry, log, own_s in zip(self.contenders, logs, times_s, strict=False):

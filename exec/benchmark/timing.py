@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
-from exec.benchmark.report import Measurement, Spread
+from exec.benchmark.report import Average, Measurement, Spread
 from exec.peers import Call
 from exec.program import Array
 from probes.base import Progress
 
-__all__ = ["AVERAGES", "Average", "Repetitions", "interleaved", "measurement"]
+__all__ = ["AVERAGES", "Repetitions", "interleaved", "measurement"]
 
-Average = Literal["rank 0", "average", "fastest", "slowest"]
-# In the order of nccl-tests' -a 0 to 3.
-AVERAGES: tuple[Average, ...] = ("rank 0", "average", "fastest", "slowest")
+AVERAGES: tuple[Average, ...] = get_args(Average)
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def interleaved(
 
     The order of the calls changes in each iteration, alike on all ranks. In a fixed order, one call would
     always find the caches as the library's call left them, which cost up to 40 %. ``progress`` gets the name
-    of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the begin
+    of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the start
     and the end of each timed turn.
     """
     times_s = np.zeros((len(calls), effort.iterations))

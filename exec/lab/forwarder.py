@@ -2,9 +2,10 @@
 
     python -m exec.lab.forwarder NEAR FAR SECONDS_FROM_NEAR SECONDS_FROM_FAR [NEAR FAR …]
 
-It joins pairs of interfaces of its network namespace: what arrives at one leaves by the other, so much later.
-It works in the background once all interfaces are open, until it is killed. Frames cross with the headers of
-segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel passes as one stay one.
+It joins pairs of interfaces of its network namespace: a frame that arrives at one leaves by the other after
+the delay. It works in the background once all interfaces are open, until it is killed. Frames cross with the
+headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel passes as one
+stay one.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PRIORITY = 1
 
 @dataclass(frozen=True)
 class Joint:
-    """A pair of interfaces, and how late frames leave that arrive at each."""
+    """A pair of interfaces, and the delay of the frames that arrive at each."""
 
     near: str
     far: str
@@ -101,7 +102,7 @@ def _opened(device: str) -> socket.socket:
         found.setsockopt(_SOL_PACKET, option, 1)
     for option in (_SNDBUFFORCE, _RCVBUFFORCE):
         found.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
-    # Nothing arrives before the socket has its options, as only bind names a protocol.
+    # The socket receives nothing before bind names a protocol, so it has all options by then.
     found.bind((device, _ETH_P_ALL))
     found.setblocking(False)
     return found

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from exec.lab.model import Lab, LabHost
 
-__all__ = ["Class", "commands", "delays", "port", "shapes", "uplink_ports"]
+__all__ = ["Class", "Device", "commands", "delays", "port", "shapes", "uplink_ports"]
 
 # Handle of the queue that delays; that of the token buckets is 1.
 _DELAY = 2
 # Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# The burst of a rate is what passes in ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
+# The burst of a rate is its data of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
 # tokens collected while a link is idle are spent at once and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
@@ -93,18 +93,18 @@ def commands(
     ``delay_s`` is its delay before and after. If only rates or delays differ, they are changed in place.
     Otherwise the whole shape is replaced, and the packets queued in it are lost.
     """
-    late, later = delay_s
-    if _structure(before) == _structure(after) and bool(late) == bool(later):
-        lines = [_delay_line("change", device, later)] if late != later else []
+    old_s, new_s = delay_s
+    if _structure(before) == _structure(after) and bool(old_s) == bool(new_s):
+        lines = [_delay_line("change", device, new_s)] if old_s != new_s else []
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
         return lines + [_class_line("change", device, one) for one in changed]
-    lines = [f"qdisc del dev {device} root"] if before or late else []
-    if later:
-        lines.append(_delay_line("add", device, later))
+    lines = [f"qdisc del dev {device} root"] if before or old_s else []
+    if new_s:
+        lines.append(_delay_line("add", device, new_s))
     if not after:
         return lines
     default = next((one.minor for one in reversed(after) if not one.dst), 0)
-    place = f"parent {_DELAY}:1" if later else "root"
+    place = f"parent {_DELAY}:1" if new_s else "root"
     lines.append(f"qdisc add dev {device} {place} handle 1: htb default {default:x}")
     for one in after:
         lines.append(_class_line("add", device, one))

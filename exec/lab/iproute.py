@@ -16,7 +16,7 @@ from typing import Any
 
 from probes.base import UnavailableError
 
-__all__ = ["batch", "in_namespace", "inside", "ip", "ip_json", "kill_inside", "namespaces", "require"]
+__all__ = ["batch", "inside", "ip", "ip_json", "kill_inside", "namespaces", "require"]
 
 _NAMESPACES = Path("/run/netns")
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "setpriv": "util-linux", "sh": "dash"}
@@ -72,11 +72,6 @@ def batch(tool: str, lines: Sequence[str], namespace: str | None = None) -> None
     if lines:
         where = ["-netns", namespace] if namespace is not None else []
         _run([tool, *where, "-batch", "-"], "\n".join(lines) + "\n")
-
-
-def in_namespace(namespace: str, script: str) -> None:
-    """Run a line of shell in ``namespace``."""
-    inside(namespace, ["sh", "-c", script])
 
 
 def inside(namespace: str, command: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from exec.errors import NameTakenError
 from exec.lab import losses, wires
 from exec.lab.htb import commands, delays, port, shapes, uplink_ports
-from exec.lab.iproute import batch, in_namespace, ip, ip_json, kill_inside, namespaces, require
+from exec.lab.iproute import batch, inside, ip, ip_json, kill_inside, namespaces, require
 from exec.lab.model import SUBNET, Lab, LabHost, refuse_name
 from probes.base import UnavailableError
 from probes.files import ownership
@@ -160,7 +160,7 @@ def _create(lab: Lab) -> None:
     names = [lab.namespace(host.name) for host in lab.hosts]
     batch("ip", [f"netns add {name}" for name in names])
     for name in (lab.switch, *names):
-        in_namespace(name, _SETTINGS)
+        inside(name, ["sh", "-c", _SETTINGS])
 
 
 def _write_hosts(lab: Lab) -> None:
@@ -177,15 +177,15 @@ def _write_hosts(lab: Lab) -> None:
 
 def _wire(lab: Lab) -> None:
     prefix = SUBNET.partition("/")[2]
-    inside = [f"link add {_CORE} type bridge", f"link set {_CORE} up"]
+    lines = [f"link add {_CORE} type bridge", f"link set {_CORE} up"]
     for rack in range(len(lab.racks)):
         near, far = uplink_ports(rack)
-        inside += [f"link add {_rack(rack)} type bridge", f"link set {_rack(rack)} up"]
-        inside.append(f"link add {near} type veth peer name {far}")
-        inside += [f"link set {near} master {_rack(rack)} up", f"link set {far} master {_CORE} up"]
-    batch("ip", inside, lab.switch)
+        lines += [f"link add {_rack(rack)} type bridge", f"link set {_rack(rack)} up"]
+        lines.append(f"link add {near} type veth peer name {far}")
+        lines += [f"link set {near} master {_rack(rack)} up", f"link set {far} master {_CORE} up"]
+    batch("ip", lines, lab.switch)
     for number, host in enumerate(lab.hosts):
-        here, inside = lab.namespace(host.name), ["link set lo up"]
+        here, lines = lab.namespace(host.name), ["link set lo up"]
         for nic, device in enumerate(lab.devices()):
             bridge = _rack(lab.rack(host.name, nic)) if lab.racks else _CORE
             at_switch, own = port(number, nic), lab.address(host.name, nic)
@@ -194,13 +194,13 @@ def _wire(lab: Lab) -> None:
             )
             batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
             # Without this limit the kernel passes up to 64 KiB as one packet, which arrives all at once.
-            inside.append(f"link set {device} gso_max_segs {_SEGMENTS}")
-            inside += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
+            lines.append(f"link set {device} gso_max_segs {_SEGMENTS}")
+            lines += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
             if nic:
                 # Packets with an interface's source address leave by that interface.
-                inside.append(f"route add {SUBNET} dev {device} src {own} table {_FIRST_TABLE + nic}")
-                inside.append(f"rule add from {own} lookup {_FIRST_TABLE + nic}")
-        batch("ip", inside, here)
+                lines.append(f"route add {SUBNET} dev {device} src {own} table {_FIRST_TABLE + nic}")
+                lines.append(f"rule add from {own} lookup {_FIRST_TABLE + nic}")
+        batch("ip", lines, here)
 
 
 def _rack(rack: int) -> str:

@@ -8,12 +8,11 @@ dropped or kept together.
 
 from __future__ import annotations
 
-from exec.lab.htb import port
+from exec.lab.htb import Device, port
 from exec.lab.model import Lab
 
 __all__ = ["commands", "losses"]
 
-Device = tuple[str, str]
 # Instructions of classic BPF (Linux, Documentation/networking/filter.rst): load a random number of 32 bits;
 # if it is at least the threshold, skip one; drop the packet; let it pass. 4294963256 is the address of the
 # random number, SKF_AD_OFF + SKF_AD_RANDOM of linux/filter.h. The last two instructions return actions of

@@ -2,7 +2,7 @@
 
 The rate of a path is the lowest of four limits: its sender's, its receiver's, that of the directed pair, and
 that of the trunks between their racks. None means no limit. The delay of a path is the sum of its sender's,
-its receiver's, and those of the trunks on its way. A packet must escape the losses of both hosts.
+its receiver's, and those of the trunks on its way. A packet may be lost at either host.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
 
 # All labs use the same addresses, because their networks are isolated from each other.
 SUBNET = "10.77.0.0/16"
+# The last byte of an address is the number of its host, from 1.
 MOST_HOSTS = 250
 DEVICE = "eth0"
 MOST_NICS = 8
@@ -40,7 +41,7 @@ MOST_NICS = 8
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # A path with such a delay each way looks dead to most programs.
 MOST_DELAY_S = 10.0
-# Every host accepts IPv4 packets of 576 bytes (RFC 791). The lab's switches carry those of Ethernet.
+# Every host accepts IPv4 packets of 576 bytes (RFC 791); the largest of Ethernet have 1500.
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 1500
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
@@ -62,7 +63,7 @@ def refuse_name(name: str) -> None:
 class LabHost:
     """One host: the number of its ranks, and the rate of each of its network interfaces each way.
 
-    Packets are late by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
+    Packets are delayed by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
     ``ingress_loss`` of them are lost. The host sends packets of up to ``mtu_bytes``.
     """
 

@@ -1,8 +1,8 @@
 """Delays on the wires of a lab on kernels without netem, by a process that holds frames (`forwarder`).
 
 A wire with a delay is cut at a port of a switch. The port is renamed, and a second wire takes over its name
-and its place at the switch; the process carries frames between the two. So all that shapes or counts at the
-port stays where it was. A cut wire stays cut until the lab is removed.
+and its place at the switch; the process carries frames between the two. So the shaping and the counters
+of the port stay in place. A cut wire stays cut until the lab is removed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from exec.lab.forwarder import MOST_JOINTS, Joint
-from exec.lab.htb import delays, port, uplink_ports
+from exec.lab.htb import Device, delays, port, uplink_ports
 from exec.lab.iproute import batch, inside, ip_json, kill_inside
 from exec.lab.model import Lab
 from probes.base import UnavailableError
 
 __all__ = ["cut", "forward", "held"]
 
-Device = tuple[str, str]
 _NEAR, _FAR = "w", "x"
 
 
@@ -41,7 +40,7 @@ def held(lab: Lab) -> bool:
 def cut(lab: Lab) -> set[str]:
     """Cut each wire that has a delay and is whole; return the ports at which this was done.
 
-    These ports are new, so nothing is shaped there.
+    These ports are new, so they have no shaping yet.
     """
     late = delays(lab)
     wanted = {
@@ -61,7 +60,7 @@ def cut(lab: Lab) -> set[str]:
 
 
 def forward(lab: Lab) -> None:
-    """Start the processes that carry frames over the cut wires of the lab, in place of those that run."""
+    """Start the processes that carry frames over the cut wires of the lab; end those that run."""
     kill_inside(lab.switch)
     joints = list(_joints(lab))
     for at in range(0, len(joints), MOST_JOINTS):

@@ -37,7 +37,7 @@ class _State:
         self.world: Any = None
         self._keep = keep
         self._sent: list[Any] = []
-        self._whole = 0
+        self._finished = 0
 
     def join(self, world: Any) -> None:
         """Take MPI's world once MPI is up; collective."""
@@ -63,7 +63,7 @@ class _State:
     def close(self) -> None:
         """Complete all sends after every rank has finished its task; collective."""
         if self._comm.Get_rank() == 0:
-            while self._whole < self._comm.Get_size() - 1:
+            while self._finished < self._comm.Get_size() - 1:
                 self._take()
         else:
             self._sent.append(self._comm.isend(Partial(()), 0))
@@ -73,7 +73,7 @@ class _State:
 
     def _take(self) -> None:
         values = self._comm.recv().values
-        self._whole += not values
+        self._finished += not values
         for value in values:
             self._keep(value)
 
@@ -159,7 +159,7 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
 @contextlib.contextmanager
 def _signals_to(end: socket.socket | None) -> Iterator[None]:
-    """Within the block, write signals that would end the process to ``end``; do not obey them.
+    """Within the block, write signals that would end the process to ``end`` instead of ending.
 
     Without ``end`` the signals are ignored. mpirun signals every rank, and it kills rank 0 as soon as another
     rank dies of the signal, before rank 0 can save anything. So the other ranks ignore the signal, and rank 0

@@ -55,12 +55,11 @@ __all__ = [
     "function_of",
     "is_local",
     "rank_of_launcher",
-    "rebuilt",
     "remove",
     "run_directories",
     "scratch_directory",
     "segments",
-    "taken_apart",
+    "sendable",
     "wires_key",
 ]
 
@@ -291,26 +290,27 @@ class Failure:
     """Report that the function raised; ``error`` is an expected error, None for a bug."""
 
     text: str
-    error: tuple[type[CcctlError], str, dict[str, Any]] | None = None
+    error: CcctlError | None = None
     state: Heartbeat = field(default_factory=Heartbeat)
 
     @property
     def summary(self) -> str:
         """The error in one line."""
-        said = self.error[1] if self.error is not None else self.text.strip().rpartition("\n")[2]
+        said = self.error.message if self.error is not None else self.text.strip().rpartition("\n")[2]
         return said.partition("\n")[0]
 
 
-def taken_apart(error: BaseException) -> tuple[type[CcctlError], str, dict[str, Any]] | None:
-    """Return an expected error as (class, message, attributes): constructors of subclasses differ.
+def sendable(error: BaseException) -> CcctlError | None:
+    """Return a copy of an expected error without attributes that cannot be sent.
 
-    Attributes that cannot be sent are dropped. Return None for other errors and for classes that cannot be
-    sent.
+    Return None for other errors and for classes that cannot be sent.
     """
     if not isinstance(error, CcctlError) or not _can_be_sent(type(error)):
         return None
-    attributes = {name: value for name, value in error.__dict__.items() if _can_be_sent(value)}
-    return (type(error), error.message, attributes)
+    # The constructors of subclasses differ, so the copy is made without them.
+    copied = type(error).__new__(type(error), error.message)
+    copied.__dict__.update({name: value for name, value in error.__dict__.items() if _can_be_sent(value)})
+    return copied
 
 
 def _can_be_sent(value: object) -> bool:
@@ -319,14 +319,6 @@ def _can_be_sent(value: object) -> bool:
     except (UnsendableError, ValueError):
         return False
     return True
-
-
-def rebuilt(parts: tuple[type[CcctlError], str, dict[str, Any]]) -> CcctlError:
-    """Rebuild the error that a rank took apart."""
-    cls, message, attributes = parts
-    error = cls.__new__(cls, message)
-    error.__dict__.update(attributes)
-    return error
 
 
 def environment(addresses: list[str], key: bytes, scratch: str) -> dict[str, str]:

@@ -66,7 +66,7 @@ class World:
         if where is None:
             if self.ranks is None:
                 raise UsageError(
-                    "how many ranks is not said",
+                    "the number of ranks is missing",
                     hint="Give ranks=4, or hosts='gpu[01-08]:4', or run inside mpirun.",
                 )
             return self.ranks, ()
@@ -89,12 +89,7 @@ class World:
 
     def spares(self) -> tuple[HostSlots, ...]:
         """Return the hosts of the ranks that may join later; raises UsageError."""
-        if self.spare is None:
-            return ()
-        try:
-            return parse(self.spare)
-        except UsageError as error:
-            raise UsageError(f"spare: {error.message}", hint=error.hint) from error
+        return () if self.spare is None else _parsed("spare", self.spare)
 
     def _where(self) -> tuple[HostSlots, ...] | None:
         if self.hosts is not None and self.hostfile is not None:
@@ -104,12 +99,15 @@ class World:
             )
         if self.hostfile is not None:
             return read_hostfile(self.hostfile)
-        if self.hosts is None:
-            return None
-        try:
-            return parse(self.hosts)
-        except UsageError as error:
-            raise UsageError(f"hosts: {error.message}", hint=error.hint) from error
+        return None if self.hosts is None else _parsed("hosts", self.hosts)
+
+
+def _parsed(argument: str, text: str) -> tuple[HostSlots, ...]:
+    """Return the hosts of a node set; raises UsageError that begins with the name of the argument."""
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{argument}: {error.message}", hint=error.hint) from error
 
 
 def started_by_mpi() -> bool:
@@ -240,7 +238,7 @@ def run_ranks(
     if survive and wires == "mpi":
         raise UsageError("survive=True: MPI ends all ranks when one dies", hint="Give wires='sockets'.")
     if rejoin and not survive:
-        raise UsageError("rejoin: a run that does not survive the loss of a rank starts none again")
+        raise UsageError("rejoin: ranks are started again only in a run that survives their loss")
     spares = world.spares()
     if spares and not survive:
         raise UsageError("spare: only a run that survives the loss of a rank can grow")

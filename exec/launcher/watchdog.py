@@ -1,7 +1,7 @@
-"""The watchdog of one run's ranks: which are alive, what each does, and whose end ends the run.
+"""The watchdog of one run's ranks: which are alive, what each does, and which loss ends the run.
 
 A rank is lost when its connection breaks before it has finished, or when it sends no heartbeat for a while
-and is stopped or out of sight. A silent rank that is seen running (a library holds the interpreter) is left
+and is stopped or out of sight. A silent rank that is seen running (a library may hold Python's lock) is left
 alone; with mpirun only ranks of this host can be seen. A rank whose host acknowledges nothing is cut off,
 whether it runs or not.
 
@@ -37,7 +37,6 @@ from exec.launcher.protocol import (
     Partial,
     Returned,
     Started,
-    rebuilt,
 )
 from exec.launcher.ranks import MOST_NAMED, RankPhase, RankState, Responder, culprit, who_waits
 from exec.launcher.restarts import Restarts
@@ -49,13 +48,14 @@ __all__ = ["Heard", "Watchdog"]
 
 _log = logging.getLogger(__name__)
 
-# Long enough for a process on a loaded host, short enough that a user waits for the error.
+# Longest silence of a rank on this host: a loaded host delays heartbeats, but a user waits for the error.
 SILENCE_S = 5.0
 # A rank that accepts no data of its job for this long is not sent the rest.
 _SENDING_S = 60
 # Longest silence of a rank on another host, which cannot be inspected and whose heartbeats may be delayed on
 # the way.
 FAR_SILENCE_S = 7.5
+# Longest time for all ranks to report after the start.
 START_S = 120.0
 # Longest time for MPI, or ccctl's own wires, to come up once all ranks are present.
 MPI_START_S = 120.0
@@ -387,7 +387,7 @@ class Watchdog:
         while follows and time.monotonic() < deadline_s:
             self._listen(0.1)
         if failure.error is not None:
-            raise rebuilt(failure.error)
+            raise failure.error
         raise RankFailed("\n".join([f"{rank} failed", failure.text.rstrip(), *self._who_is_lost()]))
 
     def _check_silence(self) -> None:

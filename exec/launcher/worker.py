@@ -156,7 +156,7 @@ class Reporter:
             for callback in callbacks:
                 callback(lost)
         except Exception as error:
-            self.send(Failure(traceback.format_exc(), protocol.taken_apart(error), self.status))
+            self.send(Failure(traceback.format_exc(), protocol.sendable(error), self.status))
 
     def send_pieces(self) -> None:
         """Send the pieces given to ``partial`` since the last call."""
@@ -222,7 +222,7 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
     except BaseException as error:
         reporter.send_pieces()
         reporter.send(
-            Failure(traceback.format_exc(), protocol.taken_apart(expected(error, rank)), reporter.status)
+            Failure(traceback.format_exc(), protocol.sendable(expected(error, rank)), reporter.status)
         )
         # MPI_Finalize would deadlock with ranks that wait for this one: wait here until the command ends this
         # process.

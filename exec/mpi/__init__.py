@@ -6,6 +6,6 @@ times. Read `plan`, `encode`, `interpreter` (a compiled loop), `connections` and
 
 import lazy_loader as lazy
 
-import synth.kernels  # noqa: F401 - it says how numba is to be loaded, which modules here do first
+import synth.kernels  # noqa: F401 - it configures numba, which modules here load
 
 __getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -100,7 +100,7 @@ class Connections:
         sender, receiver, _ = self.ends[connection]
         return bool(self.host[sender] != self.host[receiver])
 
-    def readable(self, connection: int, buffer: int) -> bool:
+    def readable(self, connection: int, span: Span) -> bool:
         """Return whether the receiver, or MPI in its place, can read the sender's buffer without a slot."""
         if self.wired(connection):
             count = int(self.layout.program.count.max(initial=1))
@@ -108,7 +108,7 @@ class Connections:
         # LL and LL128 copy every message into a slot, so that no sender waits for its reader.
         if self.layout.program.protocol != "Simple":
             return False
-        if buffer == SCRATCH or self.origins[self.ends[connection][0]][buffer] is not None:
+        if span.buffer == SCRATCH or self.origins[self.ends[connection][0]][span.buffer] is not None:
             return True
         return self._fetches and not self._mapped_only and self._message_bytes[connection] >= FETCHED_BYTES
 
@@ -140,7 +140,7 @@ class Connections:
             table.append(row)
             if wired:
                 wires.append(self._wire(number, self.places[number], by_connection[number]))
-        links = np.array(table, dtype=np.int64).reshape(-1, len(interpreter.LINK_COLUMNS))
+        links = np.array(table, dtype=np.int64).reshape(-1, interpreter.LINK_WORDS)
         return links, wires
 
     def close(self) -> None:

@@ -80,10 +80,7 @@ def tables_of(
     memory: MemoryAddresses,
     wired: Callable[[int], bool],
 ) -> Tables:
-    """Return the tables of ``rank``.
-
-    ``links`` maps each of its connections to a row in the table of links. O(steps).
-    """
+    """Return the tables of ``rank``; ``links`` maps its connections to rows in the table of links."""
     program = layout.program
     blocks = np.flatnonzero(program.tb_rank == rank)
     first = int(program.tb_start[blocks[0]]) if len(blocks) else 0
@@ -96,14 +93,16 @@ def tables_of(
     fill.fuse(starts.tolist(), ends.tolist())
     return Tables(
         np.stack([starts, ends, starts, starts], axis=1).astype(np.int64),
-        _table(fill.steps, len(interpreter.STEP_COLUMNS)),
-        _table(fill.pieces, len(interpreter.PIECE_COLUMNS)),
+        _table(fill.steps, interpreter.STEP_WORDS),
+        _table(fill.pieces, interpreter.PIECE_WORDS),
         _table(fill.waits, 2),
         np.arange(first, end),
     )
 
 
 class _TableBuilder:
+    """The rows of the tables of one rank, added step by step."""
+
     def __init__(
         self,
         layout: Layout,
@@ -199,7 +198,7 @@ def pieces_of(
     far: tuple[int, tuple[Span | None, ...]] | None,
     memory: MemoryAddresses,
 ) -> Iterator[list[int]]:
-    """Yield the columns of each piece of a step, in the order of ``interpreter.PIECE_COLUMNS``."""
+    """Yield the words of each piece of a step, in the order of the interpreter's table."""
     at, item_bytes = 0, memory.item_bytes
     for number, part in enumerate(move.parts):
         spans = (part.src, part.dst, far[1][number] if far else None)
@@ -229,7 +228,7 @@ def make_input_optional(program: Program, tables: Tables) -> Indices:
     reading = np.array(READS_SRC)[program.op[of]] & (program.src_buffer[of] == INPUT)
     steps = tables.steps[reading]
     if not np.isin(steps[:, interpreter.OP], _ADDING).all():
-        raise UsageError(f"program {program.name}: the input of a rank that may be late is not only added")
+        raise UsageError(f"program {program.name} does more with the input of a late rank than add it")
     tables.steps[reading, interpreter.OP] += interpreter.OPTIONAL
     spans = steps[:, (interpreter.PIECE_FIRST, interpreter.PIECE_END)].tolist()
     return np.array([row for first, end in spans for row in range(first, end)], dtype=np.int64)

@@ -35,15 +35,14 @@ from synth.prediction import BOUNCE_BYTES
 from synth.program import OPS
 
 __all__ = [
-    "BLOCK_COLUMNS",
     "DONE",
-    "HEADER",
-    "LINK_COLUMNS",
-    "LOG_COLUMNS",
+    "HEADER_WORDS",
+    "LINK_WORDS",
+    "LOG_WORDS",
     "LOST",
     "OPTIONAL",
-    "PIECE_COLUMNS",
-    "STEP_COLUMNS",
+    "PIECE_WORDS",
+    "STEP_WORDS",
     "advance",
     "compile_for",
     "let_join",
@@ -51,65 +50,17 @@ __all__ = [
 ]
 
 BLOCKED, MOVED, DONE, LOST = range(4)
-# The columns of the tables. All memory is given by address.
+# The numbers of words of the header and of a row of each table, which are named below. All memory is given by
+# address.
+HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 25, 4, 14, 7, 9
+# A row of the log: step, tile, the nanoseconds at which the step began and ended, and those without a core
+# before it and during it.
+LOG_WORDS = 6
 # JOINS: a word that is 1 once the optional input is there. JOINED: a word for each piece and tile, 1 if the
 # optional input was added. LOG: the table of the log, 0 if nothing is logged; LOGGED: its number of rows.
 # SUMS: two words for each step, the checksums of what it received and of its result; 0 if none are kept.
 # CLOCK: four words for reading clocks. BOUNCE: a block of memory for operands copied from other processes;
 # VECTORS: the four words of the two iovec that such a copy takes. Then address and rows of the five tables.
-HEADER = (
-    "RUN",
-    "TILES",
-    "TILE",
-    "ITEM_BYTES",
-    "REDOP",
-    "SPINS",
-    "WIRED",
-    "JOINS",
-    "JOINED",
-    "LOG",
-    "LOGGED",
-    "SUMS",
-    "CLOCK",
-    "BOUNCE",
-    "VECTORS",
-    "BLOCKS_AT",
-    "BLOCKS",
-    "STEPS_AT",
-    "STEPS",
-    "PIECES_AT",
-    "PIECES",
-    "WAITS_AT",
-    "WAITS",
-    "LINKS_AT",
-    "LINKS",
-)
-BLOCK_COLUMNS = ("FIRST", "END", "AT_TILE", "AT_STEP")
-STEP_COLUMNS = (
-    "OP",
-    "FUSED",
-    "GOAL_BLOCK",
-    "GOAL_STEP",
-    "IN",
-    "IN_NUMBER",
-    "IN_SLOT",
-    "OUT",
-    "OUT_NUMBER",
-    "OUT_SLOT",
-    "PIECE_FIRST",
-    "PIECE_END",
-    "WAIT_FIRST",
-    "WAIT_END",
-)
-# If PID is not 0, the operand is in the memory of process PID. BASE is the address of a word that holds a
-# base address there, and FAR is the offset from that base.
-PIECE_COLUMNS = ("SRC", "DST", "FAR", "AT", "LENGTH", "PID", "BASE")
-# FLAG: the offset of the flag in a slot, 0 on wires. SEEN: the reader's counter as its writer last read it.
-# SETTLE: 1 if a run ends only once all messages of the link have been read.
-LINK_COLUMNS = ("WRITTEN", "READ", "SLOTS", "SLOT_BYTES", "DEPTH", "PER_TILE", "SETTLE", "FLAG", "SEEN")
-# The times at which a step began and ended, and the time without a core before it and during it.
-LOG_COLUMNS = ("STEP", "TILE", "BEGIN_NS", "END_NS", "OFF_BEFORE_NS", "OFF_NS")
-_TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
 (
     RUN,
     TILES,
@@ -136,8 +87,8 @@ _TABLES = BLOCK_COLUMNS, STEP_COLUMNS, PIECE_COLUMNS, LINK_COLUMNS
     WAITS,
     LINKS_AT,
     LINKS,
-) = range(len(HEADER))
-FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
+) = range(HEADER_WORDS)
+FIRST, END, AT_TILE, AT_STEP = range(BLOCK_WORDS)
 (
     OP,
     FUSED,
@@ -153,9 +104,13 @@ FIRST, END, AT_TILE, AT_STEP = range(len(BLOCK_COLUMNS))
     PIECE_END,
     WAIT_FIRST,
     WAIT_END,
-) = range(len(STEP_COLUMNS))
-SRC, DST, FAR, AT, LENGTH, PID, BASE = range(len(PIECE_COLUMNS))
-WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE, FLAG, SEEN = range(len(LINK_COLUMNS))
+) = range(STEP_WORDS)
+# If PID is not 0, the operand is in the memory of process PID. BASE is the address of a word that holds a
+# base address there, and FAR is the offset from that base.
+SRC, DST, FAR, AT, LENGTH, PID, BASE = range(PIECE_WORDS)
+# FLAG: the offset of the flag in a slot, 0 on wires. SEEN: the reader's counter as its writer last read it.
+# SETTLE: 1 if a run ends only once all messages of the link have been read.
+WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE, FLAG, SEEN = range(LINK_WORDS)
 NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
 # OPTIONAL is added to the operation RRC, RRS or RRCS of a step whose local operand is optional. Without the
 # operand these act as R, FORWARD (receive and send on) and RCS.
@@ -178,10 +133,11 @@ _READ_AT, _READ = 2, 3
 
 def compile_for(dtypes: Iterable[str]) -> None:
     """Compile the interpreter for elements of these types, or load it from the cache."""
-    blocks, steps, pieces, links = [np.zeros((0, len(names)), np.int64) for names in _TABLES]
+    rows = BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS
+    blocks, steps, pieces, links = [np.zeros((0, words), np.int64) for words in rows]
     for name in dtypes:
         there = np.zeros(1, np.int64)
-        header = np.zeros(len(HEADER), np.int64)
+        header = np.zeros(HEADER_WORDS, np.int64)
         header[JOINS] = there.ctypes.data
         waits, sample = np.zeros((0, 2), np.int64), sample_of(dtype_of(name))
         advance(header, blocks, steps, pieces, waits, links, sample)
@@ -244,12 +200,12 @@ def advance(
 @compiled_always
 def _begin_run(header_at: int, sample: Array) -> int:
     """Set every threadblock to the first step of the first tile of the next run, and `advance`."""
-    header = carray(pointer(header_at), len(HEADER), np.int64)
-    blocks = carray(pointer(header[BLOCKS_AT]), (header[BLOCKS], len(BLOCK_COLUMNS)), np.int64)
-    steps = carray(pointer(header[STEPS_AT]), (header[STEPS], len(STEP_COLUMNS)), np.int64)
-    pieces = carray(pointer(header[PIECES_AT]), (header[PIECES], len(PIECE_COLUMNS)), np.int64)
+    header = carray(pointer(header_at), HEADER_WORDS, np.int64)
+    blocks = carray(pointer(header[BLOCKS_AT]), (header[BLOCKS], BLOCK_WORDS), np.int64)
+    steps = carray(pointer(header[STEPS_AT]), (header[STEPS], STEP_WORDS), np.int64)
+    pieces = carray(pointer(header[PIECES_AT]), (header[PIECES], PIECE_WORDS), np.int64)
     waits = carray(pointer(header[WAITS_AT]), (header[WAITS], 2), np.int64)
-    links = carray(pointer(header[LINKS_AT]), (header[LINKS], len(LINK_COLUMNS)), np.int64)
+    links = carray(pointer(header[LINKS_AT]), (header[LINKS], LINK_WORDS), np.int64)
     header[RUN] += 1
     for block in range(len(blocks)):
         blocks[block, AT_TILE] = 0
@@ -262,7 +218,7 @@ def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callabl
 
     The function keeps the addresses of ``header`` and of the other ``tables``, so they must not move.
     """
-    for column, table in zip(range(BLOCKS_AT, len(HEADER), 2), tables, strict=True):
+    for column, table in zip(range(BLOCKS_AT, HEADER_WORDS, 2), tables, strict=True):
         header[column : column + 2] = table.ctypes.data, len(table)
     at = int(header.ctypes.data)
     return partial(machine_code(_begin_run, at, sample), at, sample)
@@ -535,7 +491,7 @@ def _checksum(at: int, size_bytes: int, first: int) -> int:
 @compiled_always
 def _begin(header: Indices, step: int, tile: int) -> None:
     """Log that a step begins."""
-    row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
+    row, now_ns = header[LOG] + 8 * LOG_WORDS * header[LOGGED], _now_ns(header, _MONOTONIC)
     store(row, step)
     store(row + 8, tile)
     store(row + 16, now_ns)
@@ -545,7 +501,7 @@ def _begin(header: Indices, step: int, tile: int) -> None:
 @compiled_always
 def _end(header: Indices) -> None:
     """Log that the step which began last has ended."""
-    row, now_ns = header[LOG] + 8 * len(LOG_COLUMNS) * header[LOGGED], _now_ns(header, _MONOTONIC)
+    row, now_ns = header[LOG] + 8 * LOG_WORDS * header[LOGGED], _now_ns(header, _MONOTONIC)
     store(row + 24, now_ns)
     store(row + 40, _off_ns(header, now_ns))
     header[LOGGED] += 1

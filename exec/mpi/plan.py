@@ -29,7 +29,6 @@ from exec.program import (
     Contents,
     KeptRun,
     Layout,
-    Span,
     Wire,
     Wires,
     contents_of,
@@ -62,7 +61,7 @@ class MpiPlan:
     With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
     called; `joined` then returns which elements were added. ``traced`` and ``summed`` must be equal on all
     ranks. With ``traced`` `kept` returns the steps of the last run. With ``summed`` every step of a run is
-    followed by two passes over its data, and `checksums` returns what they give.
+    followed by two passes over its data, and `checksums` returns the sums.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class MpiPlan:
         every = moves(layout)
         self._ends = ends = Connections(layout, self._comm, every, send, recv, traced=traced, summed=summed)
         self._neighbours = Neighbours(ends.neighbours)
-        messages = traffic(layout, every, in_place=in_place, readable=self._readable, wired=ends.wired)
+        messages = traffic(layout, every, in_place=in_place, readable=ends.readable, wired=ends.wired)
         self._links, wires = ends.linked(messages)
         self._wires = _wires(self._comm, wires) if wires else None
         self._tables = tables_of(
@@ -130,23 +129,20 @@ class MpiPlan:
     def _new_header(self, ends: Connections, item_bytes: int, redop: str, *, summed: bool) -> Indices:
         """Return the words that the compiled interpreter reads and writes during runs."""
         values = {
-            "RUN": -1,
-            "TILES": 0,
-            "TILE": ends.tiling.tile,
-            "ITEM_BYTES": item_bytes,
-            "REDOP": REDOP_CODES[redop],
-            "SPINS": _SPINS_CROWDED if ends.crowded else _SPINS,
-            "WIRED": int(self._wires is not None),
-            "JOINS": self._there.ctypes.data,
-            "JOINED": self._added.ctypes.data,
-            "LOG": 0,
-            "LOGGED": 0,
-            "SUMS": self._sums_of_steps.ctypes.data * summed,
-            "CLOCK": self._clock.ctypes.data,
-            "BOUNCE": self._bounce.ctypes.data,
-            "VECTORS": self._vectors.ctypes.data,
+            interpreter.RUN: -1,
+            interpreter.TILE: ends.tiling.tile,
+            interpreter.ITEM_BYTES: item_bytes,
+            interpreter.REDOP: REDOP_CODES[redop],
+            interpreter.SPINS: _SPINS_CROWDED if ends.crowded else _SPINS,
+            interpreter.WIRED: int(self._wires is not None),
+            interpreter.JOINS: self._there.ctypes.data,
+            interpreter.JOINED: self._added.ctypes.data,
+            interpreter.SUMS: self._sums_of_steps.ctypes.data * summed,
+            interpreter.CLOCK: self._clock.ctypes.data,
+            interpreter.BOUNCE: self._bounce.ctypes.data,
+            interpreter.VECTORS: self._vectors.ctypes.data,
         }
-        return np.array([values.get(name, 0) for name in interpreter.HEADER], dtype=np.int64)
+        return np.array([values.get(word, 0) for word in range(interpreter.HEADER_WORDS)], dtype=np.int64)
 
     def run(self, without: Mask | None = None) -> None:
         """Run the collective once on the current content of the buffers.
@@ -220,7 +216,7 @@ class MpiPlan:
         if any(origin is not None for origin in self._ends.origins[self._rank][:2]):
             raise UsageError("the plan's buffers lie in shared memory, where other ranks read them")
         if self._wires is not None and not isinstance(self._wires, FlowWires):
-            raise UsageError("MPI's persistent requests stay at the buffers of the plan")
+            raise UsageError("MPI's persistent requests cannot move to other buffers")
         ends = [_bounds(array) for array in (self._send, self._recv)]
         pieces = self._tables.pieces
         for column in (interpreter.SRC, interpreter.DST, interpreter.FAR):
@@ -249,7 +245,7 @@ class MpiPlan:
     def _leave_out(self, chunks: Mask) -> Iterator[None]:
         """Disable, within the block, all steps and messages that carry only these chunks."""
         if self._wires is not None and not isinstance(self._wires, FlowWires):
-            raise UsageError("MPI's persistent requests send all that the plan was made for")
+            raise UsageError("MPI's persistent requests cannot leave out messages")
         self.follow_chunks()
         assert self._contents is not None
         contents, tables, ends = self._contents, self._tables, self._ends
@@ -278,9 +274,6 @@ class MpiPlan:
             self._wires.free()
         self._arguments = ()
         self._begin = _refuse_run
-
-    def _readable(self, connection: int, span: Span) -> bool:
-        return self._ends.readable(connection, span.buffer)
 
     def _compile(self) -> Callable[[], int]:
         """Return the function that begins a run.

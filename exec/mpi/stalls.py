@@ -14,8 +14,8 @@ from synth.program import Program
 
 __all__ = ["Neighbours", "waits_for"]
 
-# A rank that more looks than this in a row find stopped counts as lost. That takes eight seconds, as the plan
-# looks every half second. By then a launcher that watches all ranks has reported the stop.
+# A rank counts as lost if more looks in a row than this find it stopped. That takes eight seconds, as the
+# plan looks every half second. By then a launcher that watches all ranks has reported the stop.
 _STOPPED_LOOKS = 16
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,21 +19,6 @@ __all__ = ["RunLog"]
 _ADDING = np.array([interpreter.RE, interpreter.RRC, interpreter.RRS, interpreter.RRCS])
 
 
-class _Raw(NamedTuple):
-    """The log of one run as the interpreter wrote it."""
-
-    start_ns: int
-    rows: Indices
-    through_ns: dict[int, Indices]
-    item_bytes: int
-    off_after_ns: int
-
-    @property
-    def nbytes(self) -> int:
-        """Size in memory."""
-        return self.rows.nbytes + sum(times_ns.nbytes for times_ns in self.through_ns.values())
-
-
 class RunLog:
     """The log that the interpreter and the wires of one rank write; it holds one run.
 
@@ -43,7 +27,7 @@ class RunLog:
 
     def __init__(self, tables: Tables, links: Indices, connections: Connections, clock: Indices) -> None:
         self._tables, self._links, self._connections, self._clock = tables, links, connections, clock
-        size = len(tables.steps) * connections.tiling.tiles, len(interpreter.LOG_COLUMNS)
+        size = len(tables.steps) * connections.tiling.tiles, interpreter.LOG_WORDS
         self._rows = np.zeros(size, dtype=np.int64)
 
     def open(self, header: Indices) -> None:
@@ -65,36 +49,36 @@ class RunLog:
         """Return a copy of the last run's log, which the next run overwrites."""
         through_ns = {number: times_ns.copy() for number, times_ns in self._connections.through_ns.items()}
         rows = self._rows[: header[interpreter.LOGGED]].copy()
-        item_bytes = int(header[interpreter.ITEM_BYTES])
-        raw = _Raw(self._start_ns, rows, through_ns, item_bytes, self._off_after_ns)
-        return KeptRun(raw.nbytes, partial(self._trace, raw))
+        nbytes = rows.nbytes + sum(times_ns.nbytes for times_ns in through_ns.values())
+        return KeptRun(nbytes, partial(self._trace, rows, through_ns, self._start_ns, self._off_after_ns))
 
-    def _trace(self, raw: _Raw) -> RankTrace:
+    def _trace(
+        self, rows: Indices, through_ns: Mapping[int, Indices], start_ns: int, off_after_ns: int
+    ) -> RankTrace:
         """Convert the log of a run to a trace."""
-        rows = raw.rows
         step, tile, begin_ns, end_ns, off_before_ns, off_ns = rows.T
         steps, ends = self._tables.steps, self._connections
         op = steps[step, interpreter.OP]
         takes = self._messages(steps[step, interpreter.IN], tile, steps[step, interpreter.IN_NUMBER])
         gives = self._messages(steps[step, interpreter.OUT], tile, steps[step, interpreter.OUT_NUMBER])
-        moved = self._moved_elements(step, tile) * raw.item_bytes
+        moved = self._moved_elements(step, tile) * ends.dtype.itemsize
         reader_step, reader_message = self._readers(step, tile)
         return RankTrace(
-            start_ns=raw.start_ns,
+            start_ns=start_ns,
             begin_ns=begin_ns,
             end_ns=end_ns,
             off_before_ns=off_before_ns,
             off_ns=off_ns,
             adds=np.isin(op, _ADDING) | (op >= interpreter.OPTIONAL),
             takes=takes,
-            there_ns=_passed_ns(takes, raw.through_ns),
+            there_ns=_passed_ns(takes, through_ns),
             gives=gives,
-            left_ns=_passed_ns(gives, raw.through_ns),
+            left_ns=_passed_ns(gives, through_ns),
             given_bytes=np.where(gives >= 0, moved, 0),
             reader_step=reader_step,
             reader_message=reader_message,
-            reader_ns=_passed_ns(reader_message, raw.through_ns),
-            off_after_ns=raw.off_after_ns,
+            reader_ns=_passed_ns(reader_message, through_ns),
+            off_after_ns=off_after_ns,
             ends={
                 number: Connection(
                     *ends.ends[number][:2], ends.wired(number), bool(self._links[row, interpreter.SETTLE])

@@ -100,8 +100,9 @@ class MpiWires:
     def _start(self) -> None:
         self._soonest_s = inf
         for at, wire in enumerate(self._wires):
-            while self._started[at] < len(wire.messages) and self._may_start(at, wire):
-                number = self._started[at]
+            for number in range(self._started[at], len(wire.messages)):
+                if not wire.may_move(number, self._base[at]):
+                    break
                 if wire.outgoing and wire.bytes_per_s and not self._is_due(at, wire.messages[number].size):
                     break
                 for request in self._requests[at][number]:
@@ -116,18 +117,10 @@ class MpiWires:
         if now_s < self._due_s[at]:
             self._soonest_s = min(self._soonest_s, self._due_s[at])
             return False
-        # A wire that is late may catch up by one message, no more.
+        # A late wire may catch up by at most one message.
         own_s = size_bytes / self._wires[at].bytes_per_s
         self._due_s[at] = max(self._due_s[at], now_s - own_s) + own_s
         return True
-
-    def _may_start(self, at: int, wire: Wire) -> bool:
-        number = self._started[at]
-        if wire.outgoing:
-            return bool(wire.counters[0] > self._base[at] + number)
-        if wire.early[number] or number < wire.depth:
-            return True
-        return bool(wire.counters[1] > self._base[at] + number - wire.depth)
 
     def _count(self, at: int) -> None:
         """Set the counter to the number of messages before the first incomplete one."""

@@ -79,8 +79,8 @@ def checksum(content: Array, first: int = 0) -> int:
     return int(total[0])
 
 
-def expected_sums(program: Program, inputs: Sequence[Array], redop: str = "sum") -> StepSums:
-    """Return the checksums that the reference interpreter gives for these inputs of all ranks."""
+def expected_sums(program: Program, inputs: Sequence[Array]) -> StepSums:
+    """Return the checksums of the reference interpreter for these inputs; reductions are sums."""
     received, result = (np.zeros(program.steps, dtype=np.int64) for _ in range(2))
 
     def see(move: Move, first: int, got: Array | None, made: Array | None) -> None:
@@ -88,7 +88,7 @@ def expected_sums(program: Program, inputs: Sequence[Array], redop: str = "sum")
             if value is not None:
                 sums[move.step : move.step + 1] += checksum(value, first * value.itemsize)
 
-    outputs = interpret(program, inputs, redop, see=see)
+    outputs = interpret(program, inputs, see=see)
     return StepSums(received, result, np.array([checksum(output) for output in outputs], dtype=np.int64))
 
 

@@ -44,7 +44,7 @@ _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 def ufunc_of(redop: str) -> Callable[..., Any]:
     """Return the NumPy function of an operator.
 
-    That of ``avg`` is addition; ``divided`` divides the sum at the end. Raises UsageError for an unknown
+    For ``avg`` it is addition; ``divided`` divides the sum at the end. Raises UsageError for an unknown
     operator.
     """
     if redop not in _UFUNCS:

@@ -13,9 +13,9 @@ import numpy as np
 
 from exec.program.dtypes import Array, combine_of, divided
 from exec.program.layout import Layout, count_fitting
-from exec.program.move import Move, MovePart, Span, moves
+from exec.program.move import Move, Span, moves
 from probes.base import UsageError
-from synth.program import FIFO_DEPTH, INPUT, OUTPUT, SCRATCH, Program
+from synth.program import INPUT, OUTPUT, SCRATCH, Program
 
 __all__ = ["interpret"]
 
@@ -28,24 +28,24 @@ def interpret(
     redop: str = "sum",
     *,
     in_place: bool = False,
-    depth: int = FIFO_DEPTH,
     see: Seen | None = None,
 ) -> list[Array]:
     """Return the output of every rank; ``inputs``, one flat array for each rank, are not changed.
 
     In place, input and output of a rank share memory as the collective defines it. Raises UsageError if
-    the inputs do not fit the collective, and DataError if the program deadlocks with at most ``depth``
+    the inputs do not fit the collective, and DataError if the program deadlocks with at most ``FIFO_DEPTH``
     messages under way in each connection. ``see`` is called for each part of each step, with the number of
-    elements before the part, the part of the message that was received, and the result; None for neither.
+    elements before the part, the received part of the message, and the result; None stands for no message or
+    no result.
     """
     layout = Layout(program, _count(program, inputs))
     ranks = _Ranks(layout, inputs, in_place)
     combine = combine_of(redop, inputs[0].dtype)
     fifos: defaultdict[int, deque[Array]] = defaultdict(deque)
-    for move in moves(layout, depth):
+    for move in moves(layout):
         first = 0
         for part in move.parts:
-            received, value = None, _value(ranks, move.rank, part)
+            received, value = None, ranks.view(move.rank, part.src) if part.src else None
             if move.op == "re" and value is not None:
                 value = combine(ranks.view(move.rank, part.dst), value)
             if move.from_ >= 0:
@@ -84,10 +84,6 @@ class _Ranks:
     def view(self, rank: int, span: Span | None) -> Array:
         assert span is not None
         return self.buffers[rank][span.buffer][span.start : span.stop]
-
-
-def _value(ranks: _Ranks, rank: int, part: MovePart) -> Array | None:
-    return None if part.src is None else ranks.view(rank, part.src)
 
 
 def _count(program: Program, inputs: Sequence[Array]) -> int:

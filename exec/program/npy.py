@@ -53,7 +53,8 @@ def npy_files(name: str, outputs: Sequence[Array]) -> dict[str, bytes]:
 
 # All versions of the format that numpy defines.
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
-# Version 1.0 has two bytes for this length; later ones have four, and numpy would allocate it.
+# The most bytes of a header: all that version 1.0 can state. Later versions can state more, and numpy would
+# allocate it.
 _MOST_HEADER_BYTES = 1 << 16
 # The header is a Python expression, and numpy does not catch what Python's parser raises.
 _UNREADABLE = (ValueError, EOFError, TypeError, SyntaxError, TokenError, OverflowError, RecursionError)
@@ -86,7 +87,6 @@ def _require_whole(stream: BinaryIO) -> None:
     version = npy.read_magic(stream)
     if version not in _VERSIONS:
         raise ValueError(f"expected version 1.0, 2.0 or 3.0, found {version[0]}.{version[1]}")
-    # Check the claimed length of the header, too, because numpy would allocate it.
     size = 2 if version == (1, 0) else 4
     length = int.from_bytes(stream.read(size), "little")
     if length > _MOST_HEADER_BYTES:

@@ -32,6 +32,17 @@ class Wire(NamedTuple):
     through_ns: Indices
     bytes_per_s: float = 0.0
 
+    def may_move(self, number: int, before: int) -> bool:
+        """Return whether message ``number`` of this run may move; ``before`` counts those of earlier runs.
+
+        The interpreter must have written an outgoing message, and have read the message whose slot an
+        incoming one takes.
+        """
+        if self.outgoing:
+            return bool(self.counters[0] > before + number)
+        free = self.early[number] or number < self.depth
+        return free or bool(self.counters[1] > before + number - self.depth)
+
 
 class Wires(Protocol):
     """The transport of all wires of one rank."""

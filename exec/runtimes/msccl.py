@@ -3,8 +3,8 @@
 The rules are those of Azure/msccl-executor-nccl c6f6b36 (``msccl_kernel.cu``, ``msccl_parser.cc``,
 ``msccl_setup.cc``, and NCCL's primitives). RCCL's interpreter came from the same code.
 
-- A call is cut into chunks. All steps run on one tile of every chunk, then on the next tile. A tile is what a
-  connection's buffer takes as one message.
+- A call is cut into chunks. All steps run on one tile of every chunk, then on the next tile. A tile is the
+  part of a chunk that fits into a connection's buffer as one message.
 - A step that other threadblocks wait for sets its threadblock's flag to (tile, step). A wait is over as soon
   as the flag has reached that value.
 - A message is cut into slices: two with Simple, one with LL and LL128. A connection has room for 8 steps of
@@ -44,7 +44,7 @@ from synth.program import (
 
 __all__ = ["ELEMENT_BYTES", "MSCCL_BUFFERS", "ConnectionBuffer", "run_xml"]
 
-# A float's; the numbers here only stand for the elements.
+# The bytes of a float; the numbers here only stand for the elements.
 ELEMENT_BYTES = 4
 # Eight bytes a number, kept twice for the comparison: 2 GB.
 _MOST_NUMBERS = 1 << 27
@@ -56,7 +56,11 @@ _MOST_CHUNKS_A_MESSAGE = 71
 _MOST_FUSED = 16
 # Elements to which NCCL's Simple rounds the size of a slice (prims_simple.h, genericOp).
 _SLICE_UNIT = 16
+# Calls of a program, one after the other: a second one finds what the first has left in memory.
+_LAUNCHES = 2
+# The most findings of a report.
 _ENOUGH = 20
+# The content of memory that nobody has written.
 _POISON = -(1 << 40)
 _NOTHING = (-1, -1)
 _NOP, _RE = OPS.index("nop"), OPS.index("re")
@@ -89,11 +93,10 @@ def run_xml(
     chunk_elements: int,
     seed: int = 0,
     *,
-    launches: int = 2,
     in_place: bool | None = None,
     buffer: ConnectionBuffer | None = None,
 ) -> RuntimeReport:
-    """Run ``launches`` calls of a program as MSCCL would, in one order of threadblocks that ``seed`` draws.
+    """Run calls of a program as MSCCL would, in one order of threadblocks that ``seed`` draws.
 
     Every chunk has ``chunk_elements`` elements. By default the program runs out of place if it can, or if
     its file does not say what it does. ``buffer`` is the protocol's own by default. Each call gets
@@ -102,7 +105,7 @@ def run_xml(
     """
     inside = not (program.out_of_place or program.input_chunks) if in_place is None else in_place
     machine = _Machine(program, chunk_elements, seed, inside, buffer or MSCCL_BUFFERS[program.protocol])
-    return machine.run(launches)
+    return machine.run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +151,8 @@ class _Connection:
 class _Threadblock:
     """A threadblock's place in a launch.
 
-    ``flag`` is the (tile, step) that it has told, ``told`` what it knew when it told a value that others
-    still have to wait for.
+    ``flag`` is the last (tile, step) that it has set its flag to. ``told`` maps each value that others still
+    have to wait for to what the threadblock knew when it set the flag, and to the number of waiters.
     """
 
     number: int
@@ -196,7 +199,7 @@ _Key = int | tuple[tuple[int, int, int], str]
 
 
 class _Machine:
-    """All ranks: memory, connections, threadblocks, and what orders them."""
+    """All ranks: memory, connections, threadblocks, and the clocks that order their accesses."""
 
     def __init__(
         self, program: Program, chunk: int, seed: int, in_place: bool, buffer: ConnectionBuffer
@@ -381,27 +384,27 @@ class _Machine:
         edges = self.edges[rank]
         return range(edges[span[0]], edges[span[1]])
 
-    def run(self, launches: int) -> RuntimeReport:
+    def run(self) -> RuntimeReport:
         """Run all launches; each rank begins its next as soon as its threadblocks have ended."""
         program = self.program
         if self.findings:
             return RuntimeReport(0, 0, 0, 0, tuple(first_of(self.findings, _ENOUGH, "finding")))
         for rank in range(program.ranks):
-            self._begin(rank, launches)
+            self._begin(rank)
         while self.ready:
             at = self.draw.randrange(len(self.ready))
             self.ready[at], self.ready[-1] = self.ready[-1], self.ready[at]
-            self._go(self.ready.pop(), launches)
+            self._go(self.ready.pop())
         self.findings += [f"{self._place(block)} waits for ever: {why}" for block, why in self._stuck()]
         if not self.asleep:
             self.findings += self._left_over()
         self.findings += self._races()
-        wrong, elements = self._compared(launches)
+        wrong, elements = self._compared()
         return RuntimeReport(
-            launches, self.done, elements, wrong, tuple(first_of(self.findings, _ENOUGH, "finding"))
+            _LAUNCHES, self.done, elements, wrong, tuple(first_of(self.findings, _ENOUGH, "finding"))
         )
 
-    def _begin(self, rank: int, launches: int) -> None:
+    def _begin(self, rank: int) -> None:
         """Let the caller read the output and write new input; make the next launch's threadblocks ready."""
         launch, memory = self.launch[rank], self.memory[rank]
         caller = self.program.threadblocks + rank
@@ -409,7 +412,7 @@ class _Machine:
         self.cells[rank].write(self._cells(rank, span), caller, "the caller")
         if launch:
             self.outputs[launch - 1, rank] = memory.whole[memory.output].copy()
-        if launch == launches:
+        if launch == _LAUNCHES:
             return
         self.launch[rank] += 1
         memory.whole[memory.output] = _POISON
@@ -424,9 +427,9 @@ class _Machine:
             self.clocks.acquire(block.number, begun)
             self.ready.append(block)
         if not blocks:
-            self._begin(rank, launches)
+            self._begin(rank)
 
-    def _go(self, block: _Threadblock, launches: int) -> None:
+    def _go(self, block: _Threadblock) -> None:
         """Run a threadblock for a random number of actions, or until it must wait or has ended."""
         for _ in range(self.draw.choice((1, 2, 8, 64))):
             if block.at == len(block.actions):
@@ -434,7 +437,7 @@ class _Machine:
                 self.clocks.acquire(caller, self.clocks.release(block.number))
                 self.left[rank] -= 1
                 if not self.left[rank]:
-                    self._begin(rank, launches)
+                    self._begin(rank)
                 return
             if (obstacle := self._obstacle(block)) is not None:
                 key, why = obstacle
@@ -449,7 +452,7 @@ class _Machine:
         program = self.program
         for tb, goal in action.waits:
             if self.blocks[tb].flag < goal:
-                return tb, f"{program.tb_name(tb)} has not told step {goal[1]} of tile {goal[0]}"
+                return tb, f"{program.tb_name(tb)} has not announced step {goal[1]} of tile {goal[0]}"
         if RECEIVES[op]:
             if block.receive is None:
                 return block.number, "its threadblock has no peer to receive from"
@@ -541,13 +544,13 @@ class _Machine:
                 return f"{BUFFERS[buffer]}[{(at - place.start) // self.chunk}]"
         return "nothing"
 
-    def _compared(self, launches: int) -> tuple[int, int]:
+    def _compared(self) -> tuple[int, int]:
         """Return (wrong, all) elements of outputs; add a finding for the first wrong one of each rank."""
         program, wrong, elements = self.program, 0, 0
         if program.input_chunks:
             return 0, 0
         kind, root = program.collective.kind, program.collective.root
-        for launch in range(launches):
+        for launch in range(_LAUNCHES):
             given = [self.inputs.get((launch, rank)) for rank in range(program.ranks)]
             inputs = [one for one in given if one is not None]
             if len(inputs) < program.ranks:
@@ -568,7 +571,7 @@ class _Machine:
 
 
 def _added(one: Numbers, two: Numbers) -> Numbers:
-    """Return the sum; a message of another length adds what both have, as the kernel would."""
+    """Return the sum of the elements that both have, as the kernel would for different lengths."""
     if len(one) == len(two):
         return one + two
     short = min(len(one), len(two))
@@ -576,6 +579,6 @@ def _added(one: Numbers, two: Numbers) -> Numbers:
 
 
 def _store(place: Numbers, value: Numbers) -> None:
-    """Store a message; one of another length fills what both have."""
+    """Store the elements of a message for which there is room."""
     short = min(len(place), len(value))
     place[:short] = value[:short]

@@ -31,13 +31,13 @@ class VectorClocks:
         self._known = np.eye(threads, dtype=np.int32)
 
     def release(self, thread: int) -> Ints:
-        """Return what a thread knows at this moment; what it does from now on is later."""
+        """Return what a thread knows now, and advance its clock for what it does next."""
         known: Ints = self._known[thread].copy()
         self._known[thread, thread] += 1
         return known
 
     def acquire(self, thread: int, released: Ints) -> None:
-        """Add to what a thread knows."""
+        """Add released knowledge to that of a thread."""
         np.maximum(self._known[thread], released, out=self._known[thread])
 
     def before(self, thread: int) -> Ints:
@@ -56,7 +56,7 @@ class VectorClocks:
 
 
 class SharedCells:
-    """Cells of memory, and of each its last write and the reads since then.
+    """Cells of memory, with the last write of each and the reads since then.
 
     Without ``in_order``, accesses of one thread from different places are unordered until its next release.
     """
@@ -80,7 +80,7 @@ class SharedCells:
     def write(self, cells: Iterable[int], thread: int, place: Place, known: Ints | None = None) -> None:
         """Note that a thread writes cells, and whether it races with a write or a read.
 
-        ``known`` is what this access follows beside all that the thread knows.
+        ``known`` is knowledge that counts for this access only, in addition to that of the thread.
         """
         now = self._clocks.now(thread)
         for cell in cells:

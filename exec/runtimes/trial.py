@@ -28,10 +28,11 @@ def try_in_runtime(
 ) -> RuntimeReport:
     """Run a program as MSCCL's interpreter would, or a plan as MSCCL++'s executor would.
 
-    A program runs in each placement that its file allows, at ``size_bytes``, or with short chunks and with
-    chunks of several tiles, for which buffers are smaller than the runtime's. Each run has an order of its
-    own, drawn by a seed from ``seed`` on. The report adds up the runs until one goes wrong. Raises UsageError
-    for a size with a plan, whose runs have a few numbers a chunk, and for one that needs too much memory.
+    A program runs in each placement that its file allows, at ``size_bytes``. Without a size it runs with
+    short chunks, and with chunks of several tiles in buffers that are smaller than the runtime's. Each run
+    has an order of its own, drawn by a seed from ``seed`` on. The report adds up the runs until one goes
+    wrong. Raises UsageError if a size is given for a plan, whose chunks have a few numbers, or if the size
+    needs too much memory.
     """
     orders = orders or (_ORDERS_OF_PLANS if isinstance(made, ExecutionPlan) else _ORDERS)
     if isinstance(made, ExecutionPlan):

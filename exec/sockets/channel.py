@@ -1,8 +1,8 @@
 """Authenticated messages between two processes of one run: each has a MAC, checked before it is decoded.
 
 Both ends know the run's key. In the greeting each end proves that it knows the key, by a MAC over the nonces
-of both ends. Until then neither sends or accepts more than a few bytes. The keys of the two directions of a
-connection are derived from the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b,
+of both ends. Until then neither end sends or accepts more than a few bytes. The keys of the two directions of
+a connection are derived from the run's key and both nonces. A message is its length, the MAC (keyed BLAKE2b,
 RFC 7693) of its number and content, and the content. A message that was changed, cut, repeated, left out or
 moved is refused before it is decoded. Contents are records (`exec.records`), never code. Nothing is
 encrypted.
@@ -40,7 +40,7 @@ _MOST_BYTES = 1 << 36
 _READ_BYTES, _MOST_READS = 1 << 20, 64
 
 
-class BrokenMessage(OSError):  # noqa: N818 - what came, not what went wrong here
+class BrokenMessage(OSError):  # noqa: N818 - named after the message that came
     """An error: the data from the other end is not the next valid message of the protocol."""
 
 

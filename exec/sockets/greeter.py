@@ -154,7 +154,7 @@ class Greeter:
             self._arrived(message, channel)
         except Exception as error:  # whatever one guest does, the others are heard
             if not isinstance(error, EOFError | OSError):
-                _log.exception("one that knows the key was not let in")
+                _log.exception("a process that knows the key was not admitted")
             channel.close()
         finally:
             with self._lock:

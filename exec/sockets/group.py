@@ -50,15 +50,15 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
     group raises LostRankError. Raises UnavailableError if this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")
-    group.revoke("this rank was started later: what the ranks say to each other needs a session")
+    group.revoke("this rank was started later, and reaches the others only through a session")
     return group
 
 
 class Group:
     """Some ranks of a mesh, renumbered from 0: ``members[i]`` is rank i's number in the mesh.
 
-    ``epoch`` names the connections for data. Duplicates share them, because their runs come one after the
-    other.
+    ``epoch`` names the connections for data. Duplicates of a group share these, because their runs follow
+    each other.
     """
 
     def __init__(self, mesh: Mesh, members: Sequence[int], epoch: str, name: str = "") -> None:

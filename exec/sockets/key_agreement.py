@@ -84,6 +84,6 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 def _refused(rank: int) -> UnavailableError:
     return UnavailableError(
-        f"no key agreed on with rank {rank}: its CCCTL_SECRET is another, or somebody changes the store",
+        f"no key agreed on with rank {rank}: its CCCTL_SECRET differs, or somebody changes the store",
         hint="Give all ranks the same CCCTL_SECRET, or none of them one.",
     )

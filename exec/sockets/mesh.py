@@ -394,8 +394,8 @@ class Mesh:
         for rank in others:
             if (known[rank].host == host) != (known[rank].key == key):
                 raise UnavailableError(
-                    f"rank {self.rank} was started on {name}, which is not the host that it was to be on: "
-                    f"that is {before.name}, and rank {rank} is on {known[rank].name}"
+                    f"rank {self.rank} was started on {name}, but belongs on {before.name}; "
+                    f"rank {rank} is on {known[rank].name}"
                 )
         listeners = listen_towards({where.name for where in known if where.host != host})
         addresses = tuple(published(listeners))

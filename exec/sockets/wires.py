@@ -120,9 +120,7 @@ class _End:
         self.outgoing, self.peer, self.member, self.socket = wire.outgoing, wire.peer, member, end
         self.key = wire.outgoing, wire.peer, wire.channel
         self.moved = 0
-        self._counters, self._depth, self._early = wire.counters, wire.depth, wire.early
-        self._bytes_per_s = wire.bytes_per_s
-        self._arrays, self._through_ns = wire.messages, wire.through_ns
+        self._wire, self._arrays = wire, wire.messages
         self._messages = [memoryview(message.data) for message in self._arrays]
         self._base = self._through = self._offset = 0
 
@@ -138,17 +136,11 @@ class _End:
     def begin(self, run: int) -> None:
         self._base, self._through = run * len(self._messages), 0
         if self.outgoing:
-            _pace(self.socket, self._bytes_per_s)
+            _pace(self.socket, self._wire.bytes_per_s)
 
     def wants(self) -> bool:
         """Return whether a message could move if the socket allowed it."""
-        number = self._through
-        if number == len(self._messages):
-            return False
-        if self.outgoing:
-            return bool(self._counters[0] > self._base + number)
-        free = self._early[number] or number < self._depth
-        return free or bool(self._counters[1] > self._base + number - self._depth)
+        return self._through < len(self._messages) and self._wire.may_move(self._through, self._base)
 
     def move(self) -> bool:
         """Send what the interpreter has written, or receive what fits; return whether a message ended."""
@@ -168,7 +160,7 @@ class _End:
         return self._through > before
 
     def _done(self) -> None:
-        if len(self._through_ns):
-            self._through_ns[self._through] = time.perf_counter_ns()
+        if len(self._wire.through_ns):
+            self._wire.through_ns[self._through] = time.perf_counter_ns()
         self._through, self._offset = self._through + 1, 0
-        self._counters[int(self.outgoing)] = self._base + self._through
+        self._wire.counters[int(self.outgoing)] = self._base + self._through

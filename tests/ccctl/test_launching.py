@@ -154,7 +154,11 @@ def test_inside_mpirun_the_time_limit_holds_while_mpi_starts(tasks):
 @pytest.mark.parametrize(
     ("world", "said", "hint"),
     [
-        (World(), "how many ranks is not said", "Give -n 4, or --hosts gpu[01-08]:4, or run inside mpirun."),
+        (
+            World(),
+            "the number of ranks is missing",
+            "Give -n 4, or --hosts gpu[01-08]:4, or run inside mpirun.",
+        ),
         (World(0), "-n: expected at least 1 rank, found 0", ""),
         (
             World(4, "a:2,b"),

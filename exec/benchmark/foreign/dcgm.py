@@ -53,7 +53,6 @@ _MOST_NAMED = 12
 
 class _Error(msgspec.Struct):
     warning: str = ""
-    error_id: int = 0
     error_category: int = 0
     error_severity: int = 0
 
@@ -103,8 +102,8 @@ def is_dcgm(content: bytes) -> bool:
     return _NAMED.search(content) is not None
 
 
-def dcgm_evidence(content: bytes, source: str, host: str = "") -> list[Evidence]:
-    """Return the tests that failed, warned or were skipped; ``host`` is not named in the JSON.
+def dcgm_evidence(content: bytes, source: str) -> list[Evidence]:
+    """Return the tests that failed, warned or were skipped; the JSON does not name the host.
 
     Raises DataError if it is not a document of ``dcgmi diag -j``.
     """
@@ -115,28 +114,28 @@ def dcgm_evidence(content: bytes, source: str, host: str = "") -> list[Evidence]
     if not known:
         raise DataError(source, [f'expected {_WHAT}: an object "DCGM Diagnostic" or "DCGM GPU Diagnostic"'])
     graded = any(one.dcgm4 for one in (document, *document.iterations))
-    return worst_first(one for run in known for one in _of_run(run, host, graded))
+    return worst_first(one for run in known for one in _of_run(run, graded))
 
 
-def _of_run(run: _Diagnostic, host: str, graded: bool) -> Iterator[Evidence]:
+def _of_run(run: _Diagnostic, graded: bool) -> Iterator[Evidence]:
     if run.runtime_error:
         text = f"the diagnostic did not run: {text_of(run.runtime_error)}"
-        yield Evidence(_TOOL, host, "", "diagnostic", "fault", text)
+        yield Evidence(_TOOL, "", "", "diagnostic", "fault", text)
     skipped: list[str] = []
     tests = (test for category in run.test_categories if category for test in category.tests if test)
     for test in tests:
         # The summary repeats the errors of the entities, so it is used only for a test without entities.
         results = [one for one in test.results if one] or [test.test_summary or _Result()]
         for result in results:
-            yield from _of_result(test.name, result, host, graded)
+            yield from _of_result(test.name, result, graded)
         if all(result.status.lower() == "skip" for result in results):
             skipped.append(text_of(test.name))
     if skipped:
         text = f"tests were skipped: {some(list(dict.fromkeys(skipped)), _MOST_NAMED)}"
-        yield Evidence(_TOOL, host, "", "skipped", "remark", text)
+        yield Evidence(_TOOL, "", "", "skipped", "remark", text)
 
 
-def _of_result(test: str, result: _Result, host: str, graded: bool) -> Iterator[Evidence]:
+def _of_result(test: str, result: _Result, graded: bool) -> Iterator[Evidence]:
     status = result.status.lower()
     if status not in ("fail", "warn"):
         return
@@ -145,7 +144,7 @@ def _of_result(test: str, result: _Result, host: str, graded: bool) -> Iterator[
     part = _part(result)
     for error in errors or [_Error()]:
         text, severity = _text(test, status, error), _severity(status, error, graded)
-        yield Evidence(_TOOL, host, part, "diagnostic", severity, text, *_measured(error.warning))
+        yield Evidence(_TOOL, "", part, "diagnostic", severity, text, *_measured(error.warning))
 
 
 def _text(test: str, status: str, error: _Error) -> str:

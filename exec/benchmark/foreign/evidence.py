@@ -20,8 +20,7 @@ __all__ = ["START_BYTES", "Evidence", "Severity", "decoded_json", "text_of", "wo
 
 Severity = Literal["fault", "remark"]
 T = TypeVar("T")
-# Bytes at the start of a file in which its format is looked for. Every format names itself in its first
-# lines.
+# The bytes at the start of a file in which most parsers look for marks of their format.
 START_BYTES = 1 << 16
 # Most characters that are kept of a tool's message. Longer messages are dumps of memory or of whole commands.
 _MOST_CHARACTERS = 400
@@ -56,7 +55,7 @@ class Evidence:
 
     ``host`` is "" if the tool does not name it. ``part`` names the device, pair or setting ("GPU 3",
     "mlx5_0", "rank 4"). ``kind`` is a stable word ("diagnostic", "copy_rate", "socket_fallback"…). A "fault"
-    speaks against accepting the part, a "remark" does not. ``text`` is one sentence. ``value`` is the
+    is a reason to refuse the part, a "remark" is not. ``text`` is one sentence. ``value`` is the
     measured number in ``unit``, and ``normal`` is what it should be; each is None if the tool does not give
     it. ``source`` is the file that holds the finding, "" if the finding follows from several files.
     """

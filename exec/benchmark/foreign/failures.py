@@ -1,4 +1,4 @@
-"""Failures in the log of a run: the line that reports one; wrong results take precedence."""
+"""The failure that the log of a run reports; wrong results in the log take precedence."""
 
 from __future__ import annotations
 

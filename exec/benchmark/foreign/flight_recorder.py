@@ -103,7 +103,7 @@ def is_flight_text(content: bytes) -> bool:
 def flight_recorded(files: Mapping[str, bytes]) -> Recorded:
     """Return the late ranks and the timed sends in the dumps of a job, given by file name.
 
-    Raises DataError for a file that is no dump, and where there is no entry.
+    Raises DataError for a file that is no dump, and if no file has an entry.
     """
     dumps = _dumps(files)
     calls = [call for _, own in dumps for call in own]
@@ -185,7 +185,9 @@ def _rank_of(document: dict[str, Any], source: str) -> int:
     named = next((match for one in _NAMED if (match := one.search(name))), None)
     if named is None:
         raise DataError(
-            source, ["whose dump this is cannot be told"], hint="Files are named nccl_trace_rank_0, _1, …"
+            source,
+            ["expected the rank in the dump or in the file's name"],
+            hint="Files are named nccl_trace_rank_0, _1, …",
         )
     return int(named[1])
 

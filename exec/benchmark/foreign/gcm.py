@@ -47,7 +47,7 @@ class _Check(msgspec.Struct):
     message: str = msgspec.field(default="", name="_msg")
 
 
-class _Sorted(msgspec.Struct):
+class _GroupedFields(msgspec.Struct):
     """One result of the exporter "file", whose fields are grouped by type."""
 
     integers: dict[str, int] = msgspec.field(name="int")
@@ -80,7 +80,7 @@ def _checks(line: bytes, source: str) -> Iterator[_Check]:
     if line.startswith(b"["):
         yield from decoded_json(line, source, list[_Check], _WHAT)
     elif b'"normal"' in line:
-        fields = decoded_json(line, source, _Sorted, _WHAT)
+        fields = decoded_json(line, source, _GroupedFields, _WHAT)
         texts, name = fields.texts, fields.texts.get("health_check")
         result = fields.integers.get("result")
         if name is None or result is None:

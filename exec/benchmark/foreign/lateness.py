@@ -58,7 +58,7 @@ class SentMessages:
 class Recorded:
     """The dumps of a job: the tool that wrote them, ranks that hold others up, sends between two ranks.
 
-    ``unclear`` are ranks that are behind, of which one dump cannot tell whether they are late.
+    ``unclear`` are ranks that are behind: a single dump does not show whether they are late.
     """
 
     tool: str

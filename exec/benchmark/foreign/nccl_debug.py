@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from exec.benchmark.foreign.evidence import text_of
@@ -30,8 +30,8 @@ from probes.base import DataError
 __all__ = ["is_nccl_debug", "parse_nccl_debug"]
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
-# Bytes that are read of a line, and of its head, the part before "NCCL INFO": no line that is parsed here is
-# longer, and no head that _HEAD matches. _MOST_RANKS is more ranks than any communicator has.
+# Lines, and their heads (the part before "NCCL INFO"), are cut to these bytes: no pattern below matches more.
+# _MOST_RANKS is more than the ranks of any communicator.
 _MOST_LINE = 8192
 _MOST_HEAD = 640
 _MOST_RANKS = 1 << 20
@@ -191,7 +191,7 @@ class _WarningLines:
 
 
 def parse_nccl_debug(files: Mapping[str, bytes]) -> NcclLog:
-    """Return what the log of one job tells; ``files`` maps names to contents, in any order.
+    """Return the facts in the log of one job; ``files`` maps names to contents, in any order.
 
     Raises DataError if no file has a line of NCCL's log, if a communicator has more than 2^20 ranks, or if a
     rank's number is not below its communicator's size.
@@ -206,7 +206,7 @@ def parse_nccl_debug(files: Mapping[str, bytes]) -> NcclLog:
 
 @dataclass(frozen=True)
 class _Origin:
-    """The origin of a line."""
+    """The process, thread and GPU that logged a line."""
 
     host: str
     pid: str
@@ -397,7 +397,7 @@ class _Reader:
                 channel: dict(sorted(largest.trees[channel].items())) for channel in sorted(largest.trees)
             },
             collnet=tuple(sorted(self._collnet)),
-            choices=_ranges(self._choices),
+            choices=tuple(_joined(self._choices)),
             environment={name: _hosts_of(values) for name, values in sorted(self._environment.items())},
             warnings=tuple(
                 NcclWarning(one.text, one.count, tuple(sorted(one.hosts))) for one in self._warnings.values()
@@ -549,7 +549,7 @@ def _paths(own: _Communicator) -> tuple[NcclPath, ...]:
 
 
 def _is_direct(lines: _PathLines, end: str) -> bool | None:
-    """Return whether most lines of an end tell of GPU Direct RDMA; None without lines.
+    """Return whether most lines of an end report GPU Direct RDMA; None without lines.
 
     The majority decides because some lines may be torn.
     """
@@ -557,14 +557,10 @@ def _is_direct(lines: _PathLines, end: str) -> bool | None:
     return direct > other if direct + other else None
 
 
-def _ranges(choices: Mapping[tuple[str, int], tuple[str, str, int | None]]) -> tuple[NcclChoice, ...]:
-    """Return the choices; those of neighboring sizes of a collective are joined if they agree."""
-    return tuple(_joined(sorted((kind, size, *choice) for (kind, size), choice in choices.items())))
-
-
-def _joined(rows: Iterable[tuple[str, int, str, str, int | None]]) -> Iterator[NcclChoice]:
+def _joined(choices: Mapping[tuple[str, int], tuple[str, str, int | None]]) -> Iterator[NcclChoice]:
+    """Yield the choices; those of neighboring sizes of a collective are joined if they agree."""
     last: NcclChoice | None = None
-    for kind, size, algorithm, protocol, channels in sorted(rows, key=lambda row: row[:2]):
+    for (kind, size), (algorithm, protocol, channels) in sorted(choices.items()):
         if last and (last.collective, last.algorithm, last.protocol) == (kind, algorithm, protocol):
             most = max((one for one in (last.channels, channels) if one is not None), default=None)
             last = NcclChoice(kind, last.least_bytes, size, algorithm, protocol, most)

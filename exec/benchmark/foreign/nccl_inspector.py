@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from exec.benchmark.foreign.evidence import START_BYTES
 from exec.benchmark.foreign.timed_calls import Inspected, TimedCall, of_calls
 from probes.base import DataError
 from synth.collective import Kind
@@ -67,7 +68,7 @@ class _Record(msgspec.Struct):
 
 def is_inspector_text(text: bytes) -> bool:
     """Return whether JSON lines are the Inspector's."""
-    start = text[:65536]
+    start = text[:START_BYTES]
     timed = b'"coll_exec_time_us"' in start or b'"p2p_exec_time_us"' in start
     return start.lstrip()[:1] == b"{" and timed and b'"n_ranks"' in start
 

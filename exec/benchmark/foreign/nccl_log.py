@@ -144,8 +144,8 @@ class NcclRank:
 class NcclPath:
     """The connection from one rank to another: "P2P/CUMEM", "SHM", "NET/IB"…, and the channels on it.
 
-    ``nics`` are the numbers of the NICs that send and ``receiving_nics`` of those that receive. ``gdr`` and
-    ``receiving_gdr`` tell whether the NICs of the sender and of the receiver access the GPU's memory
+    ``nics`` are the numbers of the NICs that send, ``receiving_nics`` those of the NICs that receive. ``gdr``
+    and ``receiving_gdr`` tell whether the NICs of the sender and of the receiver access the GPU's memory
     directly; None inside a host, or if the log of that rank is missing.
     """
 

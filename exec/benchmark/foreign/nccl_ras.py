@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from exec.benchmark.foreign.evidence import START_BYTES
 from exec.benchmark.foreign.lateness import Lag, Recorded, SentMessages, What
 from exec.benchmark.foreign.nccl_ras_text import (
     IN_PROGRESS,
@@ -36,13 +37,13 @@ _NO_COMMA = re.compile(rb'("nvml_dev": -?[0-9]+)(\s+"status")')
 
 def is_ras(content: bytes) -> bool:
     """Return whether ``content`` is output of ncclras, text or JSON."""
-    start = content[:65536]
+    start = content[:START_BYTES]
     json = _ANSWERS.match(start) and b'"communicators"' in start and b'"communicators_count"' in start
     return bool(json) or is_ras_text(start.decode(errors="replace"))
 
 
 @dataclass
-class _Seen:
+class _History:
     """One communicator in all dumps: counts by rank and kind for each dump, oldest first."""
 
     size: int
@@ -60,11 +61,11 @@ def ras_recorded(files: Mapping[str, bytes]) -> Recorded:
         (dump for source, content in files.items() for dump in _read(content, source)),
         key=lambda dump: dump.timestamp,
     )
-    seen: dict[str, _Seen] = {}
+    seen: dict[str, _History] = {}
     for dump in dumps:
         for one in dump.communicators:
             name = f"{one.hash}/{one.secondary_hash}" if one.secondary_hash else one.hash
-            own = seen.setdefault(name, _Seen(one.size, {}, [], one))
+            own = seen.setdefault(name, _History(one.size, {}, [], one))
             own.hosts |= {rank.rank: rank.host for rank in (*one.ranks, *one.missing_ranks)}
             own.counts.append({rank.rank: rank.collective_counts for rank in one.ranks})
             own.last = one
@@ -88,7 +89,7 @@ def _read(content: bytes, source: str) -> list[Dump]:
         raise DataError(source, [f"expected the JSON of ncclras: {error}"]) from error
 
 
-def _lags(name: str, own: _Seen) -> Iterator[Lag]:
+def _lags(name: str, own: _History) -> Iterator[Lag]:
     for rank in own.last.missing_ranks:
         state = "is considered dead" if rank.status.considered_dead else "gave no answer"
         yield Lag("missing", name, rank.rank, rank.host, state)
@@ -104,7 +105,7 @@ def _lags(name: str, own: _Seen) -> Iterator[Lag]:
     yield from _behind(name, own)
 
 
-def _behind(name: str, own: _Seen) -> Iterator[Lag]:
+def _behind(name: str, own: _History) -> Iterator[Lag]:
     """Yield a lag for each rank that has begun fewer calls of a kind than others.
 
     With several dumps, only ranks that began no call between them count.

@@ -1,7 +1,7 @@
 """The default text output of ncclras and rcclras: communicators, and where their ranks differ.
 
 The format is that of NCCL's src/ras/client_support.cc since 2.24. The text does not name a communicator whose
-ranks agree. Of one whose ranks differ, it names only a few ranks. Ranks that the text only counts can be
+ranks agree. If the ranks differ, it names a few of them and only counts the others. Counted ranks can be
 identified only if they are all the remaining ranks of the communicator.
 """
 
@@ -92,10 +92,10 @@ class Dump(msgspec.Struct):
 
 
 @dataclass
-class _Said:
-    """A count, status or error that ``of`` ranks share."""
+class _Statement:
+    """A count, status or error that a number of ``ranks`` share, and those that are ``named``."""
 
-    of: int
+    ranks: int
     count: int | None = None
     status: str = ""
     error: str = ""
@@ -107,7 +107,7 @@ class _Block:
     """The report on one communicator, by kind of difference and by rank."""
 
     size: int
-    said: dict[str, list[_Said]] = field(default_factory=lambda: defaultdict(list))
+    said: dict[str, list[_Statement]] = field(default_factory=lambda: defaultdict(list))
     missing: set[int] = field(default_factory=set)
     processes: dict[int, tuple[int, str]] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ def _dump(text: str, source: str) -> Dump:
         elif different := _DIFFERENT.match(line):
             kind, said = _ALL_KINDS.get(different[1], different[1]), None
         elif several := _SEVERAL.match(line):
-            said = _said(int(several[1]), several)
+            said = _statement(int(several[1]), several)
             block.said[kind].append(said)
         elif one := _ONE.match(line):
             rank = int(one["rank"])
@@ -163,7 +163,7 @@ def _dump(text: str, source: str) -> Dump:
                 block.missing.add(rank)
                 continue
             if one["count"] or one["none"] or one["status"] or one["error"]:
-                said = _said(1, one)
+                said = _statement(1, one)
                 block.said[kind].append(said)
             if said is not None:
                 said.named.add(rank)
@@ -190,9 +190,9 @@ def _dump(text: str, source: str) -> Dump:
     )
 
 
-def _said(ranks: int, found: re.Match[str]) -> _Said:
+def _statement(ranks: int, found: re.Match[str]) -> _Statement:
     count = 0 if found["none"] else None if found["count"] is None else int(found["count"])
-    return _Said(ranks, count, found["status"] or "", found["error"] or "")
+    return _Statement(ranks, count, found["status"] or "", found["error"] or "")
 
 
 def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Communicator:
@@ -209,7 +209,7 @@ def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Commu
         unnamed = [said for said in several if not said.named]
         for said in several:
             numbers = said.named
-            if unnamed == [said] and said.of == rest:
+            if unnamed == [said] and said.ranks == rest:
                 numbers = {*range(block.size)} - named - block.missing
             if said.count is not None and not numbers:
                 most[kind] = max(said.count, most.get(kind, 0))
@@ -223,7 +223,7 @@ def _communicator(name: str, block: _Block, dead: set[tuple[int, str]]) -> Commu
     return Communicator(name, block.size, [ranks[number] for number in sorted(ranks)], missing, most=most)
 
 
-def _tell(rank: _RasRank, kind: str, said: _Said) -> None:
+def _tell(rank: _RasRank, kind: str, said: _Statement) -> None:
     """Set the count, status or error of a rank."""
     if said.count is not None:
         rank.collective_counts = {**rank.collective_counts, kind: said.count}

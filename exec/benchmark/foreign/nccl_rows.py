@@ -1,4 +1,4 @@
-"""Rows of the tables of benchmarks, and what the cells of nccl-tests' rows mean: collective, ranks, values.
+"""Rows of the tables of nccl-tests: their cells, and the collectives and numbers of ranks that fit them.
 
 A blank cell shifts all later columns, so columns are found by arithmetic: time and algbw are the first two
 neighbouring cells for which size / time equals algbw within the printed digits. busbw / algbw is a factor of
@@ -35,6 +35,7 @@ _ELEMENT_BYTES |= {"half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 # nccl-tests counts the elements of one rank for these collectives.
 _OF_ONE_RANK = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 _MOST = 1e15
+# The columns of one placement, without and with those that the option -I adds.
 _ALONE, _DETAILED = 4, 8
 _MILLISECONDS = re.compile(r"^([0-9]+)\.([0-9]{3})$")
 _BEGIN = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*(\s|$)")
@@ -56,7 +57,8 @@ _TESTS: tuple[tuple[Kind, bool, bool, bool], ...] = (
 class PlacementCells:
     """One placement of a row as it was printed: microseconds, GB/s, and wrong elements.
 
-    "N/A" is unchecked; rccl-tests once printed a difference there, with * where it was too large.
+    ``wrong`` is "N/A" if the results were not checked. Early versions of rccl-tests print the largest error
+    instead of a count, with a * if it is too large.
     """
 
     time: str
@@ -66,7 +68,7 @@ class PlacementCells:
 
     @property
     def checked(self) -> bool:
-        """Whether the results were compared with what is right."""
+        """Whether the results were checked."""
         return self.wrong.upper() != "N/A"
 
     @property
@@ -205,7 +207,7 @@ def _digit(printed: str) -> float:
 
 
 def factor_of(rows: Iterable[TableRow]) -> Factor | None:
-    """Return the factor that the rows share, from those with most digits; None if no row tells it."""
+    """Return the factor that the rows share, from those with most digits; None if all have too few."""
     ranges = [
         Factor(max(0.0, bus - bus_digit) / (alg + alg_digit), (bus + bus_digit) / (alg - alg_digit))
         for row in rows
@@ -226,11 +228,10 @@ def factor_of(rows: Iterable[TableRow]) -> Factor | None:
 
 
 def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None) -> list[Kind]:
-    """Return the collectives that the columns admit on ``ranks`` ranks (None: any number), the likeliest
-    first.
+    """Return the collectives that fit the rows on ``ranks`` ranks (None: any), the likeliest first.
 
-    nccl-tests does not check all_to_all and sendrecv in place. The missing check tells each from the
-    collectives with the same columns, as does whether the table counts the elements of all ranks or of one.
+    nccl-tests does not check all_to_all and sendrecv in place. The missing check tells them from other
+    collectives with the same columns. So does the count, which is of the elements of one rank or of all.
     """
     counted = [kind for kind in _kinds(rows, factor, ranks) if _counts(rows, kind, ranks)]
     return counted or _kinds(rows, factor, ranks)

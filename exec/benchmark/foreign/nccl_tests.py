@@ -1,4 +1,4 @@
-"""Reports of what nccl-tests or rccl-tests wrote: tables, JSON (-J), lines of JSON (-Z).
+"""Reports from the output of nccl-tests and rccl-tests: tables, JSON (-J), lines of JSON (-Z).
 
 The environment that -J writes is not read.
 
@@ -90,9 +90,7 @@ _MOST_CHARACTERS = 160
 
 
 def is_nccl_text(text: str) -> bool:
-    """Return whether a text has the header of nccl-tests, or rows whose bandwidth follows from size
-    and time.
-    """
+    """Return whether a text has the header of nccl-tests, or rows in which algbw is size / time."""
     text = without_tags(text, _TAGGED)
     if "algbw" in text and (_BEGINS.search(text) or _RANK.search(text)):
         return True
@@ -202,7 +200,7 @@ def _runs(text: str, source: str) -> list[_Run]:
     if (apart and _repeats(runs[-1].rows)) or any(_twice(run) for run in runs):
         raise DataError(
             source,
-            [f"{len(ranks)} ranks call themselves {', '.join(dict.fromkeys(ranks))}: these are runs apart"],
+            [f"{len(ranks)} ranks are numbered {', '.join(dict.fromkeys(ranks))}: each process ran alone"],
             hint="nccl-tests needs MPI=1 when it is built.",
         )
     return runs
@@ -291,7 +289,9 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
     ranks = _ranks(run, source, listed, factor, known, asked)
     kind, notes = (known, []) if known else _inferred(run, source, factor, ranks)
     if run.named and kind not in run.named:
-        notes = [f"{_title(run.named[0])} is named, whose busbw / algbw is another: read as {_title(kind)}"]
+        notes = [
+            f"{_title(run.named[0])} is named, but busbw / algbw is that of {_title(kind)}: read as this"
+        ]
     if listed is None:
         notes = [*notes, f"not all ranks are listed; their number, {ranks}, is that of the network"]
     if average := _AVERAGE.search(run.text):
@@ -323,7 +323,7 @@ def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered:
 
 def _below(average: str) -> str:
     """Return a note that the average was below the demanded one."""
-    return f"nccl-tests calls its average bus bandwidth failed: {average[:20]} GB/s, below NCCL_TESTS_MIN_BW"
+    return f"the test failed: its average bus bandwidth, {average[:20]} GB/s, is below NCCL_TESTS_MIN_BW"
 
 
 def _admits(kind: Kind, factor: Factor, ranks: int | None) -> bool:
@@ -372,9 +372,8 @@ def _ranks(
         told = f"it lists {plural(listed, 'rank')}"
     contradiction = ""
     if factor is not None:
-        contradiction = (
-            f", and busbw / algbw of {(factor.least + factor.most) / 2:.4g} says {_said(run, factor, known)}"
-        )
+        ratio = (factor.least + factor.most) / 2
+        contradiction = f", and busbw / algbw of {ratio:.4g} says {_admitted(run, factor, known)}"
     raise DataError(
         source,
         [f"line {run.line}: {told}{contradiction}"],
@@ -382,7 +381,7 @@ def _ranks(
     )
 
 
-def _said(run: _Run, factor: Factor, known: Kind | None) -> str:
+def _admitted(run: _Run, factor: Factor, known: Kind | None) -> str:
     """Return the numbers of ranks that a factor admits, by collective."""
     found = []
     for kind in [known] if known else kinds_of(run.rows, factor, None):

@@ -56,7 +56,6 @@ class _TestCase(msgspec.Struct):
     name: str
     status: str = ""
     error: str = ""
-    bandwidth_description: str = ""
     bandwidth_matrix: list[list[str | float | None] | None] = []
 
 
@@ -89,8 +88,8 @@ class CopyTest:
 class CopyRates:
     """All tests of a run.
 
-    ``hosts`` and ``bus_ids`` are by number of the GPU; ``failed`` maps each failed test to the reason, and ""
-    to that of the whole run.
+    ``hosts`` and ``bus_ids`` map the numbers of GPUs. ``failed`` maps each failed test to the reason, and ""
+    to the reason why the whole run failed.
     """
 
     tests: tuple[CopyTest, ...]
@@ -123,27 +122,22 @@ def parse_nvbandwidth(content: bytes, source: str) -> CopyRates:
     return CopyRates(tuple(tests), hosts, bus_ids, failed, text_of(body.warning))
 
 
-def nvbandwidth_evidence(
-    content: bytes, source: str, host: str = "", topology: Topology | None = None
-) -> list[Evidence]:
+def nvbandwidth_evidence(content: bytes, source: str, topology: Topology | None = None) -> list[Evidence]:
     """Return failed tests, and GPUs and pairs that copy slower than the others or than their path.
 
-    ``host`` is used where the document does not name the host of a GPU. Raises DataError if the content is
-    not the JSON of nvbandwidth.
+    Raises DataError if the content is not the JSON of nvbandwidth.
     """
     rates = parse_nvbandwidth(content, source)
     found = [
-        Evidence(
-            _TOOL, host or _only(rates.hosts), name, "failed", "fault", f"the test {name!r} failed: {why}"
-        )
+        Evidence(_TOOL, _only(rates.hosts), name, "failed", "fault", f"the test {name!r} failed: {why}")
         for name, why in rates.failed.items()
     ]
     for test in rates.tests:
         slow = _slow_gpus(test)
-        found += [_gpu_evidence(test, gpu, own, normal, rates, host) for gpu, (own, normal) in slow.items()]
-        found += _slow_pairs(test, slow.keys(), rates, host)
+        found += [_gpu_evidence(test, gpu, own, normal, rates) for gpu, (own, normal) in slow.items()]
+        found += _slow_pairs(test, slow.keys(), rates)
         if topology is not None:
-            found += _below_path(test, rates, host, topology)
+            found += _below_path(test, rates, topology)
     return worst_first(found)
 
 
@@ -218,17 +212,15 @@ def _slow_gpus(test: CopyTest) -> dict[int, tuple[float, float]]:
     return found
 
 
-def _gpu_evidence(
-    test: CopyTest, gpu: int, own: float, normal: float, rates: CopyRates, host: str
-) -> Evidence:
+def _gpu_evidence(test: CopyTest, gpu: int, own: float, normal: float, rates: CopyRates) -> Evidence:
     part = f"GPU {gpu}"
     text = (
         f"{part} has {own:.4g} {test.unit} in {test.name}, the median of the GPUs is {normal:.4g} {test.unit}"
     )
-    return _evidence(test, part, rates.hosts.get(gpu) or host, text, own, normal)
+    return _evidence(test, part, rates.hosts.get(gpu, ""), text, own, normal)
 
 
-def _slow_pairs(test: CopyTest, slow: Set[int], rates: CopyRates, host: str) -> Iterator[Evidence]:
+def _slow_pairs(test: CopyTest, slow: Set[int], rates: CopyRates) -> Iterator[Evidence]:
     """Yield the pairs without ``slow`` GPUs that are slower than the median, if most are alike."""
     pairs = {
         pair: value
@@ -244,22 +236,16 @@ def _slow_pairs(test: CopyTest, slow: Set[int], rates: CopyRates, host: str) -> 
     for pair, value in pairs.items():
         if _share(test, value, normal) < _LOW:
             against = f"the median of the pairs is {normal:.4g}"
-            yield _pair_evidence(test, pair, value, normal, against, rates, host)
+            yield _pair_evidence(test, pair, value, normal, against, rates)
 
 
 def _pair_evidence(
-    test: CopyTest,
-    pair: tuple[int, int],
-    value: float,
-    normal: float,
-    against: str,
-    rates: CopyRates,
-    host: str,
+    test: CopyTest, pair: tuple[int, int], value: float, normal: float, against: str, rates: CopyRates
 ) -> Evidence:
     row, column = pair
     part = f"GPU {row} and GPU {column}"
     text = f"{part} have {value:.4g} {test.unit} in {test.name}, {against} {test.unit}"
-    return _evidence(test, part, rates.hosts.get(row) or host, text, value, normal)
+    return _evidence(test, part, rates.hosts.get(row, ""), text, value, normal)
 
 
 def _evidence(test: CopyTest, part: str, host: str, text: str, value: float, normal: float) -> Evidence:
@@ -268,13 +254,13 @@ def _evidence(test: CopyTest, part: str, host: str, text: str, value: float, nor
     return Evidence(_TOOL, host, part, kind, severity, text, value, test.unit, normal)
 
 
-def _below_path(test: CopyTest, rates: CopyRates, host: str, topology: Topology) -> Iterator[Evidence]:
+def _below_path(test: CopyTest, rates: CopyRates, topology: Topology) -> Iterator[Evidence]:
     """Yield the pairs of GPUs that copy at less than 75 % of what their path carries one way."""
     # Tests in both directions at once, or of all GPUs at once, are left out: their copies share parts of the
     # path.
     if not test.between_gpus or test.unit != "GB/s" or "bidirectional" in test.name or "all" in test.name:
         return
-    machine = host_named(topology, _only(rates.hosts) or host)
+    machine = host_named(topology, _only(rates.hosts))
     if machine is None:
         return
     names = _names_of(machine, rates)
@@ -285,9 +271,8 @@ def _below_path(test: CopyTest, rates: CopyRates, host: str, topology: Topology)
             continue
         normal = carries.get(ends[0], {}).get(ends[1])
         if normal and value / normal < _VERY_LOW:
-            yield _pair_evidence(
-                test, (row, column), value, normal, f"their path carries {normal:.4g}", rates, host
-            )
+            against = f"their path carries {normal:.4g}"
+            yield _pair_evidence(test, (row, column), value, normal, against, rates)
 
 
 def _names_of(machine: Host, rates: CopyRates) -> dict[int, str]:

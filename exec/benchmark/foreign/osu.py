@@ -21,7 +21,7 @@ from synth.collective import Kind
 __all__ = ["is_osu_text", "parse_osu_text"]
 
 _TAGGED = r"#[ \t]*OSU"
-# Markdown writes a # at the begin of a line as \#.
+# Markdown writes a # at the beginning of a line as \#.
 _TITLE = re.compile(r"^[ \t]*\\?# (OSU \S[^\n]{0,200}?)(?: v([0-9]\S*))?[ \t\r]*$", re.MULTILINE)
 _COLLECTIVE = re.compile(r"OSU (\S+) (.+?) Latency Test")
 _TYPE = re.compile(r"^[ \t]*\\?# Datatype: (\w+)\.?\s*$", re.MULTILINE)
@@ -50,8 +50,9 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class _Table:
-    """A table; ``line`` is that of its title, ``started`` is the number of ranks in the command line above
-    the table, if there is one.
+    """A table of results; ``line`` is the line of its title.
+
+    ``started`` is the number of ranks in the command line above the table, None if there is none.
     """
 
     line: int
@@ -121,7 +122,7 @@ def _names(titles: Sequence[str]) -> str:
 
 
 def _tables(text: str) -> list[_Table]:
-    """Return all tables in their order; each ends where the title of the next one stands."""
+    """Return all tables in their order; each ends before the title of the next one."""
     titles = [title for title in _TITLE.finditer(text) if " Test" in title[1]]
     edges = [*(title.start() for title in titles), len(text)]
     found = []
@@ -214,7 +215,7 @@ def _failed(tables: Sequence[_Table]) -> str:
 
 
 def _interrupted(every: Sequence[_Table]) -> str:
-    """Return why rows are missing; empty if no line tells."""
+    """Return why rows are missing; empty if no line says why."""
     for one in every:
         if one.kind is None:
             continue

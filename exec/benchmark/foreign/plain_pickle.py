@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["load_plain"]
 
-# A short pickle can use one list again and again, so what it expands to is bounded.
+# A short pickle can use one list again and again, so the number of values is bounded.
 _MOST_VALUES = 20_000_000
 _MOST_DEPTH = 64
 _MOST_INTEGER_BITS = 127
@@ -36,7 +36,7 @@ _MARK, _LIST_BUILDER = _Mark(), _ListBuilder()
 def load_plain(content: bytes) -> Any:
     """Return the value of a pickle of plain data.
 
-    O(content). Raises ValueError for anything else, and for data beyond the bounds.
+    Raises ValueError for anything else, and for data beyond the bounds. The time is linear in the content.
     """
     reader = _Reader()
     for instruction, argument, reader.at in pickletools.genops(content):

@@ -173,7 +173,7 @@ def _direction(name: str) -> int:
 
 
 def _number(value: Any) -> float | None:
-    """Return a metric's number; None for "N/A" and what cannot be compared."""
+    """Return a metric's number; None if it is no number or too large to compare."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -22,7 +22,7 @@ from synth.collective import Kind
 __all__ = ["Inspected", "TimedCall", "WaitTime", "of_calls"]
 
 Executor = Literal["nccl-inspector", "flight-recorder"]
-# In these no rank can end before all have begun: each needs data of every other one.
+# The collectives in which no rank can end before all have begun: each needs data of every other one.
 _JOINT = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
 
 
@@ -35,7 +35,6 @@ class TimedCall:
     """
 
     source: str
-
     communicator: str
     ranks: int
     rank: int
@@ -91,8 +90,7 @@ class _Communicator:
 
     @property
     def spent_s(self) -> float:
-        every = (calls for calls in self.times_s.values())
-        return sum(sum(ranks.values()) for calls in every for ranks in calls.values())
+        return sum(sum(ranks.values()) for calls in self.times_s.values() for ranks in calls.values())
 
 
 def of_calls(calls: Iterable[TimedCall], executor: Executor = "nccl-inspector") -> Inspected | None:

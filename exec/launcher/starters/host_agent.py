@@ -22,7 +22,7 @@ from probes.files import temporary_folders
 
 __all__ = ["HostAgent", "main"]
 
-# POSIX's numbers; os.read and os.write pass by Python's buffers.
+# POSIX's numbers; os.read and os.write bypass Python's buffers.
 _STDIN, _STDOUT = 0, 1
 # Longest time for ranks to end after the run is done.
 _ENDING_S = 5.0

@@ -27,12 +27,12 @@ _LAUNCHES = 3
 _ENOUGH = 20
 
 
-def run_plan(plan: ExecutionPlan, seed: int = 0, launches: int = _LAUNCHES) -> RuntimeReport:
-    """Run ``launches`` launches of a well-formed plan in one random order.
+def run_plan(plan: ExecutionPlan, seed: int) -> RuntimeReport:
+    """Run several launches of a well-formed plan in one random order.
 
     Chunks have a few numbers each, enough to cut them into the slices and units of the plan.
     """
-    return _Run(plan, seed, launches).report()
+    return _Run(plan, seed).report()
 
 
 class _Actor(Protocol):
@@ -157,14 +157,14 @@ class _Rank:
     def go(self) -> bool:
         run, rank = self.run, self.rank
         busy = any(queue for channel, queue in run.machine.proxies.items() if channel[0] == rank)
-        if self.launch == run.launches or busy or not all(block.ended for block in run.blocks[rank]):
+        if self.launch == _LAUNCHES or busy or not all(block.ended for block in run.blocks[rank]):
             return False
         if self.launch >= 0:
             run.machine.end(rank, self.launch)
         self.launch += 1
         run.actors = [one for one in run.actors if one not in run.blocks[rank]]
         run.blocks[rank] = []
-        if self.launch < run.launches:
+        if self.launch < _LAUNCHES:
             run.machine.begin(rank, self.launch)
             blocks = range(len(run.plan.gpus[rank].threadblocks))
             run.blocks[rank] = [_Block(run, rank, at, self.launch) for at in blocks]
@@ -177,8 +177,8 @@ class _Rank:
 
 
 class _Run:
-    def __init__(self, plan: ExecutionPlan, seed: int, launches: int) -> None:
-        self.plan, self.launches = plan, launches
+    def __init__(self, plan: ExecutionPlan, seed: int) -> None:
+        self.plan = plan
         self.draw = random.Random(seed)
         self.machine = PlanMachine(plan, seed)
         # Speeds lie between 1 and 10**spread.
@@ -199,12 +199,12 @@ class _Run:
         while self._round():
             pass
         findings = []
-        if any(rank.launch < self.launches for rank in self.ranks):
+        if any(rank.launch < _LAUNCHES for rank in self.ranks):
             stuck = dict.fromkeys(what for actor in self.actors for what in actor.obstacles())
             findings += [f"{what}, for ever" for what in stuck]
         findings += self._left_over() + self._races()
         found = tuple(first_of(findings, _ENOUGH, "finding"))
-        return RuntimeReport(self.launches, self.acts, self.machine.elements, self.wrong, found)
+        return RuntimeReport(_LAUNCHES, self.acts, self.machine.elements, self.wrong, found)
 
     def _round(self) -> bool:
         """Let every actor go on, in a random order; return whether any did."""

@@ -32,6 +32,7 @@ _KINDS = {
     "alltoall": "all_to_all",
     "broadcast": "broadcast",
 }
+# The content of memory that nobody has written.
 _POISON = -(1 << 40)
 
 
@@ -66,15 +67,16 @@ class _Rank:
 
 
 class PlanMachine:
-    """The buffers, counters and proxies of all ranks of a plan; a chunk has ``length`` numbers.
+    """The buffers, counters and proxies of all ranks of a plan.
 
     Packets that a port channel carries are copied with their flags, so both ends must be scratch.
     """
 
-    def __init__(self, plan: ExecutionPlan, seed: int = 0, length: int = 0) -> None:
+    def __init__(self, plan: ExecutionPlan, seed: int) -> None:
         slices = [one.slices for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
         self.plan = plan
-        self.length = length or UNITS * math.lcm(*slices, 1) + (max(slices, default=1) > 1)
+        # The numbers of a chunk.
+        self.length = UNITS * math.lcm(*slices, 1) + (max(slices, default=1) > 1)
         self.random = np.random.default_rng(seed)
         self.named = plan.collective in _KINDS
         self.ranks = [self._rank(rank) for rank in range(plan.ranks)]

@@ -1,8 +1,9 @@
 """The order that signals and barriers impose on a plan's accesses while the plan runs.
 
 The threads of a block meet at a ``nop``; a phase lies between two of these. Within a phase a single thread
-may wait or signal. What it learns by waiting, the other threads learn when the block meets. A thread's
-signals and semaphores hand on what the thread knows, but not what its block has done in the same phase. A
+may wait or signal. The other threads get the knowledge from its waits when the block meets. A
+thread's signals and semaphores hand on what the thread knows, but not what its block has done in the same
+phase. A
 relaxed signal counts like any other here: `synth.mscclpp` judges which of them order data. A packet also
 hands on what its block has done in the phase, although it really follows only the accesses of its own
 operation.
@@ -40,7 +41,7 @@ class BlockPlace:
 
 
 @dataclass(slots=True)
-class _Counted:
+class _Counter:
     """A counter: entry n - 1 of ``known`` is the knowledge that its first n ups hand on."""
 
     known: list[Ints] = field(default_factory=list)
@@ -62,7 +63,7 @@ class Ordering:
         self._numbers = numbers
         self._clocks = VectorClocks(len(numbers))
         self._learned: dict[tuple[int, int], Ints] = {}
-        self._counters: dict[Hashable, _Counted] = {}
+        self._counters: dict[Hashable, _Counter] = {}
         self._packets: dict[int, Ints] = {}
         self.cells = SharedCells(self._clocks, in_order=False)
 
@@ -96,7 +97,7 @@ class Ordering:
             self._clocks.acquire(number, self._clocks.release(other))
 
     def take_over(self, number: int, known: Ints) -> None:
-        """Let a proxy know what the thread that gave it a request knew."""
+        """Add to a proxy's knowledge that of the thread whose request it carries out."""
         self._clocks.acquire(number, known)
 
     def release(self, number: int) -> Ints:
@@ -105,7 +106,7 @@ class Ordering:
 
     def count_up(self, key: Hashable, known: Ints) -> None:
         """Count a counter up; ``known`` is the knowledge of the thread that does so."""
-        ups = self._counters.setdefault(key, _Counted()).known
+        ups = self._counters.setdefault(key, _Counter()).known
         ups.append(np.maximum(ups[-1], known) if ups else known)
 
     def count_down(self, key: Hashable, initial: int = 0) -> Ints | None:
@@ -113,7 +114,7 @@ class Ordering:
 
         Return None if the initial value was enough, or if an up is still missing.
         """
-        counted = self._counters.setdefault(key, _Counted())
+        counted = self._counters.setdefault(key, _Counter())
         counted.downs += 1
         need = counted.downs - initial
         return counted.known[need - 1] if 0 < need <= len(counted.known) else None
@@ -125,10 +126,10 @@ class Ordering:
         return known
 
     def send_packets(self, cells: Iterable[int], known: Ints) -> None:
-        """Note what is known by the writer of packets."""
+        """Store the knowledge of the writer of packets."""
         for cell in cells:
             self._packets[cell] = known
 
     def packets_from(self, cells: Iterable[int]) -> list[Ints]:
-        """Return what the writers of packets knew."""
+        """Return the knowledge of the writers of packets."""
         return [self._packets[cell] for cell in cells if cell in self._packets]

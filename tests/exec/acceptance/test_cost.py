@@ -29,17 +29,6 @@ def fault_of(profile, host, level):
     return Fault("host", (host,), level, rows=rows)
 
 
-def sound(profile):
-    healthy = from_profile(cluster_profile(len({rank.host for rank in profile.ranks})))
-    return sound_network(profile, healthy=lambda kind: cost_of(healthy))
-
-
-def cost_of(network):
-    from exec.acceptance import LinkCosts
-
-    return LinkCosts(float(network.alpha_s[0]), float(network.beta_s_per_byte[0]))
-
-
 def test_a_single_rank_needs_no_time():
     assert collective_time_s(from_profile(cluster_profile(1, 1)), "all_reduce", SIZE) == 0.0
 
@@ -53,7 +42,9 @@ def test_estimates_of_many_ranks_continue_the_replays_of_few():
 
 def test_a_host_at_half_rate_costs_half_the_time():
     profile = cluster_profile(6, beta=of_hosts({"gpu3": 2.0}))
-    found = costs(from_profile(profile), sound(profile), [fault_of(profile, "gpu3", 0.5)], "all_reduce", SIZE)
+    found = costs(
+        from_profile(profile), sound_network(profile), [fault_of(profile, "gpu3", 0.5)], "all_reduce", SIZE
+    )
     assert found[0].times == pytest.approx(2.0, rel=0.01)
     assert (found[0].collective, found[0].size_bytes) == ("all_reduce", SIZE)
 
@@ -61,7 +52,7 @@ def test_a_host_at_half_rate_costs_half_the_time():
 def test_of_two_equal_faults_each_costs_nothing_but_by_itself():
     profile = cluster_profile(6, beta=of_hosts({"gpu3": 2.0, "gpu5": 2.0}))
     faults = [fault_of(profile, host, 0.5) for host in ("gpu3", "gpu5")]
-    asked = (from_profile(profile), sound(profile), faults, "all_reduce", SIZE)
+    asked = (from_profile(profile), sound_network(profile), faults, "all_reduce", SIZE)
     assert [one.times for one in costs(*asked)] == pytest.approx([1.0, 1.0], rel=0.01)
     assert [one.times for one in costs(*asked, alone=True)] == pytest.approx([2.0, 2.0], rel=0.01)
 
@@ -71,7 +62,7 @@ def test_latency_costs_small_messages_only():
     rows = tuple(at for at, src in enumerate(profile.links.src.tolist()) if src == 1)
     fault = Fault("latency", ("gpu2",), extra_s=5e-3, rows=rows)
     small, large = (
-        costs(from_profile(profile), sound(profile), [fault], "all_reduce", size)[0].times
+        costs(from_profile(profile), sound_network(profile), [fault], "all_reduce", size)[0].times
         for size in (8, SIZE)
     )
     assert small > 10
@@ -80,7 +71,7 @@ def test_latency_costs_small_messages_only():
 
 def test_the_slow_hosts_are_left_out():
     profile = cluster_profile(8, 2, beta=of_hosts({"gpu2": 3.0, "gpu7": 2.0}))
-    network, whole = from_profile(profile), sound(profile)
+    network, whole = from_profile(profile), sound_network(profile)
     one, two = (spares(network, whole, [], count, size_bytes=SIZE) for count in (1, 2))
     assert (one.left_out, one.kept) == (("gpu2",), 7)
     assert (two.left_out, two.kept) == (("gpu2", "gpu7"), 6)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from nccl_debug_logs import hosts, nccl_debug_log
 
-from exec.acceptance import evidence_of, is_evidence, read_evidence
+from exec.acceptance import evidence_of, is_evidence
 from exec.benchmark.foreign import Evidence
 from probes.base.errors import DataError
 
@@ -56,7 +56,7 @@ FILES = {
 def test_the_format_is_told_by_the_content(name):
     content, *expected = FILES[name]
     assert is_evidence(content)
-    found = read_evidence(content, f"{name}.txt")
+    found = evidence_of({f"{name}.txt": content})
     assert [one.tool for one in found] == [expected[0]]
     [one] = found
     assert one.source == f"{name}.txt"
@@ -84,11 +84,10 @@ def test_a_flight_recorder_names_the_rank_that_is_waited_for():
 
 
 def test_all_files_together_and_faults_first():
-    found = evidence_of({name: content for name, (content, *_) in FILES.items()}, host="given")
+    found = evidence_of({name: content for name, (content, *_) in FILES.items()})
     assert {one.tool for one in found} == {tool for _, tool, *_ in FILES.values()}
     severities = [one.severity for one in found]
     assert severities == sorted(severities)
-    assert [one.host for one in found if one.tool == "DCGM"] == ["given"]
 
 
 def test_logs_of_several_hosts_are_those_of_one_job():
@@ -98,27 +97,26 @@ def test_logs_of_several_hosts_are_those_of_one_job():
         for name in "abc"
     }
     assert [(one.host, one.kind) for one in evidence_of(files)] == [("c", "nics_differ")]
-    assert all(read_evidence(content, name) == [] for name, content in files.items())
+    assert all(evidence_of({name: content}) == [] for name, content in files.items())
 
 
 def test_findings_of_a_named_host_are_told_once_and_others_by_file():
     named, other = FILES["gcm"][0], FILES["dcgm"][0]
     assert [one.source for one in evidence_of({"a": named, "b": named})] == ["a"]
     assert [one.source for one in evidence_of({"a": other, "b": other})] == ["a", "b"]
-    assert [one.host for one in evidence_of({"a": other, "b": other}, host="gpu1")] == ["gpu1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"hello\n", b'{"schema": "ccctl/report/1"}', b"\x80\x04]."])
 def test_other_files_are_refused_with_what_is_read(content):
     assert not is_evidence(content)
     with pytest.raises(DataError, match=r"x\.json: expected a file of DCGM .* found none of these"):
-        read_evidence(content, "x.json")
+        evidence_of({"x.json": content})
 
 
 @given(st.binary())
 def test_no_content_breaks_the_reader(content):
     try:
-        found = read_evidence(content, "f")
+        found = evidence_of({"f": content})
     except DataError:
         return
     assert all(isinstance(one, Evidence) for one in found)

@@ -8,7 +8,6 @@ from accepted_clusters import ALPHA_S, BETA, INSIDE_BETA, cluster_profile
 from hypothesis import given, settings, strategies as st
 
 from exec.acceptance import (
-    LinkCosts,
     bought,
     link_classes,
     repaired,
@@ -69,12 +68,10 @@ def test_every_link_has_the_bought_rate_and_latency():
     assert sound.queues
 
 
-def test_without_an_offer_links_have_the_healthy_costs():
+def test_without_an_offer_links_have_their_usual_costs():
     profile = cluster_profile(4, 1, beta=egress_of("gpu2"))
     assert np.allclose(sound_network(profile).beta_s_per_byte, BETA)
-    given_costs = sound_network(profile, healthy=lambda kind: LinkCosts(1e-6, 2e-9))
-    assert np.allclose(given_costs.beta_s_per_byte, 2e-9)
-    assert np.allclose(given_costs.alpha_s, 1e-6)
+    assert np.allclose(sound_network(profile).alpha_s, ALPHA_S)
 
 
 def test_the_inside_of_hosts_was_bought_for_gpus_only():
@@ -153,7 +150,7 @@ def test_what_another_fault_explains_stays_slow():
         return max(2.0 if src == "gpu1" != dst else 1.0, 4.0 if dst == "gpu2" != src else 1.0)
 
     profile = cluster_profile(3, 1, beta=beta)
-    network, sound = from_profile(profile), sound_network(profile, healthy=lambda kind: LinkCosts(0, BETA))
+    network, sound = from_profile(profile), sound_network(profile)
     egress = Fault("egress", ("gpu1",), 0.5, rows=rows_of(profile, lambda src, dst: src == "gpu1"))
     ingress = Fault("ingress", ("gpu2",), 0.25, rows=rows_of(profile, lambda src, dst: dst == "gpu2"))
     ends = list(zip(network.src.tolist(), network.dst.tolist(), strict=True))
@@ -185,7 +182,7 @@ def test_a_repaired_trunk_carries_several_links_again():
     slow = {("gpu1", "gpu3"), ("gpu1", "gpu4"), ("gpu2", "gpu3"), ("gpu2", "gpu4")}
     profile = cluster_profile(4, beta=lambda src, dst: 2.0 if (src, dst) in slow else 1.0, ports=[trunk])
     fault = Fault("trunk", ("a",), 0.25, rows=up)
-    network, sound = from_profile(profile), sound_network(profile, healthy=lambda kind: LinkCosts(0, BETA))
+    network, sound = from_profile(profile), sound_network(profile)
     mended = repaired(network, sound, fault)
     at = mended.ports.index(trunk.name)
     assert network.port_s_per_byte[at] == pytest.approx(2 * BETA)

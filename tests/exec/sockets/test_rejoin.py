@@ -130,5 +130,5 @@ def test_a_rank_that_was_not_there_joins_on_a_host_of_another_name():
 
 def test_a_rank_on_another_host_than_before_is_refused(three):
     known = tuple(replace(three[0].known[one], key="another") for one in range(3))
-    with pytest.raises(UnavailableError, match="not the host that it was to be on"):
+    with pytest.raises(UnavailableError, match="but belongs on"):
         Mesh(2, 3, Meeting(1, known, frozenset({0, 1})), KEY)

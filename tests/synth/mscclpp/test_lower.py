@@ -42,7 +42,7 @@ def test_the_plan_is_proven_and_right_in_every_order(name, fails, kind):
         plan = plan_of(program, hosts_of(network, width))
         verdict = examine_plan(plan)
         assert (verdict.findings, verdict.cautions) == ((), ())
-    assert run_plan(plan, seed=1, launches=2).right
+    assert run_plan(plan, seed=1).right
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
@@ -97,7 +97,7 @@ def test_a_long_block_is_cut_at_the_limit_of_the_executor():
         assert plan.threadblocks_max > program.threadblocks_max
         assert max(block.stored for gpu in plan.gpus for block in gpu.threadblocks) == MOST_OPERATIONS
         assert judge_plan(plan) == []
-        assert run_plan(plan, 3, 2).right
+        assert run_plan(plan, 3).right
 
 
 def test_several_instances_are_proven():

@@ -194,7 +194,7 @@ def test_what_is_no_dump_is_refused(content, told):
 
 def test_the_rank_is_in_the_file_or_in_its_name():
     assert flight_calls({"x": as_json({**dumped([entry(1)]), "rank": 7})})[0].rank == 7
-    with pytest.raises(DataError, match="whose dump this is"):
+    with pytest.raises(DataError, match="expected the rank in the dump"):
         flight_calls({"x": as_json(dumped([entry(1)]))})
     assert flight_calls({"job7/_dump_12": as_json(dumped([entry(1)]))})[0].rank == 12
     assert flight_calls({"job_rank_3_of_16.json": as_json(dumped([entry(1)]))})[0].rank == 3

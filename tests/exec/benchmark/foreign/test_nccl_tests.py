@@ -114,7 +114,7 @@ def test_the_columns_tell_the_collective_and_a_name_overrules_them(cells, kind):
 
 
 def test_runs_apart_are_not_taken_for_one_of_all():
-    with pytest.raises(DataError, match="2 ranks call themselves 0: these are runs apart") as caught:
+    with pytest.raises(DataError, match="2 ranks are numbered 0: each process ran alone") as caught:
         parse_nccl_text(HEAD.replace("Rank  1", "Rank  0") + ALL_REDUCE, "x")
     assert "MPI=1" in caught.value.hint
 
@@ -389,7 +389,7 @@ def test_a_named_test_that_cannot_have_these_bandwidths_is_passed_over():
     assert report.rows[0].collective == "all_reduce"
     named = parse_nccl_text("$ all_gather_perf\n" + HEAD + ALL_REDUCE, "x")
     assert named.rows[0].collective == "all_reduce"
-    assert "all_gather is named, whose busbw / algbw is another" in named.notes[0]
+    assert "all_gather is named, but busbw / algbw is that of" in named.notes[0]
 
 
 def test_of_several_runs_each_note_says_of_which():
@@ -470,7 +470,7 @@ def test_what_nccl_tests_calls_failed_itself_is_told():
     text = HEAD + ALL_REDUCE + FOOT.replace("120.5", "120.5 FAILED") + "# error: remote process exited\n"
     report = parse_nccl_text(text, "x")
     assert report.interrupted == "the library's last error: remote process exited"
-    assert "failed: 120.5 GB/s, below NCCL_TESTS_MIN_BW" in report.notes[-1]
+    assert "bandwidth, 120.5 GB/s, is below NCCL_TESTS_MIN_BW" in report.notes[-1]
     assert parse_nccl_text(HEAD + ALL_REDUCE + FOOT, "x").interrupted == ""
     told = {
         "out_of_bounds": {"count": 3, "okay": False},
@@ -482,7 +482,7 @@ def test_what_nccl_tests_calls_failed_itself_is_told():
         "3 values out of bounds",
         "the library's last error: remote process exited",
     )
-    assert "failed: 120.5 GB/s" in report.notes[-1]
+    assert "failed: its average bus bandwidth, 120.5 GB/s" in report.notes[-1]
     well = {"average_bus_bandwidth": {"bandwidth": 1, "okay": "unchecked"}, "errors": [""]}
     report = parse_nccl_json(DOCUMENT | well, "x")
     assert (report.notes, report.interrupted) == ((), "")
