@@ -1,8 +1,7 @@
 """Rules from size to algorithm, chosen from measured times and their noise.
 
-Another algorithm replaces the library's own choice only if it is faster by 2 %, and by twice the standard
-error of the difference. Likewise an algorithm replaces that of the next smaller size only if it is faster by
-as much.
+An algorithm replaces the library's own choice only if it is faster by 2 % and by twice the standard error of
+the difference. It replaces the algorithm of the next smaller size under the same condition.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _ERRORS, _LEAST_GAIN = 2.0, 0.02
 # For normal noise, the standard error of a median is sqrt(pi / 2) times that of a mean, and the standard
 # deviation is 1 / 0.6745 times the median absolute deviation.
 _MEDIAN, _DEVIATION = 1.2533, 1.4826
-# A crossover between two sizes closer than this ratio is not located more precisely.
+# Two sizes with this ratio locate a crossover well enough: no size between them is measured.
 _CLOSE = 2.0
 
 
@@ -96,7 +95,7 @@ def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
 
 
 def rules_of(points: Sequence[AlgorithmTimes], own: str = "") -> tuple[Rule, ...]:
-    """Return rules for all sizes; a rule begins at the geometric mean of the sizes that differ in choice."""
+    """Return rules for all sizes; a rule begins at the geometric mean of the sizes around a change."""
     taken = choices(points, own)
     found = [Rule(0, taken[0])]
     for before, point, algorithm in zip(points, points[1:], taken[1:], strict=False):

@@ -1,9 +1,8 @@
 """MPICH's selection table (MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE), changed for some ranks and sizes.
 
-The table is a tree of conditions whose leaves name algorithms; the first condition that holds is followed. A
-file replaces the whole table, and a call that reaches no leaf ends the program. The file written here is
-therefore the table inside the installed library, with rules added for communicators of the measured number
-of ranks.
+The table is a tree of conditions whose leaves name algorithms; MPICH follows the first condition that holds.
+A file replaces the whole table, and a call that reaches no leaf ends the program. So the file written here is
+the table inside the installed library, with rules added for communicators of the measured number of ranks.
 
 MPICH runs the algorithm of a leaf without checking what it requires, so the requirements are conditions above
 the leaf. Parameters are given below the leaf, because MPICH leaves missing ones uninitialized. Conditions on
@@ -41,7 +40,7 @@ COLLECTIVES: dict[Kind, str] = {
     "all_to_all": "alltoall",
     "reduce_scatter": "reduce_scatter_block",
 }
-# The conditions that count bytes as nccl-tests does: the larger buffer of a rank.
+# The conditions on size whose bytes are those of nccl-tests: of the larger buffer of a rank.
 _SIZE: dict[Kind, str] = {
     "all_gather": "total_msg_size",
     "all_reduce": "avg_msg_size",
@@ -102,7 +101,7 @@ def library_table(library: bytes, source: str) -> Table:
         if '"algorithm=MPIR_' in text:
             return read_table(text, source)
         at = library.find(_FIRST, end)
-    raise DataError(source, ["no selection table of MPICH is in it"], hint="MPICH 4.0 and later have one.")
+    raise DataError(source, ["found no selection table of MPICH"], hint="MPICH 4.0 and later have one.")
 
 
 def read_table(text: str, source: str) -> Table:
@@ -110,12 +109,12 @@ def read_table(text: str, source: str) -> Table:
     try:
         table = json.loads(text)
     except ValueError as error:
-        raise DataError(source, [f"no JSON: {error}"]) from error
+        raise DataError(source, [f"expected JSON: {error}"]) from error
     flaw = _flaw(table, ())
     if flaw is None and not all(key.startswith("collective=") for key in table):
-        flaw = "the first level must be collectives, as collective=allreduce"
+        flaw = "the first level must be collectives, such as collective=allreduce"
     if flaw is not None:
-        raise DataError(source, [flaw], hint="Expected is a selection table of MPICH.")
+        raise DataError(source, [flaw], hint="Give a selection table of MPICH.")
     found: Table = table
     return found
 
@@ -152,9 +151,9 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
 
 
 def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
-    """Return (most ranks, branch) pairs of a tree in ``with_rules``'s form; None is any number.
+    """Return (largest number of ranks, branch) for each branch of a tree that ``with_rules`` made.
 
-    A tree of any other form is one branch for any number.
+    The number is None if it is unlimited. Any other tree is one branch with None.
     """
     bounds = [key.removeprefix("comm_size<=") for key in intra]
     if bounds[-1] != _ANY or not all(bound.isdecimal() for bound in bounds[:-1]):
@@ -164,9 +163,9 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
 
 
 def _decide_ranks(tree: Tree, ranks: int) -> Tree:
-    """Return the tree with all conditions on the number of ranks decided for ``ranks``.
+    """Return the tree with each condition on the number of ranks replaced by its branch for ``ranks``.
 
-    They cannot stay: below conditions on messages, MPICH follows ``comm_size<8`` for 8 ranks too.
+    They cannot stay, because below conditions on messages MPICH follows ``comm_size<8`` for 8 ranks too.
     """
     if tree and all(_holds(key, ranks) is not None for key in tree):
         return _decide_ranks(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)

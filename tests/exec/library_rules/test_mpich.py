@@ -181,7 +181,7 @@ def test_what_is_written_is_read_back():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("{", "no JSON"),
+        ("{", "expected JSON"),
         ("[]", "expected an object"),
         ("{}", "expected an object"),
         ('{"collective=bcast": {"comm_type=intra": {}}}', "collective=bcast / comm_type=intra"),
