@@ -14,8 +14,8 @@ __all__ = ["Level"]
 
 # Least and most runs that a level is learned from.
 _LEARNED, _REMEMBERED = 3, 9
-# This many runs in a row off on one side are no accident: if one run in twenty is, three in a row are once in
-# 8000 runs.
+# This many runs in a row on one side of the band are no accident: if one run in twenty is there by chance,
+# three in a row are there once in 8000 runs.
 _IN_A_ROW = 3
 # Least distance from the level that counts: this factor, or this many standard deviations if that is more.
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
