@@ -356,7 +356,7 @@ def idioms(rank, size):
         if before in harmless:
             use()
         else:
-            refused(use, "DS-Sync steps each layer behind the backward pass")
+            refused(use, "DS-Sync steps each layer during the backward pass")
     for scale in (8.0, 2.0**127):
         run, scaler = in_script("ds-sync", rank), torch.amp.GradScaler("cpu", init_scale=scale)
 
@@ -366,7 +366,7 @@ def idioms(rank, size):
                 scaler.step(run.optimizer)
                 scaler.update()
 
-        refused(scaled, "DS-Sync steps each layer behind the backward pass")
+        refused(scaled, "DS-Sync steps each layer during the backward pass")
     plain, compiled = in_script("ds-sync", rank), in_script("ds-sync", rank, compiled=True)
     for run in (plain, compiled):
         torch.manual_seed(100 + rank)

@@ -688,8 +688,8 @@ def _check_writable(what: str, tensors: Sequence[Any]) -> None:
     for tensor in tensors:
         if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
             raise ValueError(
-                f"ccctl: {what}: expected a tensor whose elements have a place each, found one of shape "
-                f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand makes it; clone() it"
+                f"ccctl: {what}: expected a tensor whose elements do not overlap, found one of shape "
+                f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand() returns; clone() it"
             )
 
 
