@@ -10,17 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from exec.program import Array
+from probes.statistics import MEDIAN_TO_MEAN, robust_level
 
 __all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
 
 # About 95 % of normal noise lies within two standard errors; a gain below 2 % needs no rule.
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
-# For normal noise, the standard error of a median is sqrt(pi / 2) times that of a mean, and the standard
-# deviation is 1 / 0.6745 times the median absolute deviation.
-_MEDIAN, _DEVIATION = 1.2533, 1.4826
 # Two sizes with this ratio locate a crossover well enough: no size between them is measured.
 _CLOSE = 2.0
 
@@ -56,9 +52,8 @@ class Rule:
 
 def timing_of(times_s: Array) -> MedianTime:
     """Return the median of several times, and its standard error."""
-    median = float(np.median(times_s))
-    spread = float(np.median(np.abs(times_s - median))) * _DEVIATION
-    return MedianTime(median, _MEDIAN * spread / math.sqrt(len(times_s)))
+    median_s, deviation_s = robust_level(times_s)
+    return MedianTime(median_s, MEDIAN_TO_MEAN * deviation_s / math.sqrt(len(times_s)))
 
 
 def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
