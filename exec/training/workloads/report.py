@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from exec.benchmark import Spread
-from probes.base import Floats, Longs
+from probes.base import Floats, Longs, format_size
 
 __all__ = ["TrainedMode", "TrainingReport", "label_of"]
 
@@ -103,12 +103,7 @@ class TrainingReport:
 
 def label_of(mode: str, bucket_bytes: int) -> str:
     """Return the name of a mode, with its bucket size if one was requested: ddp:4M."""
-    if not bucket_bytes:
-        return mode
-    for power, unit in ((20, "M"), (10, "K")):
-        if bucket_bytes % (1 << power) == 0:
-            return f"{mode}:{bucket_bytes >> power}{unit}"
-    return f"{mode}:{bucket_bytes}"
+    return f"{mode}:{format_size(bucket_bytes)}" if bucket_bytes else mode
 
 
 def _problems(row: TrainedMode) -> list[str]:
