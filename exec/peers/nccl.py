@@ -188,15 +188,10 @@ def _device(comm: Any) -> tuple[Any, Any, int]:
             hint=f"{install('cuda12', beside=('nvidia-nccl-cu12',))}, or leave nccl out.",
             argument="peers",
         )
-    before = [where for where, _, _ in everyone[: comm.Get_rank()]].count(host)
-    crowded = [
-        (where, [name for name, _, _ in everyone].count(where), count)
-        for where, _, count in everyone
-        if [name for name, _, _ in everyone].count(where) > count
-    ]
-    if crowded:
-        where, ranks, count = crowded[0]
-        raise UnavailableError(
-            f" nccl needs a GPU for each rank; {where} has {count} for {ranks} ranks", argument="peers"
-        )
-    return module, module.cuda.nccl, before
+    hosts = [where for where, _, _ in everyone]
+    for where, _, count in everyone:
+        if (ranks := hosts.count(where)) > count:
+            raise UnavailableError(
+                f" nccl needs a GPU for each rank; {where} has {count} for {ranks} ranks", argument="peers"
+            )
+    return module, module.cuda.nccl, hosts[: comm.Get_rank()].count(host)

@@ -45,16 +45,12 @@ class Arenas:
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)
         out, into = encoded.fifos[blocks.start : blocks.stop].T
-        rows = np.flatnonzero(out >= 0)
-        fifo = out[rows]
-        table[rows, LINK.index("out_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
-        table[rows, LINK.index("out_head")] = base[self.receiver[fifo]] + self.head[fifo]
-        table[rows, LINK.index("out_credit")] = base[self.sender[fifo]] + self.credit[fifo]
-        rows = np.flatnonzero(into >= 0)
-        fifo = into[rows]
-        table[rows, LINK.index("in_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
-        table[rows, LINK.index("in_head")] = base[self.receiver[fifo]] + self.head[fifo]
-        table[rows, LINK.index("in_credit")] = base[self.sender[fifo]] + self.credit[fifo]
+        for way, fifos in (("out", out), ("in", into)):
+            rows = np.flatnonzero(fifos >= 0)
+            fifo = fifos[rows]
+            table[rows, LINK.index(f"{way}_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
+            table[rows, LINK.index(f"{way}_head")] = base[self.receiver[fifo]] + self.head[fifo]
+            table[rows, LINK.index(f"{way}_credit")] = base[self.sender[fifo]] + self.credit[fifo]
         return table
 
 
