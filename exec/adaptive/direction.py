@@ -492,7 +492,7 @@ class Direction:
         if self._candidate is not None:
             self._candidate.runs += 1
         self._install_if_believed()
-        # A level holds only runs in one part.
+        # Levels are learned from runs in one part only.
         if not alone or disturbed or version != self._in_use or self._is_installing:
             return
         level = self._level(request)

@@ -24,7 +24,7 @@ from synth.network import Network
 
 __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
 
-# Small whole numbers have exact sums in every order, also in floating point.
+# Data are whole numbers below twice this: their sums are exact in every order, also in floating point.
 _CYCLE = 16
 # Longest wait for the survivors to begin an epoch.
 _REGROUPED_S = 30.0

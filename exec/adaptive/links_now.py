@@ -57,7 +57,7 @@ _PING, _PONG, _TRAIN, _CAME = range(1, 5)
 _PATIENCE_S = 3.0
 # A train slower than usual by this factor is sent again, up to this many trains.
 _DOUBTED, _TRAINS = 1.1, 3
-# Measurements per network.
+# Measurements of a network, of which each link gets the median.
 _MEASURED = 3
 # A receiver's replies about a train, in place of the bytes received.
 _ALL, _AGAIN, _NOTHING = 0, -1, -2

@@ -54,6 +54,7 @@ _GUARDS: dict[Kind, tuple[str, ...]] = {
     "all_to_all": ("is_sendbuf_inplace",),
     "reduce_scatter": ("is_commutative",),
 }
+# The values of these conditions for the measured calls.
 _HELD = {"is_commutative": "yes", "is_op_built_in": "yes", "is_sendbuf_inplace": "no"}
 # Parameters of algorithms, and the suffixes of the control variables that hold them (coll_algorithms.txt).
 _K, _PHASE = "k", "single_phase_recv"
@@ -73,6 +74,7 @@ _MANY_ELEMENTS = ("reduce_scatter_allgather",)
 # MPICH reads sizes with atoi, so they must fit into an int.
 _MOST_BYTES = (1 << 31) - 1
 _ANY, _INTRA = "comm_size=any", "comm_type=intra"
+# The first bytes of a table inside the library.
 _FIRST = b'{"collective='
 
 Tree = dict[str, Any]

@@ -46,6 +46,7 @@ NO_END = (1 << 64) - 1
 # NCCL's plugin reads a line into 256 bytes (MAX_LINE_LENGTH), the last of which is a zero.
 _MOST_CHARACTERS = 255
 _HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+# Names of collectives in NCCL_ALGO and NCCL_PROTO.
 _FUNCTIONS = {
     "broadcast": "Broadcast",
     "reduce": "Reduce",

@@ -18,7 +18,7 @@ _BUFFER_BYTES = 64 << 20
 
 
 class Horovod:
-    """Averages gradients during the backward pass; the constructor and ``close`` are collective.
+    """Averaging of gradients during the backward pass; the constructor and ``close`` are collective.
 
     A thread wakes every ``cycle_s``. The ranks find the tensors that are ready on all of them by an
     all_reduce over gloo of one byte per tensor. Then they all_reduce these in messages of at most

@@ -27,8 +27,9 @@ from probes.base import CcctlError, DataError, UsageError, decimal, parse_second
 __all__ = ["UNITS", "parse_trace"]
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-# A wrong separator or unit is wrong on every line; the first problems show it.
+# The most problems that are reported: a wrong separator or unit gives one on every line.
 _MOST_PROBLEMS = 20
+# More columns are a sign of a file that is no trace.
 _MOST_RANKS = 1 << 10
 # Whole numbers up to this are exact in a double, so subtracting two times loses no digits.
 _MOST = 1e15
@@ -53,7 +54,7 @@ def parse_trace(text: str, source: str, *, unit: str = "ms", ranks: int | None =
         return Arrivals.of(moments)
     if ranks is None:
         raise UsageError(
-            f": {source} has one column, the lateness of the last rank, and does not tell the number of ranks",
+            f": {source} has one column, the lateness of the last rank, which does not tell their number",
             argument="ranks",
         )
     return of_lags(moments[:, 0], ranks)

@@ -28,6 +28,7 @@ STEP = (
     "more_count",
     "origin",
 )
+# Actions of a row, as bits of its column "does".
 DOES = {"receives": 1, "accumulates": 2, "reads": 4, "writes": 8, "sends": 16}
 # The most sources of one row; further reductions into the same place go into the next row.
 _MOST_SOURCES = 16

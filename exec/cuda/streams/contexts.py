@@ -17,7 +17,7 @@ from probes.base import LostRankError
 
 __all__ = ["Incoming", "Outgoing", "Role", "StreamContexts", "Streams", "role_of"]
 
-# Long enough for a peer on a loaded host, short enough that a user waits for the error.
+# Longest time without progress: a peer on a loaded host needs less, and a user still waits for the error.
 LIMIT_S = 30.0
 # Sleep between two looks for work: other threads get the core, and a message waits hardly longer.
 _IDLE_S = 20e-6

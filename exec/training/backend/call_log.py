@@ -21,7 +21,7 @@ __all__ = ["CallLog"]
 
 _log = logging.getLogger(__name__)
 
-# Short beside _SLOW_S, after which a collective is slow.
+# Interval between two looks at the calls, short compared with _SLOW_S.
 _LOOK_S = 0.5
 # A collective is slow after _SLOW_S seconds or the share _SLOW of its limit, whichever is sooner, and late
 # after the share _LATE.

@@ -27,7 +27,7 @@ __all__ = ["Shutdown", "TorchStore", "Word", "exchange_through", "hear_rank_0", 
 _T = TypeVar("_T")
 
 _TOPIC = "shutdown"
-# Nobody notifies the waiting thread of a lost rank, so it looks for one this often.
+# Interval at which a leaving rank looks for lost ranks: nothing notifies it of a loss.
 _LOOK_S = 0.02
 # Pauses between two reads of the store: short at first, longer later.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02

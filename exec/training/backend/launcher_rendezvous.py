@@ -43,7 +43,8 @@ _LAUNCHERS = (
 _LOOPBACK = "127.0.0.1"
 # Derived ports are among the _PORTS ports from _FIRST_PORT on, below the range of ephemeral ports.
 _FIRST_PORT, _PORTS = 20_000, 12_000
-# Ports derived from a job's name and secret: rank 0 listens at the first free one, the others try all.
+# The number of ports derived from a job's name and secret. Rank 0 listens at the first free one; the others
+# try all.
 _CHOICES = 4
 _BACKLOG = 4096
 # Interval between tries to reach rank 0, and TCPStore's default timeout, for calls without one.

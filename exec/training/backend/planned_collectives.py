@@ -35,7 +35,7 @@ Search = Callable[[Network, CollectiveCall], Schedule]
 
 # Collectives with separate buffers: the input must be preserved, or cannot share memory with the output.
 _APART = ("reduce_scatter", "all_to_all")
-# Plans that are kept; each has slots of some megabytes.
+# The most plans that are kept; each takes some megabytes for its slots.
 _MOST_PLANS = 32
 
 

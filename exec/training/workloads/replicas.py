@@ -19,7 +19,7 @@ from synth.groups import Groups
 
 __all__ = ["Replica", "data_parallel", "groups_of_hosts", "replica_of"]
 
-# The trials of Horovod's buffer and the timed iterations of each, as of DeAR's (`DistributedOptimizer.tune`).
+# Trials of Horovod's buffer size and timed iterations of each: the defaults of DeAR's tuning.
 _TRIALS, _TRIAL_STEPS = 10, 10
 
 

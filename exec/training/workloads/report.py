@@ -10,7 +10,9 @@ from probes.base import Floats, Longs, format_size
 
 __all__ = ["TrainedMode", "TrainingReport", "label_of"]
 
+# Larger times and byte counts are errors.
 _MOST = 2.0**60
+# The most values of a column that are reported as wrong.
 _MOST_TOLD = 5
 
 
