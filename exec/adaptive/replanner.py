@@ -74,7 +74,7 @@ class Replanned:
 def first_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int]
 ) -> dict[CollectiveCall, Schedule]:
-    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy where it has no links.
+    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy if there is no ring.
 
     An all_to_all is sent directly, or along paths where two ranks have no link. ``members[r]`` is the number
     that requests use for rank r of the network. A job uses these schedules until a synthesis finds better

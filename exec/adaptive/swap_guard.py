@@ -38,7 +38,7 @@ _REMEMBERED_S, _MOST = 600.0, 6
 
 @dataclass(frozen=True)
 class SwapTrial:
-    """Times of runs before and after a swap, in seconds; sums over requests with one run of each."""
+    """Times of runs before and after a swap, in seconds: the sums over one run of each request."""
 
     before_s: float
     after_s: float

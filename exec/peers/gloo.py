@@ -61,7 +61,7 @@ class GlooPeer:
         self._distributed.destroy_process_group()
 
     def _tensor(self, array: Array) -> Any:
-        """Return a tensor that shares the array's memory; bfloat16, which NumPy lacks, is there as uint16."""
+        """Return a tensor on the array's memory; PyTorch gets bfloat16, which NumPy lacks, as uint16."""
         if array.dtype.names == ("bfloat16",):
             return self._torch.from_numpy(array.view("uint16")).view(self._torch.bfloat16)
         try:
