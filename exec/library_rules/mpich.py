@@ -19,6 +19,7 @@ from typing import Any
 
 from exec.library_rules.choice import Rule
 from probes.base import DataError
+from probes.files import parse_document
 from synth.collective import Kind
 
 __all__ = [
@@ -74,6 +75,8 @@ _MANY_ELEMENTS = ("reduce_scatter_allgather",)
 # MPICH reads sizes with atoi, so they must fit into an int.
 _MOST_BYTES = (1 << 31) - 1
 _ANY, _INTRA = "comm_size=any", "comm_type=intra"
+# Deeper trees are refused, because they would exhaust Python's stack.
+_MOST_LEVELS = 64
 # The first bytes of a table inside the library.
 _FIRST = b'{"collective='
 
@@ -108,22 +111,20 @@ def library_table(library: bytes, source: str) -> Table:
 
 def read_table(text: str, source: str) -> Table:
     """Return the table of a file; raises DataError if the text is not one."""
-    try:
-        table = json.loads(text)
-    except ValueError as error:
-        raise DataError(source, [f"expected JSON: {error}"]) from error
+    table: Table = parse_document(text, source, "JSON")
     flaw = _flaw(table, ())
     if flaw is None and not all(key.startswith("collective=") for key in table):
         flaw = "the first level must be collectives, such as collective=allreduce"
     if flaw is not None:
         raise DataError(source, [flaw], hint="Give a selection table of MPICH.")
-    found: Table = table
-    return found
+    return table
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """Return a description of the first empty branch, at which MPICH would fail; None if there is none."""
+    """Return the first flaw: an empty branch, at which MPICH would fail, or one too deep; None if none."""
     where = " / ".join(path) or "the table"
+    if len(path) > _MOST_LEVELS:
+        return f"expected at most {_MOST_LEVELS} levels, found {where[:60]} …"
     if not isinstance(tree, dict) or not tree:
         return f"{where}: expected an object with conditions in it"
     if any(key.replace(" ", "").startswith(("algorithm=", "composition=")) for key in tree):

@@ -182,7 +182,9 @@ def test_what_is_written_is_read_back():
     ("text", "found"),
     [
         ("{", "expected JSON"),
-        ("[]", "expected an object"),
+        ("[]", "expected a table"),
+        ('{"collective=bcast":' * 20_000, "nested too deep"),
+        ('{"collective=bcast":' + 500 * '{"a": ' + '{"algorithm=a": {}}' + 501 * "}", "at most 64 levels"),
         ("{}", "expected an object"),
         ('{"collective=bcast": {"comm_type=intra": {}}}', "collective=bcast / comm_type=intra"),
         ('{"comm_type=intra": {"algorithm=MPIR_Bcast_intra_smp": {}}}', "must be collectives"),
