@@ -26,7 +26,7 @@ HostPair = tuple[int, int]
 _LIVES_S = 0.35
 # Seconds after which a report is dropped if its pair has not been severed.
 _DROPPED_S = 10.0
-# How long new connections must succeed before a pair is used again: after its first failure, and at most.
+# Time for which new connections must succeed before a pair is used: after its first failure, and at most.
 FIRST_HOLD_S, _MOST_HOLD_S = 2.0, 120.0
 
 
