@@ -317,9 +317,7 @@ class Coordinator:
         return self._round.waiting.goes(now_s)
 
     def _note(self, done: PartDone, now_s: float) -> None:
-        if done.epoch != self.epoch:
-            return
-        if done.seq == self.seq and not self._round.done_s:
+        if done.epoch == self.epoch and done.seq == self.seq and not self._round.done_s:
             self._round.done_s = now_s
 
     def _overdue(self, now_s: float) -> dict[int, str]:
