@@ -150,7 +150,7 @@ def refusals(rank, size):
     model = perceptron()
     refused(lambda: DSSync(model, torch.optim.LBFGS(model.parameters()), alone), "LBFGS")
     refused(lambda: DSSync(model, torch.optim.SGD(perceptron().parameters(), lr=1), alone), "not the model's")
-    refused(lambda: wrapped(alone, perceptron() if rank else nn.Linear(6, 3)), "another model than rank 0")
+    refused(lambda: wrapped(alone, perceptron() if rank else nn.Linear(6, 3)), "differs from rank 0")
     wrapper, optimizer = wrapped(alone)
     refused(lambda: wrapper.clip_grad_norm_(1.0), "clipping")
 
