@@ -55,6 +55,7 @@ _RESULTS = "results"
 _MOST_LATE = 1 << 16
 # Longest wait for new orders after a run broke off.
 _LEADERLESS_S = 120.0
+# Interval of the checks whether an epoch without a lost rank has begun.
 _LOOK_S = 0.01
 
 
@@ -149,8 +150,8 @@ class Backend:
             time.sleep(_LOOK_S)
 
     def _prepare(self, request: CollectiveCall) -> None:
-        # Keep these two: ``state.group`` and ``state.contexts`` are replaced when a rank is lost.
         state = self._state
+        # Use the same group and contexts throughout: those of ``state`` are replaced when a rank is lost.
         group, contexts = state.group, state.contexts
         if request not in contexts.version.schedules:
             made = None
@@ -235,7 +236,7 @@ class Backend:
                 decision = self.decisions.get(timeout=1.0)
             except queue.Empty:
                 if broken_s and time.monotonic() - broken_s > _LEADERLESS_S:
-                    self.fail(LostRankError("a rank was lost, and nobody said how to go on"))
+                    self.fail(LostRankError("a rank was lost, and no coordinator has said how to go on"))
                     broken_s = 0.0
                 continue
             if isinstance(decision, Leave):
@@ -266,16 +267,17 @@ class Backend:
             self._resume(decision)
         elif isinstance(decision, Measure):
             self._measure(decision)
-        elif isinstance(decision, Install | Swap) and decision.late:
-            # Decisions arrive in one order, so this version is in use on all ranks or on none.
-            if contexts.version.number == decision.version and isinstance(decision, Install):
-                self._building.put(partial(self._make, decision, contexts))
-            elif contexts.version.number == decision.version:
-                contexts.reveal()
+        elif (
+            isinstance(decision, Install | Swap)
+            and decision.late
+            and contexts.version.number != decision.version
+        ):
+            # Decisions arrive in one order, so this version is out of use on all ranks.
+            return
         elif isinstance(decision, Install):
             self._building.put(partial(self._make, decision, contexts))
         elif isinstance(decision, Swap):
-            self._swap(decision)
+            contexts.reveal() if decision.late else self._swap(decision)
 
     def _go(self, go: Go) -> None:
         started_s, state = time.monotonic(), self._state
@@ -287,7 +289,7 @@ class Backend:
             state.contexts.run(go.request, part, mine, self._result, partial(self._offers, go))
         self._parts.append(go.part)
         if not go.request.alike:
-            # No other rank can resupply this result, so all ranks must have theirs before any hands it over.
+            # No other rank can supply this result later, so all must have theirs before any hands it over.
             state.group.named("whole").Barrier()
         self._report(PartDone(go.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
         if go.last:
@@ -456,8 +458,7 @@ class Backend:
             return
         started_s = time.monotonic()
         group = state.group.named(f"version {install.version}{', late' if install.late else ''}")
-        # Errors are ignored: the epoch may be over, or a rank may have no room. Whoever uses ``used`` closes
-        # it.
+        # Errors are ignored: the epoch may be over, or a rank may have no room.
         with contextlib.suppress(CcctlError, OSError):
             if install.late:
                 used.prepare_beside(group, unpacked(install.parts))

@@ -1,8 +1,8 @@
-"""Programs for the parts of requests, compiled once for all ranks, beside the job or by one rank.
+"""Programs for the parts of requests, compiled once for all ranks: by rank 0, or beside the job.
 
-The input is schedules. The output is phases and proven programs, keyed by request, part, and whether the part
-is the first. Ranks are numbered as in the schedules. Parts are compressed before they are sent to all ranks,
-because the columns of programs are repetitive.
+In: schedules. Out: phases and proven programs, keyed by request, part, and whether the part is the first.
+Ranks are numbered as in the schedules. Parts are compressed before they are sent to all ranks, because the
+columns of programs are repetitive.
 
 Compiling the parts for late ranks keeps a core busy and slows the runs beside it. Until a version of the
 schedules has contexts for late ranks, parts wait for all ranks: if a part started without a late rank, all
@@ -119,7 +119,7 @@ def unpacked(content: bytes) -> Any:
     try:
         plain = inflating.decompress(content, _MOST_PART_BYTES)
     except zlib.error as error:
-        raise ValueError(f"nobody packed this: {error}") from error
+        raise ValueError(f"expected packed parts: {error}") from error
     if not inflating.eof:
         raise ValueError(f"more than {_MOST_PART_BYTES} bytes, or cut off")
     return decode(plain)

@@ -120,7 +120,7 @@ class Contexts:
     def __init__(self, group: Group, version: Version, places: Sequence[int]) -> None:
         self.group, self.version, self._places = group, version, list(places)
         self._compiled: dict[PartKey, CompiledPart] = {}
-        self._free: dict[tuple[str, str, int], Array] = {}
+        self._buffers: dict[tuple[str, str, int], Array] = {}
         self._made: dict[PartKey, _Context] = {}
         self._beside: dict[PartKey, _Context] = {}
 
@@ -211,7 +211,7 @@ class Contexts:
     def _without(
         self, context: _Context, open_to: Sequence[int], request: CollectiveCall, joined: Mask | None
     ) -> Mask | None:
-        """Return the chunks that a later part leaves out because all late ranks joined them; None for none.
+        """Return the chunks that a later part leaves out, as all their data has joined; None if none have.
 
         Each rank of ``open_to`` sends the others which of its chunks have joined; collective.
         """
@@ -274,9 +274,9 @@ class Contexts:
     def _shared(self, use: str, dtype: str, elements: int) -> Array:
         """Return a buffer; contexts of one use, type and size share it, as they run one after the other."""
         key = (use, dtype, elements)
-        if key not in self._free:
-            self._free[key] = shared_array(elements, dtype_of(dtype))
-        return self._free[key]
+        if key not in self._buffers:
+            self._buffers[key] = shared_array(elements, dtype_of(dtype))
+        return self._buffers[key]
 
 
 def _blocks_of(context: _Context, request: CollectiveCall, rank: int, ranks: int) -> Array:

@@ -5,8 +5,8 @@ lowest live rank. A request is carried out in parts. The first part has the rank
 has cost as much as going on without the rest; the others follow as they come. The parts add up to the exact
 result.
 
-Ranks that were started again join at a request for that purpose, once all members have arrived at it: an
-epoch with them begins, and the request ends in it.
+Ranks that were started again join at a special request. Once all members have arrived at it, an epoch that
+includes the new ranks begins, and the request ends in it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from exec.adaptive.messages import (
 from exec.stragglers import FAULT_FACTOR, WaitingCollective, fault_deadline_s
 from probes.base import LostRankError, UsageError
 
-__all__ = ["ANSWERING", "Coordinator", "Seen", "WaitPolicy"]
+__all__ = ["ANSWERING", "Coordinator", "RequestHistory", "WaitPolicy"]
 
-# Factor on the allowed silence of a rank on another host that still acknowledges data. A process starved of
-# CPU for seconds looks like a stopped one: both are silent, and their host acknowledges data. A host that is
-# cut off does not.
+# Factor on the allowed silence of a rank on another host that still acknowledges data. From afar a process
+# that lacks CPU time for seconds looks like a stopped one: both are silent, and their host acknowledges data.
 ANSWERING = 3.0
 
-# Requests remembered for figures.
+# The most requests whose history is kept.
 _MOST_SEEN = 1 << 16
 # A rank that has not repeated its request to join for this long is gone.
 _ASKS_S = 3.0
@@ -71,8 +70,11 @@ class WaitPolicy:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The course of one request: for figures, not for decisions."""
+class RequestHistory:
+    """The parts of one request, and the seconds from its first ready rank to its last part.
+
+    It serves figures; no decision depends on it.
+    """
 
     seq: int
     parts: tuple[tuple[int, ...], ...]
@@ -81,7 +83,10 @@ class Seen:
 
 @dataclass
 class _Round:
-    """The request that is being decided on."""
+    """The request that is being decided on.
+
+    ``first_s`` is when its first rank was ready. Its first part began at ``went_s`` and ended at ``done_s``.
+    """
 
     first_s: float = 0.0
     parts: list[tuple[int, ...]] = field(default_factory=list)
@@ -111,7 +116,7 @@ class Coordinator:
         """Start with ``membership``; on a takeover, this is the one of the last `Regroup`."""
         self.rank, self.membership = rank, membership
         self.seq = 0
-        self.seen: deque[Seen] = deque(maxlen=_MOST_SEEN)
+        self.seen: deque[RequestHistory] = deque(maxlen=_MOST_SEEN)
         self._policy, self._buy_s = policy, buy_s
         self._ready: defaultdict[int, dict[int, tuple[CollectiveCall, float]]] = defaultdict(dict)
         self._round = _Round()
@@ -174,8 +179,8 @@ class Coordinator:
         """Return the decisions due now; also called every ``CYCLE_S``."""
         decisions: list[Decision] = []
         while self._states is None:
-            if self._lets_in(now_s):
-                return decisions + self._admit(now_s)
+            if chosen := self._lets_in(now_s):
+                return decisions + self._admit(chosen, now_s)
             go = self._next_part(now_s)
             if go is None:
                 break
@@ -257,9 +262,8 @@ class Coordinator:
                 chosen[rank] = join.start
         return chosen
 
-    def _admit(self, now_s: float) -> list[Decision]:
-        """Begin an epoch with the ranks that are let in."""
-        chosen = self._lets_in(now_s)
+    def _admit(self, chosen: Mapping[int, int], now_s: float) -> list[Decision]:
+        """Begin an epoch with the ranks ``chosen``, which are let in."""
         for rank in chosen:
             del self._waiting[rank]
         return self.regroup(self.membership.with_joining(chosen, self.seq), now_s)
@@ -295,7 +299,7 @@ class Coordinator:
         if not missing:
             waited_s = now_s - self._round.first_s
             if not request.admits:
-                self.seen.append(Seen(self.seq, tuple(self._round.parts), waited_s))
+                self.seen.append(RequestHistory(self.seq, tuple(self._round.parts), waited_s))
             self._ready.pop(self.seq)
             self.seq, self._round = self.seq + 1, _Round()
         return go
@@ -313,9 +317,7 @@ class Coordinator:
         return self._round.waiting.goes(now_s)
 
     def _note(self, done: PartDone, now_s: float) -> None:
-        if done.epoch != self.epoch:
-            return
-        if done.seq == self.seq and not self._round.done_s:
+        if done.epoch == self.epoch and done.seq == self.seq and not self._round.done_s:
             self._round.done_s = now_s
 
     def _overdue(self, now_s: float) -> dict[int, str]:
@@ -356,7 +358,7 @@ class Coordinator:
         kept = 0
         while all(len(parts) > kept for parts in at_it) and len({parts[kept] for parts in at_it}) == 1:
             kept += 1
-        # Chunks of a lost rank may be in the first part, and no rank knows which.
+        # If chunks of a lost rank may be in the first part, no rank knows which, and no part can be kept.
         open_to = frozenset[int]().union(
             *(state.open_to for state in states.values() if state.done == furthest)
         )
@@ -374,7 +376,7 @@ class Coordinator:
         self.seq, self._round = furthest, _Round(parts=list(at_it[0][:kept]))
         decisions: list[Decision] = [Resume(self.epoch, furthest, kept, holders)]
         if kept and not set(self.members) - self._round.covered():
-            # All data of the survivors is in: one more, empty part ends the request.
+            # The kept parts hold all data of the survivors: one more, empty part ends the request.
             request = next(iter(self._ready[furthest].values()))[0]
             decisions.append(Go(self.epoch, furthest, request, (), kept, last=True))
             self._ready.pop(furthest)

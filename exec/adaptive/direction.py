@@ -45,9 +45,9 @@ __all__ = ["Direction"]
 # Minimum time before a measurement caused by changed run times, as a multiple of the last measurement's
 # duration. Links that change faster are not followed.
 _REST = 25
-# Seconds after which contexts that are not ready on all ranks are given up: a rank has no room for them.
+# Seconds after which contexts that are not ready on all ranks are given up: a rank may have no room for them.
 _GIVEN_UP_S = 60.0
-# Number of runs within which a measured slowdown must show.
+# Number of runs within which a measured slowdown must show in their times.
 _AWAITED = 10
 # Largest change of a rate since the last search, as the logarithm of a factor, that counts as noise and
 # starts no search.
@@ -171,7 +171,7 @@ class Direction:
     def lose(self, lost: Mapping[int, str], start: int | None = None) -> None:
         """Go on without ``lost``, and end their processes.
 
-        With ``start``, a rank is lost only if its current start is that one: a rank let in again since stays.
+        With ``start``, a rank is lost only if that is its current start: one let in again since then stays.
         """
         if start is not None:
             starts = self.coordinator.membership.starts
@@ -492,7 +492,7 @@ class Direction:
         if self._candidate is not None:
             self._candidate.runs += 1
         self._install_if_believed()
-        # A level holds only runs in one part.
+        # Levels are learned from runs in one part only.
         if not alone or disturbed or version != self._in_use or self._is_installing:
             return
         level = self._level(request)
@@ -542,7 +542,8 @@ class Direction:
 
         Both phases are simulated, and scaled to real runs. The cost is at least one cycle, the delay of a
         rank's message. It is infinite while this rank has no schedules for the members, or no contexts for
-        late ranks. As published, it is what both phases of a first part cost, as volume over bandwidth.
+        late ranks. If the policy is the published one, the cost of a first part is that of both phases, as
+        volume over bandwidth.
         """
         if not self._is_settled() or not self._late.exist(self._in_use):
             return math.inf

@@ -10,19 +10,19 @@ import math
 import statistics
 from collections import deque
 
+from probes.statistics import robust_level
+
 __all__ = ["Level"]
 
 # Least and most runs that a level is learned from.
 _LEARNED, _REMEMBERED = 3, 9
-# This many runs in a row off on one side are no accident: if one run in twenty is, three in a row are once in
-# 8000 runs.
+# This many runs in a row on one side of the band are no accident: if one run in twenty is there by chance,
+# three in a row are there once in 8000 runs.
 _IN_A_ROW = 3
 # Least distance from the level that counts: this factor, or this many standard deviations if that is more.
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
 # Rates that change during learning widen the scatter; a distance beyond this always counts.
 _MOST = math.log(1.3)
-# Ratio of a normal distribution's standard deviation to its median absolute deviation.
-_NORMAL = 1.4826
 # Predictions of other schedules are off by up to a third; only a larger distance counts.
 _UNFORESEEN = math.log(1.5)
 
@@ -78,8 +78,7 @@ class Level:
         return Level(None if usual_s is None or self._off else usual_s / gain)
 
     def _band(self) -> float:
-        middle = statistics.median(self._at)
-        deviation = _NORMAL * statistics.median(abs(log - middle) for log in self._at)
+        _, deviation = robust_level(self._at)
         return min(_MOST, max(_LEAST, _DEVIATIONS * deviation))
 
     def _is_unforeseen(self) -> bool:

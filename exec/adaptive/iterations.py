@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from exec.adaptive.coordinator import Seen, WaitPolicy
+from exec.adaptive.coordinator import RequestHistory, WaitPolicy
 from exec.adaptive.session import Session
 from exec.adaptive.session_state import SessionEvent
-from exec.program import Array, dtype_of
+from exec.program import Array
 from exec.sockets import Group
 from probes.base import Floats, LostRankError, Safekeeping
 from synth.collective import Kind
@@ -24,7 +24,7 @@ from synth.network import Network
 
 __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
 
-# Small whole numbers have exact sums in every order, also in floating point.
+# Data are whole numbers below twice this: their sums are exact in every order, also in floating point.
 _CYCLE = 16
 # Longest wait for the survivors to begin an epoch.
 _REGROUPED_S = 30.0
@@ -32,23 +32,21 @@ _REGROUPED_S = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """The job: ``iterations`` times a collective on blocks of ``count`` elements, as in `Session.setup`.
+    """The job: ``iterations`` collectives on blocks of ``count`` float32 elements, as in `Session.setup`.
 
-    ``computing_s[i, r]`` is how long rank r computes before request i; None for not at all. With
-    ``profile_every`` 0 links are never measured and schedules never change. With ``rejoin`` ranks that were
-    started again are let in before each request.
+    ``computing_s[i, r]`` is the time that rank r computes before request i; None for no time. If
+    ``profile_every`` is 0, links are never measured and schedules never change. If ``rejoin``, ranks that
+    were started again are let in before each request.
     """
 
     iterations: int
     count: int
-    dtype: str = "float32"
     kind: Kind = "all_reduce"
     root: int | None = None
     network: Network | None = None
     computing_s: Floats | None = None
     profile_every: int = 0
     policy: WaitPolicy = field(default_factory=WaitPolicy)
-    replan_s: float = 5.0
     rejoin: bool = False
 
 
@@ -74,7 +72,7 @@ class IterationsReport:
     wrong: int
     times: tuple[ReadyTimes, ...]
     events: tuple[SessionEvent, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[RequestHistory, ...]
     setup_s: float
 
 
@@ -87,10 +85,9 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         comm,
         asked.network,
         policy=asked.policy,
-        replan_s=asked.replan_s,
         fence=getattr(progress, "fence", lambda rank: None),
     )
-    session.setup(asked.count, asked.dtype, kind=asked.kind, root=asked.root)
+    session.setup(asked.count, kind=asked.kind, root=asked.root)
     session.profile(every=asked.profile_every)
     data = _Data(asked, session.rank, session.size)
     setup_s = time.monotonic() - started_s
@@ -183,7 +180,7 @@ class _Data:
 
     def _base(self, rank: int, start: int, stop: int) -> Array:
         numbers = (np.arange(start, stop, dtype=np.int64) * (2 * rank + 3) + rank) % _CYCLE
-        return numbers.astype(dtype_of(self._asked.dtype))
+        return numbers.astype(np.float32)
 
 
 def gathered(session: Session, value: Any) -> list[Any]:

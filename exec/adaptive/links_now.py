@@ -1,11 +1,11 @@
 """Measurement of link costs in the middle of a job (AdapCC, Sec. IV-B).
 
-Links within hosts come first, then those between hosts in N - 1 rounds: in round i a host sends to the one i
-places on, so that each NIC carries one flow each way. A receiver times the arrivals and leaves out the first
-part, which fills buffers on the way; no clocks are compared. The first arrivals set how much is sent, so that
-a slow link gets less than a fast one. If other flows have filled a queue on the way, the train lasts longer,
-as a new flow gets its share of the rate only after some round trips. A wait for a dead link ends after some
-seconds.
+Links within hosts come first, then those between hosts in N - 1 rounds: in round i each host sends a train of
+data to the host i places after it, so that each NIC carries one flow each way. The receiver times the
+arrivals and leaves out the first part, which fills buffers on the way; no clocks are compared. The first
+arrivals set how much is sent, so that a slow link gets less than a fast one. If other flows have filled a
+queue on the way, the train lasts longer, as a new flow gets its share of the rate only after some round
+trips. A wait for a dead link ends after some seconds.
 """
 
 from __future__ import annotations
@@ -42,17 +42,22 @@ __all__ = [
 _TARGET_S, _FIRST_BYTES, _MOST_BYTES = 0.03, 64 << 10, 8 << 20
 # Length of a train in round trips, for links with full queues, and its limit in seconds.
 _ROUND_TRIPS, _MOST_TARGET_S = 12, 0.6
+# Bytes of a piece of a train, whose arrival is timed, and the round trips of which the shortest gives alpha.
 _PIECE_BYTES = 16 << 10
 _PINGS = 5
+# The copies that measure a link within a host, and the bytes of each.
 _COPIES, _COPY_BYTES = 4, 256 << 10
+# Lower results are errors of the clock.
 _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
+# The costs of a link if none is known: 100 us and 1 GB/s.
 _GUESSED_ALPHA_S, _GUESSED_BETA = 1e-4, 1e-9
+# Tags of messages: the two ways of a round trip, trains, and a receiver's replies about them.
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
 # A link that takes longer than this counts as dead; a live one needs a small part of it.
 _PATIENCE_S = 3.0
 # A train slower than usual by this factor is sent again, up to this many trains.
 _DOUBTED, _TRAINS = 1.1, 3
-# Measurements per network.
+# Measurements of a network, of which each link gets the median.
 _MEASURED = 3
 # A receiver's replies about a train, in place of the bytes received.
 _ALL, _AGAIN, _NOTHING = 0, -1, -2
@@ -115,16 +120,16 @@ def measured_links(
     name_of = [group.mesh.host[group.members[ranks[0]]] for ranks in hosts]
     found: list[LinkNow] = []
     for step in range(1, len(hosts)):
-        to, of = (mine + step) % len(hosts), (mine - step) % len(hosts)
+        to, back = (mine + step) % len(hosts), (mine - step) % len(hosts)
         if rank == hosts[mine][0]:
             sending = None
             if frozenset((name_of[mine], name_of[to])) not in apart:
                 sending = threading.Thread(target=_send_train, args=(group, hosts[to][0]), daemon=True)
                 sending.start()
-            if frozenset((name_of[mine], name_of[of])) not in apart:
-                usual_s = (usual or {}).get((hosts[of][0], rank), math.inf)
-                alpha_s, beta = _received_trains(group, hosts[of][0], usual_s)
-                found += [LinkNow(src, dst, alpha_s, beta) for src in hosts[of] for dst in hosts[mine]]
+            if frozenset((name_of[mine], name_of[back])) not in apart:
+                usual_s = (usual or {}).get((hosts[back][0], rank), math.inf)
+                alpha_s, beta = _received_trains(group, hosts[back][0], usual_s)
+                found += [LinkNow(src, dst, alpha_s, beta) for src in hosts[back] for dst in hosts[mine]]
             if sending is not None:
                 sending.join()
         group.Barrier()
@@ -133,14 +138,7 @@ def measured_links(
 
 def guessed_network(group: Group) -> Network:
     """Return a network that links every rank to every other, with one port out and one in per host."""
-    names = _host_names(group)
-    links = []
-    for src, here in enumerate(names):
-        for dst, there in enumerate(names):
-            if src != dst:
-                ports = () if here == there else (f"{here} out", f"{there} in")
-                links.append(Link(src, dst, _GUESSED_ALPHA_S, _GUESSED_BETA, ports))
-    return build("session", names, links)
+    return with_spares(build("session", (), ()), _host_names(group))
 
 
 def measured_network(group: Group) -> Network:
@@ -195,7 +193,6 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
     Each guess is the median of the known links of its kind, within a host or between hosts.
     """
     hosts = (*network.hosts, *spares)
-    rows = range(network.links)
     known = [
         Link(
             int(network.src[row]),
@@ -204,7 +201,7 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
             float(network.beta_s_per_byte[row]),
             tuple(network.ports[port] for port in network.ports_of(row)),
         )
-        for row in rows
+        for row in range(network.links)
     ]
     guessed = []
     for src, here in enumerate(hosts):

@@ -46,6 +46,7 @@ __all__ = [
 
 # Collectives that a session offers.
 SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+# Collectives in which a block is a whole buffer; in the others the larger buffer has one for each rank.
 _WHOLE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 # Collectives that go on without late ranks. A broadcast has the data of one rank alone, so it waits for all.

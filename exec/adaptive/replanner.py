@@ -74,7 +74,7 @@ class Replanned:
 def first_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int]
 ) -> dict[CollectiveCall, Schedule]:
-    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy where it has no links.
+    """Return a quick schedule for each request: a ring (Patarasuk 2009), or greedy if there is no ring.
 
     An all_to_all is sent directly, or along paths where two ranks have no link. ``members[r]`` is the number
     that requests use for rank r of the network. A job uses these schedules until a synthesis finds better
@@ -239,12 +239,11 @@ def _started(*pipes: Any) -> subprocess.Popen[bytes]:
 
 
 def serve(*ends: int) -> None:
-    """Serve the pipes with the file descriptors ``ends``, in the started process."""
-    _serve(*map(multiprocessing.connection.Connection, ends))
+    """Search until the other ends of two pipes are gone, and compile beside that; runs in the process.
 
-
-def _serve(pipe: Any, parts_pipe: Any) -> None:
-    """Search until the other end is gone, and compile beside that; runs in the process."""
+    ``ends`` are the file descriptors of the pipes for searches and for late parts.
+    """
+    pipe, parts_pipe = map(multiprocessing.connection.Connection, ends)
     os.nice(5)
     working = threading.Lock()
     threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()

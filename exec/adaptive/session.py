@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exec.adaptive.backend import Backend, Work
-from exec.adaptive.coordinator import Seen, WaitPolicy
+from exec.adaptive.coordinator import RequestHistory, WaitPolicy
 from exec.adaptive.direction import Direction
 from exec.adaptive.links_now import KnownLinks, guessed_network, measured_network, with_spares
 from exec.adaptive.messages import (
@@ -54,6 +54,7 @@ _BEAT_S = 0.1
 _TRY_S = 0.5
 # Interval between a rank's requests for admission, and how long it may be without any rank to send them to.
 _ASK_S, _ALONE_S = 0.5, 10.0
+# Longest wait for orders of the coordinator, before the limits are checked again.
 _LOOK_S = 0.02
 
 
@@ -76,7 +77,7 @@ class Admission:
 
 @dataclass(frozen=True)
 class _Gone:
-    """The loss of a rank: how it was lost, and which of its starts."""
+    """The loss of a rank: how it was lost, and the number of its earlier starts."""
 
     how: str
     start: int
@@ -85,10 +86,10 @@ class _Gone:
 class Session:
     """Collectives on the ranks of ``group``; the constructor, ``setup`` and the collectives are collective.
 
-    ``network`` is the links' capability from a profile (ranks as in the group); without one the links are
-    measured. ``policy`` sets how long ranks wait for each other. ``replan_s`` limits a synthesis beside the
-    job. ``fence`` ends the process of a lost rank, so that it cannot come back. Raises LostRankError if too
-    few ranks are left.
+    ``network`` is the capability of the links, from a profile with the group's ranks; without it the links
+    are measured. ``policy`` sets how long ranks wait for each other. ``replan_s`` limits a synthesis beside
+    the job. ``fence`` ends the process of a lost rank, so that it cannot come back. Raises LostRankError if
+    too few ranks are left.
 
     On a rank that is started later (`launch` with ``rejoin`` or ``spare``) the constructor waits up to
     ``join_s`` until the others call ``admit``, else raises LostRankError. The rank then knows what they have
@@ -167,7 +168,7 @@ class Session:
         return self.membership.leader
 
     @property
-    def seen(self) -> Sequence[Seen]:
+    def seen(self) -> Sequence[RequestHistory]:
         """The decisions for each request so far; empty on ranks other than the coordinator."""
         return tuple(self._direction.coordinator.seen) if self._direction else ()
 
@@ -238,7 +239,7 @@ class Session:
         return self.ask("all_gather", data)
 
     def reduce_scatter(self, data: Array, op: str = "sum") -> Work:
-        """Reduce ``data``, a block for each rank of the start; each member ends with its own block."""
+        """Reduce ``data``, which has a block for each rank of the start; each member gets its own block."""
         return self.ask("reduce_scatter", data, op)
 
     def all_to_all(self, data: Array) -> Work:
@@ -414,7 +415,7 @@ class Session:
                     self._state.send(self.coordinator, attempt)
 
     def _direct(self) -> None:
-        """Coordinate while this rank is the leader; else wait to become it."""
+        """Coordinate as soon as this rank is the leader."""
         while not self._closed.is_set():
             wait_s = 0.05 if self._direction is None else CYCLE_S
             with contextlib.suppress(queue.Empty):
@@ -426,8 +427,7 @@ class Session:
 
     def _take(self, rank: int, message: Any) -> None:
         if self._direction is None:
-            # A rank that was lost may have been started again and be a member: only the loss of its present
-            # start counts.
+            # A member may have been lost before and started again: only the loss of its present start counts.
             now = self.membership
             gone = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
             left = {*now.members} - gone or {self.rank}

@@ -1,9 +1,9 @@
 """Pairs of live hosts between which nothing passes: when they count as severed, and when as healed.
 
 A state machine without threads or clocks. A rank reports that its data to or from another is stalled. If both
-hosts still send heartbeats, the pair is severed and schedules go around it. Its ends then try a new
-connection again and again; once every try has succeeded for long enough, the pair is used again. After each
-new failure it has to hold twice as long, against flapping.
+hosts still send heartbeats, the pair is severed and schedules go around it. Its ends then keep trying to
+connect. Once every try has succeeded for long enough, the pair is used again. After each new failure, tries
+must succeed for twice as long, so that a pair that fails again and again is not used each time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ HostPair = tuple[int, int]
 _LIVES_S = 0.35
 # Seconds after which a report is dropped if its pair has not been severed.
 _DROPPED_S = 10.0
+# Time for which new connections must succeed before a pair is used: after its first failure, and at most.
 FIRST_HOLD_S, _MOST_HOLD_S = 2.0, 120.0
 
 
 @dataclass
 class _Cut:
-    """When a pair was severed, and since when all its tries succeed (None: the last failed, or none yet)."""
+    """When a pair was severed, and since when its tries succeed; None if the last failed or none was made."""
 
     since_s: float
     good_since_s: float | None = None

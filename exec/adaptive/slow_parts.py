@@ -1,4 +1,4 @@
-"""Detection of slow parts: a host most of whose links lost bandwidth, else single links between hosts.
+"""Detection of slow parts of a network: hosts most of whose links lost bandwidth, or else single links.
 
 Current link costs are compared with the links' capability, by the rules of a watch (`probes.profiling`). A
 part is named, or cleared, when two measurements in a row agree. A named part stays named until it has

@@ -1,10 +1,10 @@
 """Decision to swap to a schedule that is predicted to be faster, and to roll a swap back.
 
-A prediction rests on links measured within a moment. Flows of others come and go: they crowd out the short
-trains of a measurement, or are gone when a new schedule comes into use. So a prediction must explain the
-times of the latest runs. Every swap is on trial, and a swap that made runs slower is rolled back. If the
-rollback helps, the prediction was wrong. Each recent wrong prediction raises the gain that the next one must
-promise; a prediction that comes true cancels a wrong one.
+A prediction rests on links measured within a moment. Flows of other jobs may slow down that measurement, and
+be gone when the new schedule comes into use. So a prediction must explain the times of the latest runs. Every
+swap is on trial, and a swap that made runs slower is rolled back. If the rollback helps, the prediction was
+wrong. Each recent wrong prediction raises the gain that the next one must promise; a prediction that comes
+true cancels a wrong one.
 
 Runs in several parts count too, because with a slow host most runs start without its ranks.
 """
@@ -38,7 +38,7 @@ _REMEMBERED_S, _MOST = 600.0, 6
 
 @dataclass(frozen=True)
 class SwapTrial:
-    """Times of runs before and after a swap, in seconds; sums over requests with one run of each."""
+    """Times of runs before and after a swap, in seconds: the sums over one run of each request."""
 
     before_s: float
     after_s: float

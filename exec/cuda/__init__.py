@@ -1,4 +1,8 @@
-"""Programs on CUDA devices: GC3's interpreter as one persistent kernel, AdapCC's transmission contexts."""
+"""Programs on CUDA devices, by GC3's interpreter (one persistent kernel) or AdapCC's transmission contexts.
+
+In: a program and a rank's buffers. Out: a `CudaPlan`, which runs it. Read `capabilities` (facts about the
+GPUs), `select` (the choice of executor), the packages `kernel` and `streams` (the executors), then `plan`.
+"""
 
 import lazy_loader as lazy
 

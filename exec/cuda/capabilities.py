@@ -1,4 +1,4 @@
-"""The GPUs of all ranks, their peer access, and the abilities of NCCL and MPI, gathered once."""
+"""The GPUs of all ranks, their peer access, and whether all have NCCL and a CUDA-aware MPI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def on_one_host(comm: Any) -> bool:
 def keeps_lines_whole(comm: Any, device: Device) -> bool:
     """Return whether each pair of ranks, all on one host, shares a GPU or is connected by NVLink; collective.
 
-    Only then does a line of 128 bytes arrive whole, as LL128 needs. It is False if NVML does not answer.
+    Only then does a line of 128 bytes arrive whole, as LL128 needs. The answer is False if NVML is missing.
     """
     from mpi4py import MPI
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from exec.cuda.capabilities import device_of, gathered, keeps_lines_whole, on_one_host
 from exec.cuda.kernel import (
-    THREADS,
     Device,
     Encoded,
     Interpreter,
@@ -18,6 +17,7 @@ from exec.cuda.kernel import (
     RemoteFifos,
     WireProtocol,
     arenas,
+    divide_sums,
     encoded,
     tile_bytes_for,
     wire_protocol_of,
@@ -30,9 +30,10 @@ from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
 
-# The tile size of AdapCC's executor. It is larger than the kernel's, as this executor moves chunks by copies,
-# and starting a copy costs about ten microseconds.
+# The tile size of AdapCC's executor. It is larger than the kernel's, because this executor moves chunks by
+# copies, and starting a copy costs about ten microseconds.
 _CONTEXT_TILE_BYTES = 4 << 20
+# cudaMemcpyHostToDevice and cudaMemcpyDeviceToHost of CUDA's runtime.
 _TO_GPU, _TO_HOST = 1, 2
 
 
@@ -84,7 +85,9 @@ class CudaPlan:
         """Run the collective once; raises LostRankError if it makes no more progress."""
         self._engine.run(self._addresses)
         if self._sums:
-            self._divide()
+            address, itemsize = self._addresses[OUTPUT], self._recv.itemsize
+            divide_sums(self._device, self._kernels, self._sums, address, itemsize)
+            self._device.synchronize()
 
     def fetch(self) -> None:
         """Copy the GPU's output to the host."""
@@ -114,16 +117,6 @@ class CudaPlan:
         pointers = (address, host.ctypes.data) if way == _TO_GPU else (host.ctypes.data, address)
         with self._device.told():
             self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, way)
-
-    def _divide(self) -> None:
-        stream, itemsize = self._device.stream, self._recv.itemsize
-        for first, stop, summands in self._sums:
-            at = np.int64(self._addresses[OUTPUT] + first * itemsize)
-            grid = (min(-(-(stop - first) // THREADS), 2 * self._device.multiprocessors),)
-            arguments = (at, np.int64(stop - first), np.int32(summands))
-            self._kernels.divide(grid, (THREADS,), arguments, stream=stream)
-        with self._device.told():
-            stream.synchronize()
 
 
 class _Kernel:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from synth.program import Program
 
 __all__ = ["ExecutorChoice", "Facts", "Wire", "choose"]
@@ -46,11 +48,11 @@ class ExecutorChoice:
 
 
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
-    """Choose the executor: the interpreter wherever it can run, unless contexts avoid its staging.
+    """Choose the executor: the interpreter wherever it can run, unless contexts save copies in host memory.
 
     The interpreter, GC3's kernel, costs less for each step. But all its threadblocks must run at the same
-    time and reach the memory of their peers. Between hosts it stages messages in host memory; contexts need
-    no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
+    time and reach the memory of their peers. Between hosts it stages messages in host memory, while contexts
+    need no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}
@@ -83,8 +85,7 @@ def _wire(facts: Facts, sender: int, receiver: int) -> Wire:
 
 
 def _alone(facts: Facts, rank: int) -> bool:
-    own = (facts.hosts[rank], facts.gpus[rank])
-    return list(zip(facts.hosts, facts.gpus, strict=True)).count(own) == 1
+    return len(_on_gpu_of(facts, rank)) == 1
 
 
 def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int, int], Wire]) -> str:
@@ -96,10 +97,10 @@ def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int
             by = "NCCL" if wire == "nccl" else "MPI"
             return f"rank {sender} sends to rank {receiver} on another host, out of its GPU's memory by {by}"
     for rank in range(program.ranks):
-        if not _alone(facts, rank):
-            # Kernels of several processes take turns on a GPU: one that spins keeps the others from running.
-            others = [other for other in _on_gpu_of(facts, rank) if other != rank]
-            return f"ranks {rank} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"
+        # Kernels of several processes take turns on a GPU: one that spins keeps the others from running.
+        first, *others = _on_gpu_of(facts, rank)
+        if others:
+            return f"ranks {first} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"
     return _reason_no_room(program, facts.room)
 
 
@@ -109,9 +110,7 @@ def _on_gpu_of(facts: Facts, rank: int) -> list[int]:
 
 
 def _reason_no_room(program: Program, room: Sequence[int]) -> str:
-    needed = [0] * program.ranks
-    for rank in program.tb_rank.tolist():
-        needed[rank] += 1
+    needed = np.bincount(program.tb_rank, minlength=program.ranks).tolist()
     for rank, (blocks, most) in enumerate(zip(needed, room, strict=True)):
         if blocks > most:
             return f"rank {rank} has {blocks} threadblocks, its GPU holds {most} at once"

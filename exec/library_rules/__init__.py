@@ -6,8 +6,8 @@ Out: rules from size to algorithm, and files that the unmodified library loads. 
 - ``choice``: times and their noise → rules; the size to measure next.
 - ``sweep``: the measurement on ranks, at few sizes first, then where the choice changes.
 - The files: ``openmpi`` (dynamic rules), ``mpich`` (selection table), ``nccl`` (tuner files of NCCL and
-  RCCL), ``ncclx`` (tuner files of NCCLX); ``files`` makes them of what was measured.
-- ``stock_nccl``: all that an unmodified NCCL loads for a network, each file with its predicted gain.
+  RCCL), ``ncclx`` (tuner files of NCCLX); ``files`` makes them from measured times.
+- ``stock_nccl``: the files that an unmodified NCCL can load for a network, each with its predicted gain.
 """
 
 import lazy_loader as lazy

@@ -1,8 +1,7 @@
 """Rules from size to algorithm, chosen from measured times and their noise.
 
-Another algorithm replaces the library's own choice only if it is faster by 2 %, and by twice the standard
-error of the difference. Likewise an algorithm replaces that of the next smaller size only if it is faster by
-as much.
+An algorithm replaces the library's own choice only if it is faster by 2 % and by twice the standard error of
+the difference. It replaces the algorithm of the next smaller size under the same condition.
 """
 
 from __future__ import annotations
@@ -11,18 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from exec.program import Array
+from probes.statistics import MEDIAN_TO_MEAN, robust_level
 
 __all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
 
 # About 95 % of normal noise lies within two standard errors; a gain below 2 % needs no rule.
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
-# For normal noise, the standard error of a median is sqrt(pi / 2) times that of a mean, and the standard
-# deviation is 1 / 0.6745 times the median absolute deviation.
-_MEDIAN, _DEVIATION = 1.2533, 1.4826
-# A crossover between two sizes closer than this ratio is not located more precisely.
+# Two sizes with this ratio locate a crossover well enough: no size between them is measured.
 _CLOSE = 2.0
 
 
@@ -57,9 +52,8 @@ class Rule:
 
 def timing_of(times_s: Array) -> MedianTime:
     """Return the median of several times, and its standard error."""
-    median = float(np.median(times_s))
-    spread = float(np.median(np.abs(times_s - median))) * _DEVIATION
-    return MedianTime(median, _MEDIAN * spread / math.sqrt(len(times_s)))
+    median_s, deviation_s = robust_level(times_s)
+    return MedianTime(median_s, MEDIAN_TO_MEAN * deviation_s / math.sqrt(len(times_s)))
 
 
 def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
@@ -96,7 +90,7 @@ def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
 
 
 def rules_of(points: Sequence[AlgorithmTimes], own: str = "") -> tuple[Rule, ...]:
-    """Return rules for all sizes; a rule begins at the geometric mean of the sizes that differ in choice."""
+    """Return rules for all sizes; a rule begins at the geometric mean of the sizes around a change."""
     taken = choices(points, own)
     found = [Rule(0, taken[0])]
     for before, point, algorithm in zip(points, points[1:], taken[1:], strict=False):

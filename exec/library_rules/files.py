@@ -1,4 +1,4 @@
-"""The files that an unmodified library loads: what was measured, joined with what an older file says."""
+"""The files that an unmodified library loads: measured rules, merged with those of an older file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["environment_of", "planned_tuner_file", "rules_writer", "tuner_file"]
 
 
 def rules_writer(library: str, merge: str | None) -> Callable[[Sweep], str]:
-    """Return a function that makes the file of Open MPI or MPICH, joined with the file ``merge``.
+    """Return a function that makes the file of Open MPI or MPICH, merged with the file ``merge``.
 
     ``merge`` is read at once, so that a malformed file is refused before the minutes of measuring.
     """
@@ -50,8 +50,8 @@ def tuner_file(
     old = nccl.read_lines(read_text(merge), merge) if merge else {}
     variable = "NCCLX_TUNER_CONFIG_FILE" if library == "ncclx" else "NCCL_TUNER_CONFIG_FILE"
     notes = [
-        f"Tuner file for {library.upper()}: {variable} names it"
-        + (", NCCL_TUNER_PLUGIN the example plugin." if library == "nccl" else "."),
+        f"Tuner file for {library.upper()}: set {variable} to its path"
+        + (" and NCCL_TUNER_PLUGIN to the example plugin." if library == "nccl" else "."),
         *(f"Measured by nccl-tests: {one.setting} {one.source}" for one in tried),
     ]
     if to == "env":
@@ -64,7 +64,7 @@ def tuner_file(
 
 
 def planned_tuner_file(plan: TuningPlan) -> str:
-    """Return NCCL's tuner file for what a model chose; the plan must know the number of channels."""
+    """Return NCCL's tuner file for the choices of a model; the plan must have the number of channels."""
     world = plan.world
     table: nccl.Lines = {}
     for kind, choices in plan.choices.items():
@@ -74,7 +74,7 @@ def planned_tuner_file(plan: TuningPlan) -> str:
         ]
         table |= nccl.lines_by_size(kind, points, world.hosts, world.ranks)
     notes = [
-        "Tuner file: NCCL_TUNER_CONFIG_FILE names it, and for NCCL NCCL_TUNER_PLUGIN the example plugin.",
+        "Tuner file: set NCCL_TUNER_CONFIG_FILE to its path; NCCL also needs NCCL_TUNER_PLUGIN, the plugin.",
         "Chosen by NCCL's own model of time with the rates of these links; not measured.",
     ]
     return nccl.write_lines(table, notes)
@@ -91,8 +91,8 @@ def _openmpi_rules(old: openmpi.Table, found: Sweep) -> str:
     notes = [
         f"Dynamic rules of coll/tuned, measured with {found.library} on {found.ranks} ranks of "
         f"{', '.join(found.hosts)}.",
-        "Load: coll_tuned_use_dynamic_rules 1, coll_tuned_dynamic_rules_filename, coll_tuned_priority 100,",
-        "as else coll/han may serve communicators of several hosts.",
+        "To load: set coll_tuned_use_dynamic_rules to 1, coll_tuned_dynamic_rules_filename to this file, and",
+        "coll_tuned_priority to 100: otherwise coll/han may serve communicators of several hosts.",
     ]
     return openmpi.write_rules(openmpi.merged(old, table), notes, names)
 

@@ -1,9 +1,8 @@
 """MPICH's selection table (MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE), changed for some ranks and sizes.
 
-The table is a tree of conditions whose leaves name algorithms; the first condition that holds is followed. A
-file replaces the whole table, and a call that reaches no leaf ends the program. The file written here is
-therefore the table inside the installed library, with rules added for communicators of the measured number
-of ranks.
+The table is a tree of conditions whose leaves name algorithms; MPICH follows the first condition that holds.
+A file replaces the whole table, and a call that reaches no leaf ends the program. So the file written here is
+the table inside the installed library, with rules added for communicators of the measured number of ranks.
 
 MPICH runs the algorithm of a leaf without checking what it requires, so the requirements are conditions above
 the leaf. Parameters are given below the leaf, because MPICH leaves missing ones uninitialized. Conditions on
@@ -20,6 +19,7 @@ from typing import Any
 
 from exec.library_rules.choice import Rule
 from probes.base import DataError
+from probes.files import parse_document
 from synth.collective import Kind
 
 __all__ = [
@@ -41,7 +41,7 @@ COLLECTIVES: dict[Kind, str] = {
     "all_to_all": "alltoall",
     "reduce_scatter": "reduce_scatter_block",
 }
-# The conditions that count bytes as nccl-tests does: the larger buffer of a rank.
+# The conditions on size whose bytes are those of nccl-tests: of the larger buffer of a rank.
 _SIZE: dict[Kind, str] = {
     "all_gather": "total_msg_size",
     "all_reduce": "avg_msg_size",
@@ -55,6 +55,7 @@ _GUARDS: dict[Kind, tuple[str, ...]] = {
     "all_to_all": ("is_sendbuf_inplace",),
     "reduce_scatter": ("is_commutative",),
 }
+# The values of these conditions for the measured calls.
 _HELD = {"is_commutative": "yes", "is_op_built_in": "yes", "is_sendbuf_inplace": "no"}
 # Parameters of algorithms, and the suffixes of the control variables that hold them (coll_algorithms.txt).
 _K, _PHASE = "k", "single_phase_recv"
@@ -74,6 +75,9 @@ _MANY_ELEMENTS = ("reduce_scatter_allgather",)
 # MPICH reads sizes with atoi, so they must fit into an int.
 _MOST_BYTES = (1 << 31) - 1
 _ANY, _INTRA = "comm_size=any", "comm_type=intra"
+# Deeper trees are refused, because they would exhaust Python's stack.
+_MOST_LEVELS = 64
+# The first bytes of a table inside the library.
 _FIRST = b'{"collective='
 
 Tree = dict[str, Any]
@@ -102,27 +106,25 @@ def library_table(library: bytes, source: str) -> Table:
         if '"algorithm=MPIR_' in text:
             return read_table(text, source)
         at = library.find(_FIRST, end)
-    raise DataError(source, ["no selection table of MPICH is in it"], hint="MPICH 4.0 and later have one.")
+    raise DataError(source, ["found no selection table of MPICH"], hint="MPICH 4.0 and later have one.")
 
 
 def read_table(text: str, source: str) -> Table:
     """Return the table of a file; raises DataError if the text is not one."""
-    try:
-        table = json.loads(text)
-    except ValueError as error:
-        raise DataError(source, [f"no JSON: {error}"]) from error
+    table: Table = parse_document(text, source, "JSON")
     flaw = _flaw(table, ())
     if flaw is None and not all(key.startswith("collective=") for key in table):
-        flaw = "the first level must be collectives, as collective=allreduce"
+        flaw = "the first level must be collectives, such as collective=allreduce"
     if flaw is not None:
-        raise DataError(source, [flaw], hint="Expected is a selection table of MPICH.")
-    found: Table = table
-    return found
+        raise DataError(source, [flaw], hint="Give a selection table of MPICH.")
+    return table
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """Return a description of the first empty branch, at which MPICH would fail; None if there is none."""
+    """Return the first flaw: an empty branch, at which MPICH would fail, or one too deep; None if none."""
     where = " / ".join(path) or "the table"
+    if len(path) > _MOST_LEVELS:
+        return f"expected at most {_MOST_LEVELS} levels, found {where[:60]} …"
     if not isinstance(tree, dict) or not tree:
         return f"{where}: expected an object with conditions in it"
     if any(key.replace(" ", "").startswith(("algorithm=", "composition=")) for key in tree):
@@ -152,9 +154,9 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
 
 
 def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
-    """Return (most ranks, branch) pairs of a tree in ``with_rules``'s form; None is any number.
+    """Return (largest number of ranks, branch) for each branch of a tree that ``with_rules`` made.
 
-    A tree of any other form is one branch for any number.
+    The number is None if it is unlimited. Any other tree is one branch with None.
     """
     bounds = [key.removeprefix("comm_size<=") for key in intra]
     if bounds[-1] != _ANY or not all(bound.isdecimal() for bound in bounds[:-1]):
@@ -164,9 +166,9 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
 
 
 def _decide_ranks(tree: Tree, ranks: int) -> Tree:
-    """Return the tree with all conditions on the number of ranks decided for ``ranks``.
+    """Return the tree with each condition on the number of ranks replaced by its branch for ``ranks``.
 
-    They cannot stay: below conditions on messages, MPICH follows ``comm_size<8`` for 8 ranks too.
+    They cannot stay, because below conditions on messages MPICH follows ``comm_size<8`` for 8 ranks too.
     """
     if tree and all(_holds(key, ranks) is not None for key in tree):
         return _decide_ranks(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)

@@ -18,6 +18,7 @@ from synth.collective import Kind
 
 __all__ = [
     "COLLECTIVES",
+    "NO_END",
     "Lines",
     "MeasuredSetting",
     "Setting",
@@ -41,10 +42,11 @@ PROTOCOLS = ("ll", "ll128", "simple")
 # MAXCHANNELS of NCCL's device.h.
 _MOST_CHANNELS = 64
 # The largest size_t, the type of the plugin's sizes.
-_NO_END = (1 << 64) - 1
+NO_END = (1 << 64) - 1
 # NCCL's plugin reads a line into 256 bytes (MAX_LINE_LENGTH), the last of which is a zero.
 _MOST_CHARACTERS = 255
 _HEADER = "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+# Names of collectives in NCCL_ALGO and NCCL_PROTO.
 _FUNCTIONS = {
     "broadcast": "Broadcast",
     "reduce": "Reduce",
@@ -68,7 +70,7 @@ class Setting:
         words = text.lower().split(":")
         if len(words) != 3 or words[0] not in ALGORITHMS or words[1] not in PROTOCOLS:
             raise UsageError(
-                f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS, as ring:simple:16",
+                f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS, such as ring:simple:16",
                 hint=f"Algorithms: {', '.join(ALGORITHMS)}; protocols: {', '.join(PROTOCOLS)}.",
             )
         if not (words[2].isascii() and words[2].isdecimal() and 1 <= int(words[2]) <= _MOST_CHANNELS):
@@ -81,7 +83,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class MeasuredSetting:
-    """The table that nccl-tests printed when run with a setting."""
+    """The table that nccl-tests printed for a setting, and the file it was read from."""
 
     setting: Setting
     report: Report
@@ -135,7 +137,7 @@ def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
 def lines_by_size(kind: Kind, points: Sequence[AlgorithmTimes], nodes: int, ranks: int) -> Lines:
     """Return the lines of a collective that select the fastest setting for every size."""
     rules = rules_of(points)
-    ends = [rule.from_bytes - 1 for rule in rules[1:]] + [_NO_END]
+    ends = [rule.from_bytes - 1 for rule in rules[1:]] + [NO_END]
     lines = []
     for rule, end in zip(rules, ends, strict=True):
         best = Setting.of(rule.algorithm)
@@ -159,7 +161,7 @@ def read_lines(text: str, source: str) -> Lines:
             raise DataError(
                 source,
                 [f"line {number}: expected 8 fields or more, the first a collective, found {bare[:60]!r}"],
-                hint="NCCL takes a header that is no comment for a rule of allreduce.",
+                hint="A header must be a comment: NCCL reads any other line as a rule.",
             )
         table.setdefault((cells[0], cells[6], cells[7]), []).append(bare)
     return {key: tuple(lines) for key, lines in table.items()}
@@ -187,8 +189,8 @@ def environment(table: Mapping[tuple[str, str, str], Sequence[str]]) -> list[str
         words = {tuple(line.split(",")[3:5]) for line in lines}
         if len(words) > 1:
             raise UsageError(
-                f"{collective} has {len(words)} fastest settings, by size, which the environment cannot say",
-                hint="A tuner file can.",
+                f"{collective} has {len(words)} fastest settings, by size, and the environment holds one",
+                hint="Write a tuner file instead.",
             )
         ((algorithm, protocol),) = words
         algorithms.append(f"{_FUNCTIONS[collective]}:{algorithm}")

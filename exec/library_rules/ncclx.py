@@ -2,8 +2,8 @@
 
 A rule matches a collective, a number of nodes, a number of ranks per node, and an interval of bytes per rank
 (nBytes / nRanks rounded down). The first rule that matches counts; without one NCCLX chooses by itself. A
-field that it cannot read ends the communicator's initialization, so the header is a comment. NCCLX reads a
-file as JSON if its name ends in .json.
+field that it cannot read makes the initialization of the communicator fail, so the header is a comment.
+NCCLX reads a file as JSON if its name ends in .json.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from exec.library_rules.nccl import Lines
+from exec.library_rules.nccl import NO_END, Lines
 from probes.base import UsageError
 
 __all__ = ["csv_text", "json_text"]
 
 _HEADER = "# collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks"
-# The upper bound of lines without an end, as exec.library_rules.nccl writes it.
-_NO_END = (1 << 64) - 1
 
 
 def csv_text(table: Lines, notes: Sequence[str] = ()) -> str:
@@ -53,11 +51,13 @@ def _rules(table: Lines) -> Iterator[dict[str, Any]]:
     for (collective, nodes, ranks), lines in sorted(table.items()):
         each, rest = divmod(int(ranks), int(nodes))
         if rest:
-            raise UsageError(f"{ranks} ranks on {nodes} nodes: NCCLX knows only nodes of equally many ranks")
+            raise UsageError(
+                f"{ranks} ranks on {nodes} nodes: NCCLX knows only nodes with equally many ranks"
+            )
         for line in lines:
             cells = line.split(",")
             low, high = int(cells[1]) // int(ranks), int(cells[2])
-            end = "" if high == _NO_END else str((high + 1) // int(ranks))
+            end = "" if high == NO_END else str((high + 1) // int(ranks))
             yield {
                 "collective": collective,
                 "bytesPerRank": f"[{low},{end})",

@@ -56,24 +56,24 @@ def with_rules(kind: Kind, ranks: int, entries: Sequence[RuleEntry]) -> Table:
 def merged(old: Table, new: Table) -> Table:
     """Merge two tables: new rules replace old ones for the same collective and size of communicator.
 
-    A new entry that selects the library's own choice for all messages replaces nothing. If ``old`` has no
-    entry for that size of communicator, the old entry that has applied to it is copied there.
+    New rules that select the library's own choice for all messages replace nothing. If ``old`` has no rules
+    for their size of communicator, the old rules that apply to this size are copied there.
     """
     found = {number: dict(sizes) for number, sizes in old.items()}
     for number, sizes in new.items():
         here = found.setdefault(number, {})
         held = sorted(here)
         for ranks, entries in sizes.items():
-            if not _is_open(entries):
+            if not _keep_own_choice(entries):
                 here[ranks] = entries
             elif ranks not in here:
-                # Until now, the old entry of the largest size up to this one has applied.
+                # The old rules of the largest size up to this one apply to it.
                 below = [size for size in held if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found
 
 
-def _is_open(entries: Sequence[RuleEntry]) -> bool:
+def _keep_own_choice(entries: Sequence[RuleEntry]) -> bool:
     return all(entry.algorithm == _OWN_CHOICE for entry in entries)
 
 
@@ -108,7 +108,7 @@ class _Numbers:
             raise DataError(
                 self._source,
                 [f"word {self._at + 1}: expected {what}, a number up to {most}, found {word!r}"],
-                hint="Read are dynamic rules of coll/tuned in the first version of their format.",
+                hint="Expected are dynamic rules of coll/tuned in version 1 of their format.",
             )
         self._at += 1
         return int(word)

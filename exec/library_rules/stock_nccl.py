@@ -18,9 +18,10 @@ from synth.rank_order import RankOrder, algorithm_of, plan_order
 
 __all__ = ["StockFile", "StockPlan", "plan_stock"]
 
-# A smaller gain is not worth a file; orders and tuner files of their own have the same limit.
+# A smaller gain is not worth a file. The planners of orders and of tuner files have the same limit.
 _LEAST_GAIN = 1.02
-# BusRates of a threadblock in NCCL's model (perChMaxRingLL128Bws), by which a named machine tells its GPUs.
+# The least GB/s of one threadblock on each architecture, in NCCL's model (perChMaxRingLL128Bws). A machine
+# known by name has this rate, which tells the architecture of its GPUs.
 _ARCHITECTURES = ((40.0, "blackwell"), (36.7, "hopper"), (20.0, "ampere"))
 # The rate of PCIe 5.0 with 16 lanes: faster links between GPUs of a host are NVLinks.
 _PCIE_BYTES_PER_S = 64e9
@@ -60,8 +61,9 @@ def plan_stock(
 ) -> StockPlan:
     """Return what NCCL can load for a network; files name others in ``folder``.
 
-    ``machine`` says what is inside the hosts: without it there are no graph files, nor a tuner file.
-    ``spec`` is the network's name, if a machine has it. Raises UsageError as the planners do.
+    ``machine`` describes the inside of the hosts; without it there are no graph files and no tuner file.
+    ``spec`` is the text that named the network; if it names a machine, that tells the architecture of the
+    GPUs. Raises UsageError as the planners do.
     """
     several = len(set(network.hosts)) > 1
     order = (
@@ -77,15 +79,14 @@ def plan_stock(
     files = tuple(_files(order, kinds, tuning, folder))
     if tuning.most_gain >= _LEAST_GAIN and not world.channels:
         doubts.append(
-            "no tuner file: NVIDIA's plugin needs the number of channels, which a topology tells (a file of "
-            "ccctl detect or NCCL_TOPO_DUMP_FILE)"
+            "no tuner file: NVIDIA's plugin needs the number of channels, which only a topology gives (a "
+            "file of ccctl detect or NCCL_TOPO_DUMP_FILE)"
         )
     return StockPlan(network.name, files, order, tuning, (*doubts, *unsure))
 
 
 def _graphs(machine: Topology | None, between_hosts: bool, seed: int) -> tuple[list[KindOfHost], list[str]]:
     """Return the graphs of each kind of host, none if they cannot be planned, and doubts."""
-
     if machine is None:
         return [], []
     try:
@@ -98,8 +99,7 @@ def _graphs(machine: Topology | None, between_hosts: bool, seed: int) -> tuple[l
 def _world(
     network: Network, spec: str, machine: Topology | None, kinds: Sequence[KindOfHost]
 ) -> tuple[NcclWorld, list[str]]:
-    """Return the communicator that NCCL would see, and what had to be assumed."""
-
+    """Return the communicator as NCCL sees it, and the assumptions made."""
     within, doubts = network.within_host, []
     rate = 1.0 / float(network.beta_s_per_byte[within].min()) if within.any() else 0.0
     world = NcclWorld(network.ranks, len(set(network.hosts)), "hopper", nvlink=rate > _PCIE_BYTES_PER_S)
@@ -113,8 +113,8 @@ def _world(
         known = next((name for least, name in _ARCHITECTURES if gbs >= least), "volta")
         world = replace(world, architecture=known)  # type: ignore[arg-type] # one of them
     else:
-        doubts.append("GPUs are taken for Hopper's: neither the network nor a topology says what they are")
-    # NCCL takes two channels for each of a graph's, and the fewest of all hosts.
+        doubts.append("GPUs are assumed to be Hopper: neither the network nor a topology tells their kind")
+    # NCCL makes two channels from each channel of a graph, and all hosts use the smallest number.
     channels = min((2 * len(kind.graphs.ring.channels) for kind in kinds), default=0)
     trusted = all(kind.graphs.ring.type_inter in ("LOC", "PIX", "PXB") for kind in kinds)
     return replace(world, channels=channels, ll128=world.nvlink and trusted), doubts
@@ -123,7 +123,6 @@ def _world(
 def _files(
     order: RankOrder | None, kinds: Sequence[KindOfHost], tuning: TuningPlan, folder: str
 ) -> Iterator[StockFile]:
-
     environment: list[str] = []
     if order is not None and order.changed:
         index = {one.host: number for number, one in enumerate(order.before)}
@@ -146,7 +145,7 @@ def _files(
             graph_file(graphs),
             f"the order of GPUs in {graphs.host}: {channels}",
             gain,
-            "one ring by the numbers of GPUs",
+            "one ring in the order of GPU numbers",
         )
         environment.append(f"NCCL_GRAPH_FILE={Path(folder) / name}")
     if tuning.most_gain >= _LEAST_GAIN and tuning.world.channels:

@@ -23,6 +23,7 @@ __all__ = ["OWN", "UNTOUCHED", "PrivateBuffers", "Sweep", "SweepRequest", "sweep
 # OWN: the choice compiled into the component that reads the rules. UNTOUCHED: the library without any rules.
 OWN, UNTOUCHED = "own", "untouched"
 _NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
+# The ratio of two first sizes, the turns of an algorithm in its first runs, and its most turns at a size.
 _STEP, _TURNS, _MOST_TURNS = 8, 3, 100
 # An algorithm this many times slower than the fastest in its first runs is not measured further at that size.
 _HOPELESS = 2.0
@@ -32,9 +33,9 @@ _MOST_BETWEEN = 8
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """The collectives and the sizes, as in nccl-tests, to measure, with ``budget_s`` for each size.
+    """The collectives and sizes to measure, with ``budget_s`` seconds for each size.
 
-    ``library`` is the MPI that the ranks must run: openmpi or mpich.
+    Sizes are those of nccl-tests. ``library`` is the MPI that the ranks must run: openmpi or mpich.
     """
 
     library: str
@@ -111,7 +112,7 @@ def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
     if not name.startswith(_NAMES[request.library]):
         raise UnavailableError(
             f"the ranks run {name}, not {_NAMES[request.library]}",
-            hint="Measured is the library of the mpi4py beside ccctl.",
+            hint="ccctl measures the MPI library that its own mpi4py uses.",
         )
     points: dict[Kind, tuple[AlgorithmTimes, ...]] = {}
     numbers: dict[Kind, dict[str, int]] = {}

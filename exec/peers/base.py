@@ -54,5 +54,5 @@ class Peer(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the library; collective."""
+        """Free what the library holds; collective."""
         ...

@@ -1,4 +1,4 @@
-"""Gloo, the library that torch.distributed uses between CPUs; torch is never required."""
+"""Gloo, the library that torch.distributed uses between CPUs; it needs torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 
 from exec.peers.base import Call
 from exec.program import Array, Buffers
-from exec.sockets import own_addresses_towards
+from exec.sockets import interface_of, own_addresses_towards
 from probes.base import UnavailableError
 from synth.collective import Collective
 
 __all__ = ["GlooPeer"]
 
+# Longest wait for the other ranks; five minutes is torch's default for a store.
 _TIMEOUT = timedelta(seconds=300)
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 
@@ -28,17 +29,15 @@ class GlooPeer:
     name = "gloo"
     optional = False
 
-    def __init__(self, comm: Any, algorithm: str = "") -> None:
-        if algorithm:
-            raise UnavailableError(f" gloo:{algorithm}: gloo has no algorithms to select", argument="peers")
+    def __init__(self, comm: Any) -> None:
         torch = _torch(comm)
         self._torch, self._distributed = torch, torch.distributed
         self.version = f"torch {torch.__version__}"
         torch.set_num_threads(1)
         address = _address(comm)
         if not address:
-            raise UnavailableError("the host of rank 0 has no address that others reach: gloo needs one")
-        os.environ.setdefault(_INTERFACE, _interface_of(next(iter(own_addresses_towards([address])), "")))
+            raise UnavailableError("gloo needs an address of rank 0's host that others reach, and found none")
+        os.environ.setdefault(_INTERFACE, interface_of(next(iter(own_addresses_towards([address])), "")))
         store = self._distributed.TCPStore(
             address, _agreed_port(comm), comm.Get_size(), comm.Get_rank() == 0, _TIMEOUT
         )
@@ -62,7 +61,7 @@ class GlooPeer:
         self._distributed.destroy_process_group()
 
     def _tensor(self, array: Array) -> Any:
-        """Return a tensor that shares the array's memory. NumPy has no bfloat16: its bits come as uint16."""
+        """Return a tensor on the array's memory; PyTorch gets bfloat16, which NumPy lacks, as uint16."""
         if array.dtype.names == ("bfloat16",):
             return self._torch.from_numpy(array.view("uint16")).view(self._torch.bfloat16)
         try:
@@ -119,7 +118,7 @@ def _after(first: Callable[[], object], then: Callable[[], object]) -> Callable[
 
 
 def _torch(comm: Any) -> Any:
-    """Return the module torch, if every rank has it with gloo: otherwise all refuse together."""
+    """Return the module torch if every rank has it with gloo; otherwise raise UnavailableError on all."""
     try:
         import torch
         import torch.distributed as distributed
@@ -138,8 +137,9 @@ def _torch(comm: Any) -> Any:
 
 
 def _address(comm: Any) -> str:
-    """Return where every rank can reach rank 0: its loopback if all are in one place, its first
-    address if not.
+    """Return the address at which every rank reaches rank 0; "" if there is none.
+
+    It is the loopback address if all ranks are on one host and in one network namespace.
     """
     places = set(comm.allgather((socket.gethostname(), str(Path("/proc/self/ns/net").readlink()))))
     own = ""
@@ -150,9 +150,7 @@ def _address(comm: Any) -> str:
 
 
 def _own_address(interface: str | None) -> str:
-    """Return the first IPv4 address of ``interface``, or else of the first one that is up; "" if none has
-    one.
-    """
+    """Return the first IPv4 address of ``interface``, or of any that is up if None; "" if there is none."""
     import psutil
 
     up = {name for name, found in psutil.net_if_stats().items() if found.isup}
@@ -163,15 +161,6 @@ def _own_address(interface: str | None) -> str:
             if entry.family == socket.AF_INET and not entry.address.startswith("127."):
                 return str(entry.address)
     return ""
-
-
-def _interface_of(address: str) -> str:
-    import psutil
-
-    for name, entries in psutil.net_if_addrs().items():
-        if any(entry.address == address for entry in entries):
-            return str(name)
-    raise UnavailableError(f"no interface of {socket.gethostname()} has the address {address}")
 
 
 def _agreed_port(comm: Any) -> int:

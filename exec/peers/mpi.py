@@ -1,8 +1,8 @@
 """The MPI library's collectives on our buffers, with an algorithm of its choice or a named one.
 
 The library's control variables select an algorithm in the middle of a run, so that all algorithms take turns
-with our programs in one launch. Open MPI reads the variables when a communicator is made (its tuned component
-then serves that communicator alone). MPICH reads them at every call.
+with our programs in one launch. Open MPI reads the variables when a communicator is made, so each algorithm
+gets a communicator that the component tuned serves. MPICH reads them at every call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
 _ERROR = 0
 # The libraries' words for "choose yourself".
 _OWN_CHOICE = ("ignore", "auto")
-# Algorithms that MPICH lists but that are left out: these wheels lack ccl, and nb repeats another entry.
+# Algorithms that MPICH lists but that are left out: its wheels lack ccl, and nb repeats another entry.
 _UNUSABLE = ("ccl", "nb")
 
 
@@ -84,8 +84,7 @@ class MpiPeer:
     def _tried(self, call: Call) -> Call:
         """Return the call after a trial run; raise UnavailableError if a rank's library refuses it.
 
-        Some algorithms serve only two ranks, and some types have
-        no sum.
+        Some algorithms serve only two ranks, and some types have no sum.
         """
         from mpi4py import MPI
 
@@ -244,7 +243,7 @@ def library_call(
 
 
 def _broadcast(comm: Any, buffers: CallBuffers, root: int) -> Callable[[], object]:
-    """Return a broadcast. MPI has it in place only, so out of place the root copies first."""
+    """Return a broadcast; out of place the root copies first, because MPI's broadcast is in place."""
     if buffers.in_place or comm.Get_rank() != root:
         return partial(comm.Bcast, buffers.recv, root)
 

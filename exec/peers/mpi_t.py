@@ -89,7 +89,7 @@ class Variables:
         if status:
             raise UnavailableError(
                 f"the MPI library refuses {function}{f' for {name}' if name else ''} (error {status})",
-                hint="Leave :ALGORITHM out, and its own choice is measured.",
+                hint="Without :ALGORITHM the library chooses one itself.",
             )
 
 

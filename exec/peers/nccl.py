@@ -36,13 +36,7 @@ class NcclPeer:
     name = "nccl"
     optional = False
 
-    def __init__(self, comm: Any, algorithm: str = "") -> None:
-        if algorithm:
-            raise UnavailableError(
-                f" nccl:{algorithm}: NCCL reads its algorithm once, when it starts",
-                hint=f"NCCL_ALGO={algorithm} in the environment, and the peer nccl",
-                argument="peers",
-            )
+    def __init__(self, comm: Any) -> None:
         self._cupy, self._nccl, device = _device(comm)
         self._cupy.cuda.Device(device).use()
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
@@ -99,7 +93,7 @@ class NcclPeer:
         return partial(self._exchange, *self._messages(collective, send, recv), kind)
 
     def _messages(self, collective: Collective, send: Any, recv: Any) -> tuple[list[Any], list[Any]]:
-        """Return what this rank sends and receives, as (array, peer), if NCCL lacks the collective."""
+        """Return the (array, peer) messages that this rank sends and receives, for collectives NCCL lacks."""
         rank, size, root = self._rank, collective.ranks, collective.root
         everyone: Sequence[int] = range(size)
         targets: dict[str, Sequence[int]] = {
@@ -147,7 +141,7 @@ class _DeviceBuffers:
     def place(self, buffers: Buffers) -> None:
         self.recv.set(buffers.recv)
         self.send.set(buffers.send)
-        # The copies return while their last part is still on its way, and NCCL's stream does not wait for it.
+        # The copies may return before they are complete, and NCCL's stream does not wait for them.
         self._cupy.cuda.get_current_stream().synchronize()
 
     def fetch(self, buffers: Buffers) -> None:
@@ -194,15 +188,10 @@ def _device(comm: Any) -> tuple[Any, Any, int]:
             hint=f"{install('cuda12', beside=('nvidia-nccl-cu12',))}, or leave nccl out.",
             argument="peers",
         )
-    before = [where for where, _, _ in everyone[: comm.Get_rank()]].count(host)
-    crowded = [
-        (where, [name for name, _, _ in everyone].count(where), count)
-        for where, _, count in everyone
-        if [name for name, _, _ in everyone].count(where) > count
-    ]
-    if crowded:
-        where, ranks, count = crowded[0]
-        raise UnavailableError(
-            f" nccl needs a GPU for each rank; {where} has {count} for {ranks} ranks", argument="peers"
-        )
-    return module, module.cuda.nccl, before
+    hosts = [where for where, _, _ in everyone]
+    for where, _, count in everyone:
+        if (ranks := hosts.count(where)) > count:
+            raise UnavailableError(
+                f" nccl needs a GPU for each rank; {where} has {count} for {ranks} ranks", argument="peers"
+            )
+    return module, module.cuda.nccl, hosts[: comm.Get_rank()].count(host)

@@ -24,16 +24,12 @@ _NEEDED = {
     "gloo": ("torch", "pip install torch (a CPU build is enough)"),
     "nccl": ("cupy", install("cuda12", beside=("nvidia-nccl-cu12",))),
 }
-
 # Libraries that ranks on a device can use instead of their own.
 _BESIDE = {"cpu": ("gloo",)}
 
 
 def library_of(device: str, *, sockets: bool) -> str:
-    """Return the library that ranks on ``device`` have.
-
-    It is "" if ``sockets`` join the ranks, which then need no library.
-    """
+    """Return the library of ranks on ``device``; "" if ``sockets`` join them, as they then have none."""
     if sockets:
         return ""
     return "nccl" if device == "cuda" else "mpi"
@@ -53,20 +49,24 @@ def parse_peers(text: str | None) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(","))) if text else ()
     for name in names:
         library, _, algorithm = name.partition(":")
-        if library not in LIBRARIES or (name.endswith(":")):
+        if library not in LIBRARIES or name.endswith(":"):
             raise UsageError(
                 f": expected {', '.join(LIBRARIES)}, found {name!r}",
                 hint=meant("mpi" if "mpi" in library else library, LIBRARIES)
-                or "An algorithm of the MPI library follows it: mpi:ring, or mpi:all for each of them.",
+                or "mpi:ring names an algorithm of the MPI library, mpi:all each of them.",
                 argument="peers",
             )
-        if algorithm and library == "gloo":
-            raise UsageError(f" {name}: gloo has no algorithms to select", argument="peers")
+        if algorithm and library != "mpi":
+            raise UsageError(
+                f" {name}: {library} has no algorithms to select in a run",
+                hint=f"Set NCCL_ALGO={algorithm}, and name nccl alone." if library == "nccl" else "",
+                argument="peers",
+            )
     return names
 
 
 def require_here(names: Sequence[str]) -> None:
-    """Raise UnavailableError where a package that a peer needs is not installed on this host."""
+    """Raise UnavailableError if this host lacks a package that a peer needs."""
     for name in names:
         library = name.partition(":")[0]
         package, installed = _NEEDED.get(library, ("", ""))
@@ -79,15 +79,17 @@ def require_here(names: Sequence[str]) -> None:
 
 
 def open_peers(comm: Any, names: Sequence[str], collective: Collective) -> list[Peer]:
-    """Return every peer of ``names``, ready to be asked for calls; collective over ``comm``."""
+    """Open and return every peer of ``names``, as `parse_peers` returns them; collective over ``comm``."""
     peers: list[Peer] = []
     for name in names:
         library, _, algorithm = name.partition(":")
-        if library == "mpi" and algorithm == _EVERY:
+        if library == "mpi":
             from exec.peers.mpi import MpiPeer, algorithm_names
 
-            peers += [MpiPeer(comm, known, optional=True) for known in algorithm_names(collective)]
+            every = algorithm == _EVERY
+            chosen = algorithm_names(collective) if every else [algorithm]
+            peers += [MpiPeer(comm, one, optional=every) for one in chosen]
         else:
             module, _, cls = LIBRARIES[library].partition(":")
-            peers.append(getattr(importlib.import_module(module), cls)(comm, algorithm))
+            peers.append(getattr(importlib.import_module(module), cls)(comm))
     return peers

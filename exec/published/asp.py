@@ -22,9 +22,10 @@ class Asp:
 
     The server on rank r holds the r-th share of the parameters, and has a thread for each other rank. In each
     of ``steps`` iterations, every rank sends each server that server's share of the gradient. The server
-    applies it by an optimizer step and returns the updated parameters. The step has 1/P of the learning rate,
-    because P gradients arrive for each one of synchronous training. No rank waits for another's gradient, so
-    a gradient may be computed at parameters that others have changed since.
+    applies it by an optimizer step and returns the updated parameters. The learning rate is divided by the
+    number of ranks, because each rank's gradient is a step of its own, where synchronous training makes one
+    step by their mean. No rank waits for another's gradient, so a gradient may be computed at parameters that
+    others have changed since.
 
     ``make_optimizer`` makes the optimizer of a list of parameters. Several threads send and receive at the
     same time, which gloo allows and NCCL does not.

@@ -1,7 +1,7 @@
-"""Gossip on a dynamic exponential graph: averaging with the rank 1, 2, 4 … before it, in turn.
+"""Gossip on a dynamic exponential graph: each rank averages with the rank 1, 2, 4 … before it, in turn.
 
-The baseline of DS-Sync (Sec. V-A 1), on the graph of Assran et al. 2019 (SGP) with one peer an iteration. The
-planner predicts the same graph (`synth.groups`, ``gossip_s``).
+It is a baseline of DS-Sync (Sec. V-A 1), on the graph of Assran et al. 2019 (SGP) with one peer an iteration.
+The planner predicts its time (`synth.groups`, ``gossip_s``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["Gossip"]
 class Gossip:
     """An exchange of parameters with one peer each way during the computation of gradients.
 
-    In iteration k each rank sends to the rank 2^(k mod m) after it, where m powers of 2 are below the number
-    of ranks, and averages its own parameters with those that it receives, at equal weights. Gradients are
-    computed at the parameters that the rank had before the exchange.
+    In iteration k each rank sends its parameters to the rank 2^(k mod m) after it, where m is the number of
+    powers of 2 below the number of ranks. It takes the mean of its own parameters and those that it receives.
+    Gradients are computed at the parameters that the rank had before the exchange.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ _BUFFER_BYTES = 64 << 20
 
 
 class Horovod:
-    """Averages gradients during the backward pass; the constructor and ``close`` are collective.
+    """Averaging of gradients during the backward pass; the constructor and ``close`` are collective.
 
     A thread wakes every ``cycle_s``. The ranks find the tensors that are ready on all of them by an
     all_reduce over gloo of one byte per tensor. Then they all_reduce these in messages of at most
@@ -38,13 +39,11 @@ class Horovod:
             for at, parameter in enumerate(self._parameters)
         ]
         self._thread: threading.Thread | None = None
-        self._over = threading.Event()
         self._error: BaseException | None = None
 
     def before_forward(self) -> None:
         """Start the cycles of an iteration."""
         self._ready.zero_()
-        self._over.clear()
         self._thread = threading.Thread(target=self._cycles, name="horovod cycles", daemon=True)
         self._thread.start()
 
@@ -81,11 +80,11 @@ class Horovod:
             left = torch.ones(len(self._parameters), dtype=torch.uint8)
             # Every rank must run the same number of cycles, because each is a collective call.
             while left.any():
-                self._over.wait(self._cycle_s)
+                time.sleep(self._cycle_s)
                 with self._lock:
                     agreed = self._ready.clone()
                 dist.all_reduce(agreed, dist.ReduceOp.MIN, group=self._agreement)
-                # In the order of the backward pass.
+                # The backward pass goes through the parameters in reverse.
                 self._reduce(torch.flip((agreed * left).nonzero()[:, 0], [0]).tolist())
                 left *= 1 - agreed
         except BaseException as error:

@@ -21,8 +21,8 @@ from synth.portfolio import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
 
-# Modules whose functions rank 0 names in its messages: this one runs a task, the other has the work of a
-# task.
+# Rank 0's messages name functions of these modules: one of this module runs a task, and those of the other
+# are the work of tasks.
 share_functions_of(__name__)
 share_functions_of("synth.portfolio.size_sweep")
 
@@ -30,14 +30,14 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Interval at which a rank checks whether its task is still needed.
-_HEARS_S = 0.05
+_CHECK_S = 0.05
 
 
 @contextmanager
 def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
-    """Yield a maker of pools of other ranks on rank 0; on others, None after rank 0's block.
+    """Yield on rank 0 a function that makes pools of the other ranks; elsewhere None, after rank 0's block.
 
-    All ranks of ``comm`` call it. In a world of one rank, the workers are processes on its machine. Raises
+    All ranks of ``comm`` call it. If there is one rank, the workers are processes on its machine. Raises
     UnavailableError if MPI does not let two threads of a rank communicate.
     """
     if comm.Get_size() == 1:
@@ -47,7 +47,7 @@ def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | N
     from mpi4py.futures import MPICommExecutor
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise UnavailableError("this MPI lets only one thread of a rank communicate: synth needs two")
+        raise UnavailableError("this MPI lets only one thread of a rank communicate, and synth needs two")
     # Messages about ended pools must not mix with those of mpi4py.
     ends = comm.Dup()
     if comm.Get_rank() == 0:
@@ -90,7 +90,7 @@ class _Done(Generic[Result]):
 
 
 class _Worker:
-    """Worker for rank 0's tasks on another rank, with a separate process for each pool."""
+    """Runner of rank 0's tasks on another rank, with a separate process for each pool."""
 
     def __init__(self, ends: Any, progress: Progress) -> None:
         self._ends, self._progress = ends, progress
@@ -118,7 +118,7 @@ class _Worker:
     def _done(self, pool: ProcessPool[Any, Any], task: Any) -> _Done[Any]:
         ticket = pool.submit(task)
         while ticket not in pool.finished:
-            pool.wait(time.perf_counter() + _HEARS_S)
+            pool.wait(time.perf_counter() + _CHECK_S)
             if ticket not in pool.finished and self._has_ended(self._number):
                 held_bytes = pool.held_bytes()
                 self._leave()

@@ -3,6 +3,7 @@ from .greeter import Greeter as Greeter
 from .group import Group as Group, join as join, rejoin as rejoin
 from .key_agreement import agree as agree
 from .listeners import (
+    interface_of as interface_of,
     listen as listen,
     own_addresses_towards as own_addresses_towards,
     published as published,

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["listen", "listen_towards", "own_addresses_towards", "published"]
+from probes.base import UnavailableError
+
+__all__ = ["interface_of", "listen", "listen_towards", "own_addresses_towards", "published"]
 
 # The default of net.core.somaxconn since Linux 5.4; the kernel lowers larger values to it.
 _BACKLOG = 4096
@@ -83,6 +85,16 @@ def own_addresses_towards(hosts: Sequence[str]) -> list[str]:
     if len(addresses) > _MOST_ADDRESSES:
         return []
     return sorted(addresses, key=lambda address: (address.startswith("127."), address))
+
+
+def interface_of(address: str) -> str:
+    """Return this host's network interface with ``address``; raises UnavailableError if there is none."""
+    import psutil
+
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            return str(name)
+    raise UnavailableError(f"no network interface of {socket.gethostname()} has the address {address}")
 
 
 def _sources(hosts: Sequence[str]) -> set[str]:

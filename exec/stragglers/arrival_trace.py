@@ -1,16 +1,15 @@
-"""Arrival traces: CSV files in which each row tells when each rank was ready in one iteration.
+"""Arrival traces: CSV files in which each row holds the times at which the ranks were ready in one iteration.
 
-| what             | written                                                                            |
+| part of the file | content                                                                            |
 |------------------|------------------------------------------------------------------------------------|
-| a row            | one moment a rank, in the order of ranks: ``0.0,1.25,38.4``                         |
-| a moment         | of any clock, with its unit (``38.4ms``), or bare                                   |
-| bare moments     | in the unit that the header names for the column, ``rank 2 (s)``, else in ``unit``   |
-| a header         | optional, in the first row; a column ``iteration`` is passed over                   |
-| one column       | how long the last rank was behind the first, as AdapCC's wait_time files have it    |
+| row              | one time for each rank, in the order of ranks: ``0.0,1.25,38.4``                    |
+| time             | by any clock, with a unit (``38.4ms``) or without                                   |
+| unit             | that of the time, else that in the column's header (``rank 2 (s)``), else ``unit``   |
+| header           | optional, the first row; a column ``iteration`` is ignored                          |
+| single column    | the time from the first to the last rank, as in AdapCC's wait_time files            |
 
-Empty lines and those that begin with # are passed over. A trace of one column does not say how many ranks
-there are, nor when those between the first and the last were ready: they are taken to be ready with the
-first.
+Empty lines and lines that begin with # are ignored. A trace of one column does not tell the number of ranks,
+nor when the ranks between the first and the last were ready; these count as ready with the first.
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ from probes.base import CcctlError, DataError, UsageError, decimal, parse_second
 __all__ = ["UNITS", "parse_trace"]
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-# A wrong separator or unit is wrong on every line; the first problems show it.
+# The most problems that are reported: a wrong separator or unit gives one on every line.
 _MOST_PROBLEMS = 20
+# More columns are a sign of a file that is no trace.
 _MOST_RANKS = 1 << 10
-# Whole numbers up to this are exact in a double, so differences between ranks are kept.
+# Whole numbers up to this are exact in a double, so subtracting two times loses no digits.
 _MOST = 1e15
 _UNIT = re.compile(r"[(\[](s|ms|us)[)\]]\s*$")
 _BEGINS_NUMBER = re.compile(r"[-+.0-9]")
@@ -54,14 +54,14 @@ def parse_trace(text: str, source: str, *, unit: str = "ms", ranks: int | None =
         return Arrivals.of(moments)
     if ranks is None:
         raise UsageError(
-            f": one column of {source} says how late the last rank was, and not how many ranks there are",
+            f": {source} has one column, the lateness of the last rank, which does not tell their number",
             argument="ranks",
         )
     return of_lags(moments[:, 0], ranks)
 
 
 class _Reader:
-    """Collects rows and problems."""
+    """Reader of one file, which collects its rows and its problems."""
 
     def __init__(self, source: str, unit: str) -> None:
         self.source, self.unit = source, unit
@@ -77,7 +77,7 @@ class _Reader:
         if not self.rows and not self.problems:
             self.problems.append("no iterations; expected lines such as 0.0,1.25,38.4")
         if self.problems:
-            hint = "A line says for each rank when it was ready: 0.0,1.25,38.4 or 0ms,1.25ms,38.4ms."
+            hint = "A line holds the time at which each rank was ready: 0.0,1.25,38.4 or 0ms,1.25ms,38.4ms."
             raise DataError(self.source, self.problems[:_MOST_PROBLEMS], hint=hint)
         return self.rows
 
@@ -114,7 +114,7 @@ class _Reader:
         units = [found[1] if (found := _UNIT.search(field)) else self.unit for field in fields]
         columns = [at for at in everything if fields[at].lower() != "iteration"]
         if not columns:
-            self.problems.append("the header names no column of a rank")
+            self.problems.append("the header has no column for a rank")
         return columns, units
 
     def _row(self, line: int, fields: Sequence[tuple[str, str]]) -> None:

@@ -55,17 +55,20 @@ def bimodal(
     slow_s: float, probability: float, *, ranks: int, iterations: int, stragglers: int, seed: int
 ) -> Arrivals:
     """Draw arrivals where each of the last ``stragglers`` ranks is ``slow_s`` late with this probability."""
-    late = np.random.default_rng(seed).random((iterations, _few(stragglers, ranks))) < probability
+    late = np.random.default_rng(seed).random((iterations, _valid(stragglers, ranks))) < probability
     return _with_stragglers(floats(late * slow_s), ranks)
 
 
 def exponential(mean_s: float, *, ranks: int, iterations: int, stragglers: int, seed: int) -> Arrivals:
-    """Draw arrivals where each of the last ``stragglers`` ranks is late by an exponential time."""
-    late_s = np.random.default_rng(seed).exponential(mean_s, (iterations, _few(stragglers, ranks)))
+    """Draw arrivals where each of the last ``stragglers`` ranks is late by ``mean_s`` on average.
+
+    The times are exponentially distributed.
+    """
+    late_s = np.random.default_rng(seed).exponential(mean_s, (iterations, _valid(stragglers, ranks)))
     return _with_stragglers(late_s, ranks)
 
 
-def _few(stragglers: int, ranks: int) -> int:
+def _valid(stragglers: int, ranks: int) -> int:
     if not 1 <= stragglers <= ranks:
         raise UsageError(f": expected 1 to {ranks}, all ranks, found {stragglers}", argument="stragglers")
     return stragglers

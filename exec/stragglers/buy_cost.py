@@ -81,7 +81,7 @@ class CollectiveCosts(Protocol):
 
     @property
     def has_phases(self) -> bool:
-        """Whether the two phases have separate times, and so a known completion."""
+        """Whether the times of the two phases are known separately; only then is the completion known."""
 
     def phases(self, ready: frozenset[int]) -> PhaseTimes:
         """Return the times with these ranks ready; phase 1's is infinite if none has data."""
@@ -89,7 +89,7 @@ class CollectiveCosts(Protocol):
 
 @dataclass(frozen=True)
 class ConstantCosts:
-    """Ski rental as in the textbook: going always costs ``buy_s``, the whole collective nothing."""
+    """The costs of textbook ski rental: going always costs ``buy_s``, and the whole collective is free."""
 
     buy_s: float
     whole_s: float = 0.0

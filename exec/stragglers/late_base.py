@@ -1,4 +1,4 @@
-"""Base schedules for phase 2, as the best schedule for all data is seldom the best for few ranks' data."""
+"""Base schedules for phase 2: the best schedule for all data is seldom the best for the data of few ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PIECES", "late_bases", "neighbours"]
 
 # With finer pieces a pipeline fills sooner, but each piece costs a start-up.
 PIECES = 16
-# Bytes of the longest data type.
+# Pieces hold whole elements of every data type; the longest has 8 bytes.
 _ELEMENT_BYTES = 8
 # With more ranks there would be too many rings to simulate.
 _MOST_FOR_NEIGHBOURS = 8
@@ -27,15 +27,15 @@ _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     """Return ``schedule``, the same in finer pieces, and a ring in such pieces if the network has one.
 
-    With ``late`` of two or more, and up to eight ranks, there are several rings, so that any two ranks are
-    neighbours in one: the first hop then adds the data of both, and one sum goes around. Each base cuts the
-    same buffers into equal chunks of whole elements; bases that cannot are left out.
+    If two or more ranks are ``late``, and there are up to eight ranks, several rings are returned. Any two
+    ranks are neighbours in one of them. There the first hop adds the data of both, and one sum goes around.
+    Each base cuts the same buffers into equal chunks of whole elements; bases that cannot are left out.
     """
     found = [schedule]
     # Cutting gains nothing if the transfer of a piece takes less time than its start-up.
     network, size_bytes = schedule.network, schedule.chunk_bytes
     pays = size_bytes > PIECES * np.min(network.alpha_s / network.beta_s_per_byte, initial=np.inf)
-    if pays and _divides(size_bytes, PIECES * _ELEMENT_BYTES):
+    if pays and size_bytes % (PIECES * _ELEMENT_BYTES) == 0:
         found.append(cut(schedule, PIECES))
     whole = schedule.collective
     if whole.kind not in _RING or whole.members:
@@ -44,7 +44,7 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     chunks = 1 if whole.kind == "all_gather" else whole.ranks
     shape = collective(whole.kind, whole.ranks, chunks, root=whole.root)
     total_bytes = whole.total_bytes(schedule.chunk_bytes)
-    if not _divides(total_bytes, shape.total_bytes(1) * PIECES * _ELEMENT_BYTES):
+    if total_bytes % (shape.total_bytes(1) * PIECES * _ELEMENT_BYTES):
         return tuple(found)
     orders: list[Sequence[int] | None] = [None]
     if late > 1 and whole.ranks <= _MOST_FOR_NEIGHBOURS:
@@ -65,7 +65,3 @@ def neighbours(ranks: int) -> list[list[int]]:
     even = ranks - ranks % 2
     steps = [(at + 1) // 2 * (1 if at % 2 else -1) for at in range(even)]
     return [[(first + step) % even for step in steps] + [even] * (ranks % 2) for first in range(even // 2)]
-
-
-def _divides(whole_bytes: int, parts: int) -> bool:
-    return whole_bytes % parts == 0

@@ -1,8 +1,8 @@
 """Late joining: chunks of a late rank join the running first part of a request (AdapCC, Sec. IV-C).
 
-The session's thread carries out the part and cannot wait for the caller, whose thread brings the data. Only
-the late rank knows which chunks joined; before a later part it tells the others, and that part leaves these
-chunks out.
+The session's thread carries out the part. The data comes from the caller's thread, for which it cannot wait.
+Only the late rank knows which chunks joined. Before a later part it tells the others, and that part leaves
+these chunks out.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Entrance:
 
 
 def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
-    """Return for each of ``count`` elements whether it has joined.
+    """Return for each of the ``count`` elements of a rank's data whether it has joined.
 
-    ``joined`` says this of each element of the rank's input of ``phase``.
+    ``joined`` holds the same for each element of the rank's input of ``phase``.
     """
     places = phase.input_places(rank)
     slots = joined.reshape(len(places), -1)

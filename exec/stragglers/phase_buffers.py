@@ -18,7 +18,7 @@ __all__ = ["input_of", "merged"]
 
 
 def input_of(phase: Phase, rank: int, whole: Array) -> Array:
-    """Return the share of ``rank``'s input ``whole`` that goes into a phase; a copy, empty for relays.
+    """Return a copy of the part of ``rank``'s input ``whole`` that goes into a phase; empty for relays.
 
     Raises UsageError if the buffer cannot be divided into equal slots.
     """
@@ -64,7 +64,7 @@ def merged(phases: Sequence[Phase], outputs: Sequence[Array], rank: int, redop: 
     wanted = bool(phases[0].whole.targets.has(rank).any())
     if not filled.all() or (wanted and not elements):
         raise UsageError(
-            f": expected phases that bring all that rank {rank} wants, nothing brings what begins at element "
+            f": expected phases that bring all the data of rank {rank}'s output, found none for element "
             f"{int(np.argmin(filled)) * step if elements else 0}",
             argument="phases",
         )

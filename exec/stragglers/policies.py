@@ -1,12 +1,18 @@
-"""Replay of policies over arrivals: break-even on the whole or the extra cost of going, and others.
+"""Replay of policies over arrivals: when each policy goes on without the late ranks, and the cost.
 
-The others are the paper's break-even, which compares with the cost for the ranks that are ready now,
-always-wait, always-go and the optimum, which is the best in hindsight.
+| policy                 | goes                                                                        |
+|------------------------|-----------------------------------------------------------------------------|
+| `break_even`           | once the time waited has reached the least cost of going so far             |
+| `break_even_extra`     | the same, but counts only the cost beyond that of the whole collective      |
+| `break_even_published` | as the paper does: compares with the cost for the ranks that are ready now  |
+| `always_wait`          | never                                                                       |
+| `always_go`            | as soon as a rank with data is ready                                        |
+| `optimum`              | when it is best in hindsight                                                |
 
-Each policy has two measures. Its *cost* is that of ski rental (`ski_rental`): the time waited, then the
-collective of all or the two phases; the bound limits the ratio to the best cost. Its *completion* is when
-every rank has the full result: phase 1 runs while late workers still compute, and phase 2 begins when phase 1
-is over and the last of them is ready. Both count from the first rank's readiness.
+Each policy has two measures, which count from the first rank's readiness. Its *cost* is that of ski rental
+(`ski_rental`): the time waited, then the collective of all or the two phases. The proven bound limits the
+ratio of this cost to the best. Its *completion* is the time at which every rank has the full result: phase 1
+runs while late workers still compute, and phase 2 begins when phase 1 is over and the last worker is ready.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ from probes.base import Floats, Mask
 __all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
 
 POLICIES = ("break_even", "break_even_extra", "break_even_published", "always_wait", "always_go", "optimum")
-# A moment at the end of a cycle must not fall into the next one by an error of rounding.
+# Tolerance, in cycles, by which rounding must not move a decision into the next cycle.
 _ROUNDING = 1e-9
 
 
@@ -93,8 +99,8 @@ def replay_arrivals(
 ) -> Replay:
     """Replay every policy over all iterations; O(iterations · ranks²) once the costs are known.
 
-    Always-go goes when the first rank with data is ready. The coordinator's cycles count from the first
-    rank's readiness. When the last rank is ready, all policies that still wait go at once.
+    The coordinator's cycles count from the first rank's readiness. When the last rank is ready, all policies
+    that still wait run the collective at once.
     """
     shape = len(POLICIES), arrivals.iterations
     cost_s, completion_s, went = np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool)
@@ -159,7 +165,7 @@ def _break_even(
     cycle_s: float,
     waiting: WaitingCollective,
 ) -> _Option | None:
-    """Return the decision by a rule of `ski_rental`; None if all are ready first."""
+    """Return the decision by a rule of `ski_rental`; None if all ranks are ready before it goes."""
     for stretch in stretches:
         waiting = waiting.offered(costs.phases(stretch.ready).buy_s)
         if math.isinf(waiting.compared_s):

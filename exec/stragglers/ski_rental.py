@@ -62,7 +62,8 @@ __all__ = [
     "fault_deadline_s",
 ]
 
-# A longer cycle loosens the bound above by δ/b_min; a shorter one costs more decisions.
+# The cycle of AdapCC's paper (Sec. IV-C 1). A longer one loosens the bound above by δ/b_min; a shorter one
+# costs more decisions.
 CYCLE_S = 5e-3
 # The value in AdapCC's paper (Sec. IV-C).
 FAULT_FACTOR = 5.0
@@ -70,10 +71,10 @@ FAULT_FACTOR = 5.0
 
 @dataclass(frozen=True)
 class WaitingCollective:
-    """One collective that waits: since when, and the cost of going that the wait is compared with.
+    """One collective that waits: since when, and the cost of going, ``compared_s``, that ends the wait.
 
-    This cost is the least so far or, ``as_published``, that of the last ready set. ``spared_s`` is the cost
-    that going spares: 0 for the rule, C for a decision by the extra cost alone.
+    This cost is the least so far; if ``as_published``, it is that of the last ready set. ``spared_s`` is
+    subtracted from it: 0 for the rule, C for a decision by the extra cost alone.
     """
 
     first_ready_s: float
@@ -82,7 +83,7 @@ class WaitingCollective:
     as_published: bool = False
 
     def offered(self, buy_s: float) -> WaitingCollective:
-        """Return the collective with one more ready set's cost; call it as a worker gets ready."""
+        """Return the collective with the cost of one more ready set; called when a worker becomes ready."""
         return replace(self, compared_s=buy_s if self.as_published else min(self.compared_s, buy_s))
 
     def goes(self, now_s: float) -> bool:
@@ -110,8 +111,7 @@ def fault_deadline_s(
     """Return when a worker that is still not ready counts as dead: T_fault after phase 1 (Sec. IV-C).
 
     T_fault is ``factor`` times the duration from the fastest worker's readiness to the end of phase 1, but at
-    least ``least_s``. It is fixed at that moment, as a threshold that grew with the clock would never be
-    reached. Raises UsageError for durations or factors that are negative or not finite.
+    least ``least_s``. Raises UsageError for durations or factors that are negative or not finite.
     """
     lasted_s = phase_one_end_s - first_ready_s
     durations = {"factor": factor, "least_s": least_s, "phase_one_end_s - first_ready_s": lasted_s}

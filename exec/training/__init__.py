@@ -1,9 +1,12 @@
 """Code for ranks that train with PyTorch.
 
-`backend` is the process group of `init_process_group("ccctl")`, `dear` an optimizer that overlaps
-communication with both passes, `ds_sync` the averaging of parameters within changing groups, `hooks` lets DDP
-go on with late and lost ranks. `workloads` are small training runs, which can also use the methods of
-`exec.published`. This module imports no torch.
+- `backend`: the process group of `init_process_group("ccctl")`.
+- `dear`: an optimizer that overlaps communication with both passes.
+- `ds_sync`: a wrapper that averages parameters within changing groups.
+- `hooks`: DDP that goes on with late and lost ranks.
+- `workloads`: small training runs, which can also use the methods of `exec.published`.
+
+This module imports no torch.
 """
 
 import lazy_loader as lazy

@@ -25,6 +25,7 @@ from probes.base import UsageError
 
 __all__ = ["Watch", "shared_memory"]
 
+# Accesses to a tensor's gradient.
 _OF_GRADIENTS = {
     getattr(descriptor, access)
     for descriptor in (torch.Tensor.grad, torch.Tensor._grad)
@@ -67,7 +68,7 @@ class Watch:
             ):
                 raise UsageError(
                     f"expected parameters that are plain tensors, found one of type {base.__name__}",
-                    hint="Train it with FSDP, or with what else knows this type.",
+                    hint="Train it with FSDP or another wrapper that supports this type.",
                 )
 
     def arm(self, tensors: Iterable[Any]) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["Shift", "Steady", "shifts"]
+__all__ = ["MEDIAN_TO_MEAN", "Shift", "Steady", "robust_level", "shifts"]
 
 # A level is learned from more values than are judged, so that it is the more certain one.
 WINDOW, LEARN = 12, 40
@@ -27,7 +28,7 @@ _Z = 6.0
 # Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
 _MAD_TO_SIGMA = 1.4826
 # The standard error of a median over that of a mean: sqrt(pi / 2).
-_MEDIAN_TO_MEAN = 1.2533
+MEDIAN_TO_MEAN = 1.2533
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Steady:
         if self._learning is not None:
             self._learning.append(self._recent[-1])
             if len(self._learning) >= self._learn:
-                self._settle(*_level_of(self._learning))
+                self._settle(*robust_level(self._learning))
         if self._level is None or len(self._recent) < self._window:
             return None
         return self._judged(self._level)
@@ -102,14 +103,14 @@ class Steady:
 
     def _settle(self, level: float, sigma: float) -> None:
         self._level, self._learning = level, None
-        uncertain = _MEDIAN_TO_MEAN * sigma * float(np.sqrt(1 / self._window + 1 / self._learn))
+        uncertain = MEDIAN_TO_MEAN * sigma * float(np.sqrt(1 / self._window + 1 / self._learn))
         self._allowed = max(self._effect, _Z * uncertain)
 
 
-def _level_of(values: list[float]) -> tuple[float, float]:
+def robust_level(values: ArrayLike) -> tuple[float, float]:
     """Return (median, standard deviation estimated by the median absolute deviation)."""
     level = float(np.median(values))
-    return level, _MAD_TO_SIGMA * float(np.median(np.abs(np.array(values) - level)))
+    return level, _MAD_TO_SIGMA * float(np.median(np.abs(np.asarray(values) - level)))
 
 
 def shifts(values: Iterable[float]) -> list[Shift]:

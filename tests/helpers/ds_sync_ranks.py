@@ -150,7 +150,7 @@ def refusals(rank, size):
     model = perceptron()
     refused(lambda: DSSync(model, torch.optim.LBFGS(model.parameters()), alone), "LBFGS")
     refused(lambda: DSSync(model, torch.optim.SGD(perceptron().parameters(), lr=1), alone), "not the model's")
-    refused(lambda: wrapped(alone, perceptron() if rank else nn.Linear(6, 3)), "another model than rank 0")
+    refused(lambda: wrapped(alone, perceptron() if rank else nn.Linear(6, 3)), "differs from rank 0")
     wrapper, optimizer = wrapped(alone)
     refused(lambda: wrapper.clip_grad_norm_(1.0), "clipping")
 
@@ -356,7 +356,7 @@ def idioms(rank, size):
         if before in harmless:
             use()
         else:
-            refused(use, "DS-Sync steps each layer behind the backward pass")
+            refused(use, "DS-Sync steps each layer during the backward pass")
     for scale in (8.0, 2.0**127):
         run, scaler = in_script("ds-sync", rank), torch.amp.GradScaler("cpu", init_scale=scale)
 
@@ -366,7 +366,7 @@ def idioms(rank, size):
                 scaler.step(run.optimizer)
                 scaler.update()
 
-        refused(scaled, "DS-Sync steps each layer behind the backward pass")
+        refused(scaled, "DS-Sync steps each layer during the backward pass")
     plain, compiled = in_script("ds-sync", rank), in_script("ds-sync", rank, compiled=True)
     for run in (plain, compiled):
         torch.manual_seed(100 + rank)

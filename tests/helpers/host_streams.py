@@ -8,12 +8,11 @@ from collections import deque
 import numpy as np
 from cuda_on_host import bits_of, library
 
-from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.streams.contexts import StreamContexts
 from exec.cuda.streams.endpoints import Endpoints
-from exec.program import expected_output
+from exec.program import dtype_of, expected_output
 from exec.program.layout import Layout
 from synth.program import OUTPUT, SCRATCH
 
@@ -115,7 +114,7 @@ def contexts_task(comm, request, progress):
     """Run a program over MPI messages, twice; how many elements are wrong, over all ranks."""
     program, count, tile_bytes = request
     layout, rank = Layout(program, count), comm.Get_rank()
-    table = encoded(layout, itemsize_of("float32"), tile_bytes=tile_bytes)
+    table = encoded(layout, dtype_of("float32").itemsize, tile_bytes=tile_bytes)
     streams = HostStreams(seed=rank)
     places = arenas(table)
     pairs = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)

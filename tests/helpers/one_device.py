@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from exec.cuda.kernel.device import Device, Kernels
-from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import SLICE_BYTES, encoded, tile_bytes_for
 from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.kernel.launch import LIMIT_S, Interpreter
-from exec.program import Layout
+from exec.cuda.kernel.launch import LIMIT_S, Interpreter, divide_sums
+from exec.program import Layout, dtype_of
 from probes.base import UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
 
@@ -41,17 +40,17 @@ class OneDevice:
         slice_bytes: int = SLICE_BYTES,
         limit_s: float = LIMIT_S,
     ) -> None:
-        _check_fit(layout, sends, recvs, itemsize_of(dtype))
+        itemsize = dtype_of(dtype).itemsize
+        _check_fit(layout, sends, recvs, itemsize)
         # Within a GPU a line of LL128 is whole.
         by = layout.program.protocol
         if tile_bytes is None:
             tile_bytes = tile_bytes_for(layout.program.threadblocks, device.cache_bytes)
-        table = encoded(
-            layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes, wire_protocol=by
-        )
+        table = encoded(layout, itemsize, tile_bytes=tile_bytes, slice_bytes=slice_bytes, wire_protocol=by)
         places = arenas(table)
         ranks = range(layout.program.ranks)
-        self._average = redop == "avg"
+        self._device, self._kernels = device, Kernels(device, dtype, redop, by)
+        self._sums = [layout.sums(rank) if redop == "avg" else [] for rank in ranks]
         self._kept = [device.memory(int(size)) for size in places.sizes]
         scratch = [device.memory(layout.elements(rank, SCRATCH) * table.itemsize) for rank in ranks]
         self._kept += [*scratch, sends, recvs]
@@ -61,13 +60,13 @@ class OneDevice:
         ]
         bases = [memory.ptr for memory in self._kept[: len(ranks)]]
         self.encoded = table
-        self._machine = Interpreter(
-            device, Kernels(device, dtype, redop, by), table, places, bases, ranks, limit_s=limit_s
-        )
+        self._machine = Interpreter(device, self._kernels, table, places, bases, ranks, limit_s=limit_s)
 
     def start(self) -> None:
         """Queue one run on the device's stream."""
-        self._machine.launch(self._addresses, average=self._average)
+        self._machine.launch(self._addresses)
+        for sums, own in zip(self._sums, self._addresses, strict=True):
+            divide_sums(self._device, self._kernels, sums, own[OUTPUT], self.encoded.itemsize)
 
     def run(self) -> None:
         """Carry out the collective once; raises LostRankError where it got stuck."""

@@ -3,12 +3,11 @@
 import numpy as np
 from cuda_on_host import _aligned, _buffers, _Launch, bits_of, library
 
-from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
 from exec.cuda.kernel.proxies import Proxy, RemoteFifos
-from exec.program import expected_output
+from exec.program import dtype_of, expected_output
 from exec.program.layout import Layout
 from synth.program import OUTPUT
 
@@ -18,7 +17,7 @@ def proxied_task(comm, request, progress):
     program, count, dtype, tile_bytes, slice_bytes, launches, hosts = request
     host = comm.Get_rank()
     layout = Layout(program, count)
-    table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes, slice_bytes=slice_bytes)
+    table = encoded(layout, dtype_of(dtype).itemsize, tile_bytes=tile_bytes, slice_bytes=slice_bytes)
     places = arenas(table, hosts)
     own = range(hosts.index(host), hosts.index(host) + hosts.count(host))
     memory = [_aligned(int(size)) for size in places.sizes]

@@ -49,7 +49,7 @@ def draw(graphs: HostGraphs, names: list[str], path: str | None) -> None:
         say("every order of these GPUs is equally good: NCCL needs no file")
     else:
         gain = graphs.ring.total_gbs / graphs.plain_gbs
-        say(f"one ring by the numbers of the GPUs: {graphs.plain_gbs:.1f} GB/s; in this order {gain:.2f}x")
+        say(f"one ring in the order of GPU numbers: {graphs.plain_gbs:.1f} GB/s; in this order {gain:.2f}x")
     if path is not None:
         console.note(f"use it as NCCL_GRAPH_FILE={path}, in jobs that use all of these GPUs")
 

@@ -9,7 +9,7 @@ from .encode import (
     wire_protocol_of as wire_protocol_of,
 )
 from .fifo_memory import Arenas as Arenas, arenas as arenas
-from .launch import Interpreter as Interpreter
+from .launch import Interpreter as Interpreter, divide_sums as divide_sums
 from .proxies import Proxy as Proxy, RemoteFifos as RemoteFifos
 from .rows import DOES as DOES, STEP as STEP
 from .source import THREADS as THREADS

@@ -56,7 +56,7 @@ class Device:
     def memory(self, size_bytes: int) -> Any:
         """Allocate zeroed memory, with its address as ``ptr``.
 
-        It is an allocation of its own, outside CuPy's pool, because an IPC handle exports a whole allocation.
+        It does not come from CuPy's pool, because an IPC handle exports a whole allocation.
         """
         with self.told():
             found = self.cupy.cuda.Memory(max(size_bytes, 1))
@@ -110,7 +110,7 @@ class Arguments:
 class Kernels:
     """The kernels for one element type, operator and protocol.
 
-    They are loaded here, because CUDA's lazy loading can deadlock while a kernel spins.
+    The constructor loads them, because CUDA's lazy loading can deadlock while a kernel spins.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exec.program import dtype_of, ufunc_of
 
-__all__ = ["ELEMENTS", "OPERATORS", "element_of", "itemsize_of", "operator_of"]
+__all__ = ["ELEMENTS", "OPERATORS", "element_of", "operator_of"]
 
 ELEMENTS: dict[str, str] = {
     "float16": "Half",
@@ -25,11 +25,6 @@ def element_of(dtype: str) -> str:
     """Return the kernel's name of an element type; raises UsageError for one that it does not have."""
     dtype_of(dtype)
     return ELEMENTS[dtype]
-
-
-def itemsize_of(dtype: str) -> int:
-    """Return the bytes of one element; raises UsageError for an unknown type."""
-    return dtype_of(dtype).itemsize
 
 
 def operator_of(redop: str) -> str:

@@ -1,8 +1,8 @@
 """A program as flat tables of integers, which the interpreter kernel reads (GC3 Sec. 4.1, 4.3).
 
 A step of several chunks becomes one row for each chunk, so each message is one chunk, cut into tiles. A FIFO
-holds ``depth`` times the chunks of its largest message; so the tables deadlock only if the program does.
-Consecutive local reductions into one place become one row with several sources.
+has room for ``depth`` messages of the program, each as many chunks as its largest; so the tables deadlock
+only if the program does. Consecutive local reductions into one place become one row with several sources.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = [
     "LINK",
     "LL128_MOST_BYTES",
     "LL_MOST_BYTES",
+    "PACK_BYTES",
     "RECORD",
     "SHORT_TILE_BYTES",
     "SLICE_BYTES",
@@ -54,19 +55,21 @@ BLOCK = (
 )
 LINK = ("out_slots", "out_head", "out_credit", "in_slots", "in_head", "in_credit")
 RECORD = ("state", "reason", "rank", "number", "origin", "peer", "channel", "tile", "slice", "seen", "wanted")
-# GC3 (Sec. 4.3) tiles chunks of more than 4 MB. Tiles of 512 KiB in slices keep a few threadblocks busy.
-# Short tiles keep the slots of many threadblocks in the L2 cache. On an H100, an all_reduce of 64 MiB on 8
-# ranks takes 5.8 ms with 8 threadblocks and tiles of 512 KiB (64 KiB: 8.8 ms). With 128 threadblocks and
-# tiles of 64 KiB it takes 0.81 ms (512 KiB: 1.04 ms).
+# The bytes of long and of short tiles. GC3 (Sec. 4.3) cuts chunks of more than 4 MB into tiles. Long tiles
+# keep a few threadblocks busy; short ones keep the slots of many threadblocks in the L2 cache. On an H100, an
+# all_reduce of 64 MiB on 8 ranks takes 5.8 ms with 8 threadblocks and tiles of 512 KiB (64 KiB: 8.8 ms). With
+# 128 threadblocks and tiles of 64 KiB it takes 0.81 ms (512 KiB: 1.04 ms).
 TILE_BYTES, SHORT_TILE_BYTES = 512 << 10, 64 << 10
 # Each tile travels in up to _MOST_SLICES slices, so that the next hop starts before the whole tile has
 # arrived.
 SLICE_BYTES = 64 << 10
 _MOST_SLICES = 4
-_PACK_BYTES = 16
-# The messages for which LL128 is fastest. TO BE MEASURED on GPUs (benchmarks/one_gpu.py): these follow from
-# the latency and the rate of a threadblock in NCCL's tuning model (synth.simulation.protocols). LL takes
-# 1.3 us less than LL128 and 50 ps a byte more, Simple 1.5 us more and 8.3 ps a byte less.
+# The kernel moves 16 bytes at once; its tiles and slices end at multiples of them.
+PACK_BYTES = 16
+# LL128 is fastest for messages between these sizes, LL for shorter and Simple for longer ones. TO BE MEASURED
+# on GPUs (benchmarks/one_gpu.py): the sizes follow from the latency and the rate of a threadblock in NCCL's
+# tuning model (synth.simulation.protocols). LL takes 1.3 us less than LL128 and 50 ps a byte more, Simple
+# 1.5 us more and 8.3 ps a byte less.
 LL_MOST_BYTES, LL128_MOST_BYTES = 26_000, 180_000
 
 
@@ -115,9 +118,9 @@ class Encoded:
 def wire_protocol_of(program: Program, *, message_bytes: int = 0, whole_lines: bool = False) -> WireProtocol:
     """Return the kernel's protocol for a program: the one it asks for, or a faster one for LL128.
 
-    ``whole_lines`` says whether lines of 128 bytes arrive whole between all ranks: within a GPU and over
-    NVLink they do. Without that, LL128 becomes Simple. Otherwise a program that asks for LL128 uses LL for
-    short messages and Simple for long ones.
+    ``whole_lines`` says whether lines of 128 bytes arrive whole between all ranks, as they do within a GPU
+    and over NVLink. If not, a program that asks for LL128 uses Simple. Otherwise it uses LL for short
+    messages, LL128 for longer ones, and Simple for the longest.
     """
     if program.protocol != "LL128":
         return program.protocol
@@ -173,7 +176,7 @@ def encoded(
 
 def _tile(largest: int, itemsize: int, tile_bytes: int) -> int:
     """Return the elements of a tile: a multiple of 16 bytes, and no more than the largest chunk needs."""
-    pack = _PACK_BYTES // itemsize
+    pack = PACK_BYTES // itemsize
     wanted = min(max(tile_bytes // itemsize, pack), max(largest, 1))
     return -(-wanted // pack) * pack
 

@@ -15,10 +15,10 @@ import numpy as np
 from exec.cuda.kernel.encode import BLOCK, LINK, Encoded
 from probes.base import Indices
 
-__all__ = ["Arenas", "arenas"]
+__all__ = ["LINE_BYTES", "Arenas", "arenas"]
 
 # NVIDIA's GPUs have cache lines of 128 bytes.
-_LINE_BYTES = 128
+LINE_BYTES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +45,12 @@ class Arenas:
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)
         out, into = encoded.fifos[blocks.start : blocks.stop].T
-        rows = np.flatnonzero(out >= 0)
-        fifo = out[rows]
-        table[rows, LINK.index("out_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
-        table[rows, LINK.index("out_head")] = base[self.receiver[fifo]] + self.head[fifo]
-        table[rows, LINK.index("out_credit")] = base[self.sender[fifo]] + self.credit[fifo]
-        rows = np.flatnonzero(into >= 0)
-        fifo = into[rows]
-        table[rows, LINK.index("in_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
-        table[rows, LINK.index("in_head")] = base[self.receiver[fifo]] + self.head[fifo]
-        table[rows, LINK.index("in_credit")] = base[self.sender[fifo]] + self.credit[fifo]
+        for way, fifos in (("out", out), ("in", into)):
+            rows = np.flatnonzero(fifos >= 0)
+            fifo = fifos[rows]
+            table[rows, LINK.index(f"{way}_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
+            table[rows, LINK.index(f"{way}_head")] = base[self.receiver[fifo]] + self.head[fifo]
+            table[rows, LINK.index(f"{way}_credit")] = base[self.sender[fifo]] + self.credit[fifo]
         return table
 
 
@@ -70,8 +66,8 @@ def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
     sender[out[out >= 0]], receiver[out[out >= 0]] = ranks[out >= 0], to[out >= 0]
     sender[into[into >= 0]], receiver[into[into >= 0]] = source[into >= 0], ranks[into >= 0]
     sizes = np.zeros(encoded.layout.program.ranks, dtype=np.int64)
-    head = _place(receiver, np.full(fifos, _LINE_BYTES), sizes)
-    credit = _place(sender, np.full(fifos, _LINE_BYTES), sizes)
+    head = _place(receiver, np.full(fifos, LINE_BYTES), sizes)
+    credit = _place(sender, np.full(fifos, LINE_BYTES), sizes)
     places = _whole_lines(encoded.room * encoded.place_bytes)
     if len(host_of):
         host = np.array(host_of)
@@ -90,5 +86,5 @@ def _place(owner: Indices, sizes: Indices, used: Indices) -> Indices:
 
 
 def _whole_lines(sizes: Indices) -> Indices:
-    lines: Indices = -(-sizes // _LINE_BYTES) * _LINE_BYTES
+    lines: Indices = -(-sizes // LINE_BYTES) * LINE_BYTES
     return lines

@@ -2,24 +2,24 @@
 //
 // The text that exec/cuda/kernel/source.py puts before this one names the columns of the tables (STEP_*, BLOCK_*,
 // LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL or both LL and LL128 for
-// those protocols. Built for the host, CCCTL_HOST names a header that gives the same primitives on threads.
+// those protocols. In a build for the host, CCCTL_HOST names a header with the same primitives on threads.
 //
 // A FIFO lies in the receiver's memory with the count of what was put in; the count of what was taken out
 // lies in the sender's. Each count has one writer, so plain stores with release order are enough, over
 // PCIe too, which has no atomics between peers.
 //
-// By LL (GC3 Sec. 4.3) messages need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and
-// 4 of flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag
-// has its data, without a release and without waiting for the whole slice, at half of the bandwidth.
+// LL messages (GC3 Sec. 4.3) need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and 4 of
+// flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag has its
+// data, without a release and without waiting for the whole slice. LL has half of the bandwidth.
 //
-// By LL128 a line has 128 bytes: 15 words of data and the number of the message. Eight neighbouring threads store
+// A line of LL128 has 128 bytes: 15 words of data and the number of the message. Eight neighbouring threads store
 // and load it at the same time, 16 bytes each. Within a GPU and over NVLink such a line arrives whole (Demystifying
-// NCCL, arXiv 2507.04786), which PTX does not promise, nor PCIe.
+// NCCL, arXiv 2507.04786); neither PTX nor PCIe promises that.
 
 typedef long long i64;
 typedef unsigned long long u64;
 
-// Narrow types are bits here: so no header of CUDA's is needed to compile this.
+// Narrow types are plain bits, so that no header of CUDA is needed.
 struct Half {
     unsigned short bits;
 };
@@ -81,7 +81,7 @@ DEVICE u64 acquire_device(const u64* at) {
 DEVICE void release_device(u64* at, u64 value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// What another processor wrote must not come from this one's first cache, so these loads go past it.
+// This processor's first cache may hold old values of data that another one wrote, so these loads bypass it.
 DEVICE Bits load_bits(const void* at) {
     Bits bits;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -164,7 +164,7 @@ DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
 DEVICE unsigned bits_of_float(float value) { return __float_as_uint(value); }
 #endif
 
-// ---- elements: narrow ones are combined as wider ones and rounded once, as NumPy and NCCL do
+// ---- elements: narrow ones are widened, combined and rounded once, as in NumPy and NCCL
 
 template <class T>
 DEVICE T widened(T value) {
@@ -188,13 +188,13 @@ template <>
 struct Narrowed<Bfloat> {
     DEVICE static Bfloat of(float value) {
         unsigned bits = bits_of_float(value);
-        // To the nearest, ties to even; a NaN stays one whatever the rounding would do to it.
+        // Round to the nearest, ties to even. NaN is kept, because rounding could turn it into infinity.
         unsigned rounded = value == value ? bits + 0x7fffu + (bits >> 16 & 1u) : bits | 0x400000u;
         return Bfloat{static_cast<unsigned short>(rounded >> 16)};
     }
 };
 
-// Integers wrap around, which only unsigned ones may in C++.
+// Integers wrap around. In C++ only unsigned ones may do so, hence the casts.
 struct Sum {
     template <class W>
     DEVICE static W of(W a, W b) {
@@ -211,7 +211,7 @@ struct Prod {
     DEVICE static int of(int a, int b) { return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b)); }
     DEVICE static i64 of(i64 a, i64 b) { return static_cast<i64>(static_cast<u64>(a) * static_cast<u64>(b)); }
 };
-// A NaN on either side is the result, as in NumPy.
+// The result is NaN if either side is, as in NumPy.
 struct Min {
     template <class W>
     DEVICE static W of(W a, W b) {
@@ -302,11 +302,11 @@ DEVICE void move_packs(const Operands<T>& operands, i64 at, i64 stride) {
 // Packs in flight in each thread, to hide the memory's latency.
 constexpr int WIDTH = 4;
 
-// All `workers` call it, each with its number.
+// Move `length` elements; all `workers` threads call this, each with its number.
 template <class T, class Op>
 DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 workers) {
     constexpr int ELEMENTS = 16 / sizeof(T);
-    // A copy onto itself, as in place there are: what another threadblock writes there meanwhile stays.
+    // In place, data may be its own destination. Copying it could overwrite what another threadblock writes there.
     if (operands.sources() == 1 && operands.into == operands.first && !operands.also) return;
     const i64 packs = operands.aligned(16) ? length / ELEMENTS : 0;
     i64 at = worker;
@@ -327,7 +327,7 @@ union Word {
     T element[8 / sizeof(T)];
 };
 
-// ---- waiting: bounded, and who waits for whom is written where the host reads it
+// ---- waiting: bounded; a threadblock that gives up records for the host what it waited for
 
 enum { FOR_MESSAGE = 1, FOR_ROOM, FOR_STEP };
 enum { RAN_OUT = 1, WAS_STOPPED };
@@ -335,8 +335,8 @@ enum { RAN_OUT = 1, WAS_STOPPED };
 // Rows of the table of steps that a block holds at a time.
 constexpr i64 ROWS = 64;
 
-// What a block keeps close: its tables, and where it is. An acquire empties the multiprocessor's first cache, so each
-// step would fetch its row from afar.
+// A block's tables and progress, in shared memory. Each acquire empties the multiprocessor's first cache, so rows of
+// steps would otherwise come from global memory again and again.
 struct BlockState {
     i64 block[BLOCK_COLUMNS], link[LINK_COLUMNS], buffers[3], rows[ROWS * STEP_COLUMNS];
     i64* record;
@@ -351,7 +351,7 @@ struct BlockState {
     int whole[2];
     u64 head[2], credit[2], finished[2];
 
-    // Wait until a count reaches `goal`. `seen` is its value when it was last read: often that is enough.
+    // Wait until a count reaches `goal`. `seen` is its value when it was last read, which is often enough.
     DEVICE bool until(const u64* count, i64 goal, int reason, i64 peer, u64& seen) const {
         if (goal <= static_cast<i64>(seen)) return true;
         u64 begun = 0;
@@ -395,7 +395,7 @@ struct BlockState {
     }
 #endif
 
-    // Rest, then say why a wait since `begun` (0: it begins) is over: RAN_OUT, WAS_STOPPED; 0 while it goes on.
+    // Rest, then return why a wait since `begun` (0: it begins) is over, RAN_OUT or WAS_STOPPED; 0 if it goes on.
     DEVICE int ended(u64& begun) const {
         rest();
         const u64 now = now_ns();
@@ -404,13 +404,13 @@ struct BlockState {
         return now - begun < static_cast<u64>(limit_ns) ? 0 : RAN_OUT;
     }
 
-    // A thread gave up a line of this slice.
+    // Record that a thread gave up a line of this slice.
     APART void give_up(unsigned turn, int state) {
         if (state == RAN_OUT) ran_out = 1;
         whole[turn] = 0;
     }
 
-    // The leading thread does it for all, since any of them may have waited in vain.
+    // Record for the host that a message did not come. The leading thread does so for whichever thread gave up.
     APART void write_lost_message(unsigned turn) const {
         if (thread_number() != 0) return;
         const i64 number = static_cast<i64>(credit[turn]);
@@ -566,13 +566,13 @@ DEVICE void copy_words(i64* to, const i64* from, i64 count) {
     for (i64 at = thread_number(); at < count; at += threads()) to[at] = from[at];
 }
 
-// A thread of the n-th warp, so that what several of them publish waits for its fences at the same time.
+// The first thread of the n-th warp. Each count is published by another warp, so that their fences overlap.
 DEVICE int thread_of_warp(int number) { return number * 32 % threads(); }
 
 struct Machine {
     const i64 *blocks, *steps, *more, *buffers, *links;
-    u64* flags;    // for each threadblock how many steps it has finished, of those that somebody waits for
-    i64* records;  // for each threadblock whom it waited for when the time was up
+    u64* flags;    // for each threadblock, the number of its finished steps; written at steps that others await
+    i64* records;  // for each threadblock, what it waited for when it gave up
     u64* stop;
     i64 launch, tile, tiles, slices, limit_ns;
 };
@@ -746,7 +746,7 @@ KERNEL ccctl_combine(const ELEMENT* first, const ELEMENT* second, ELEMENT* into,
                             blocks() * threads());
 }
 
-// An average is a sum divided by how many were added up; integers round towards zero, as in NCCL.
+// Divide the sums of an average by the number of summands; integers round towards zero, as in NCCL.
 KERNEL ccctl_divide(ELEMENT* values, i64 length, int by) {
     const i64 step = blocks() * threads();
     for (i64 at = static_cast<i64>(block_number()) * threads() + thread_number(); at < length; at += step)

@@ -16,14 +16,14 @@ from exec.cuda.kernel.proxies import RemoteFifos
 from exec.cuda.kernel.rows import STEP
 from exec.cuda.kernel.source import THREADS
 from probes.base import Indices, LostRankError
-from synth.program import OUTPUT
 
-__all__ = ["Addresses", "Interpreter", "own_tables", "waiters"]
+__all__ = ["Addresses", "Interpreter", "divide_sums", "own_tables", "waiters"]
 
-# Threadblocks spin while they wait, so a peer that is lost must not occupy the GPU for ever.
+# Threadblocks spin while they wait; without a limit, a lost peer would occupy the GPU for ever.
 LIMIT_S = 30.0
-# Numbers that a threadblock records when it gives up, the same as in interpreter.cu. The state: its own time
-# ran out. The reason: it waited for a message, for room in a FIFO, or for a step of another threadblock.
+# Numbers that a threadblock records when it gives up, the same as in interpreter.cu. _RAN_OUT is the state of
+# one whose own time ran out. The others are reasons: it waited for a message, for room in a FIFO, or for a
+# step of another threadblock.
 _RAN_OUT = 1
 _MESSAGE, _ROOM, _STEP = 1, 2, 3
 # Index of the launch's number among the arguments of the kernel.
@@ -51,7 +51,7 @@ class Interpreter:
         limit_s: float = LIMIT_S,
         remote: RemoteFifos | None = None,
     ) -> None:
-        self._device, self._kernels, self._encoded, self._ranks = device, kernels, encoded, ranks
+        self._device, self._kernels, self._encoded = device, kernels, encoded
         rows = range(encoded.blocks_of(ranks[0]).start, encoded.blocks_of(ranks[-1]).stop)
         refuse_too_many(len(rows), kernels.resident, device.multiprocessors)
         blocks, steps = own_tables(encoded, ranks)
@@ -72,11 +72,8 @@ class Interpreter:
         self._arguments = Arguments((*pointers, *numbers))
         self._launches = 0
 
-    def launch(self, addresses: Addresses, *, average: bool = False) -> None:
-        """Queue the kernel on the device's stream; ``finish`` waits for it.
-
-        With ``average`` the outputs are divided by the number of summands afterwards.
-        """
+    def launch(self, addresses: Addresses) -> None:
+        """Queue the kernel on the device's stream; ``finish`` waits for it."""
         stream = self._device.stream
         if self._addresses != addresses:
             with self._device.told():
@@ -86,8 +83,6 @@ class Interpreter:
         self._arguments.values[_LAUNCH] = self._launches
         with self._device.told():
             self._kernels.start(self._blocks, self._arguments, stream)
-            if average:
-                self._divide(addresses)
         self._launches += 1
 
     def finish(self) -> None:
@@ -105,14 +100,16 @@ class Interpreter:
         """Make a waiting kernel give up and record what it waits for."""
         self._stop[0] = 1
 
-    def _divide(self, addresses: Addresses) -> None:
-        itemsize = self._encoded.itemsize
-        for rank, own in zip(self._ranks, addresses, strict=True):
-            for first, stop, summands in self._encoded.layout.sums(rank):
-                at = np.int64(own[OUTPUT] + first * itemsize)
-                grid = (min(-(-(stop - first) // THREADS), 2 * self._device.multiprocessors),)
-                arguments = (at, np.int64(stop - first), np.int32(summands))
-                self._kernels.divide(grid, (THREADS,), arguments, stream=self._device.stream)
+
+def divide_sums(
+    device: Device, kernels: Kernels, sums: Iterable[tuple[int, int, int]], output: int, itemsize: int
+) -> None:
+    """Queue the division of an average's ``sums`` (`Layout.sums`) in the output at address ``output``."""
+    with device.told():
+        for first, stop, summands in sums:
+            grid = (min(-(-(stop - first) // THREADS), 2 * device.multiprocessors),)
+            arguments = (np.int64(output + first * itemsize), np.int64(stop - first), np.int32(summands))
+            kernels.divide(grid, (THREADS,), arguments, stream=device.stream)
 
 
 def own_tables(encoded: Encoded, ranks: range) -> tuple[Indices, Indices]:

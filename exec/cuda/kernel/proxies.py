@@ -20,19 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from exec.cuda.kernel.encode import BLOCK, LINK, Encoded
-from exec.cuda.kernel.fifo_memory import Arenas
+from exec.cuda.kernel.encode import BLOCK, LINK, PACK_BYTES, Encoded
+from exec.cuda.kernel.fifo_memory import LINE_BYTES, Arenas
 from exec.cuda.kernel.rows import DOES, STEP
 from exec.program import Array
 from probes.base import Indices
 
 __all__ = ["Proxy", "RemoteEnd", "RemoteFifos"]
 
-# Each count has a cache line of a GPU to itself, as in fifo_memory.
-_LINE_BYTES = 128
-# The kernel moves 16 bytes at once, and its slices end at multiples of them.
-_PACK_BYTES = 16
-# After this many polls without a message the thread sleeps for _NAP_S, so that others get its core.
+# After this many polls without a message the thread sleeps for _NAP_S, so that other threads get the core.
 _POLLS, _NAP_S = 200, 50e-6
 
 
@@ -109,9 +105,10 @@ class RemoteFifos:
     def _end(self, fifo: int, outgoing: bool, peer: int, memory: Callable[[int], Array]) -> RemoteEnd:
         encoded = self._encoded
         room, place_bytes = int(encoded.room[fifo]), encoded.place_bytes
-        whole = memory(2 * _LINE_BYTES + room * place_bytes)
-        counts: Indices = whole[: 2 * _LINE_BYTES].view(np.int64)[:: _LINE_BYTES // 8]
-        slots = whole[2 * _LINE_BYTES :].reshape(room, place_bytes)
+        # Each count has a cache line of the GPU to itself.
+        whole = memory(2 * LINE_BYTES + room * place_bytes)
+        counts: Indices = whole[: 2 * LINE_BYTES].view(np.int64)[:: LINE_BYTES // 8]
+        slots = whole[2 * LINE_BYTES :].reshape(room, place_bytes)
         spans = _spans(encoded, fifo, outgoing)
         return RemoteEnd(fifo, outgoing, peer, counts, slots, spans, encoded.slices)
 
@@ -127,7 +124,7 @@ def _spans(encoded: Encoded, fifo: int, outgoing: bool) -> list[tuple[int, int]]
     steps = encoded.steps[first : first + count]
     moves = steps[:, STEP.index("does")] & DOES["sends" if outgoing else "receives"] != 0
     lengths = steps[moves, STEP.index("length")].tolist()
-    pack, found = _PACK_BYTES // encoded.itemsize, []
+    pack, found = PACK_BYTES // encoded.itemsize, []
     for tile in range(encoded.tiles):
         for whole in lengths:
             length = min(max(0, whole - tile * encoded.tile), encoded.tile)

@@ -28,7 +28,9 @@ STEP = (
     "more_count",
     "origin",
 )
+# Actions of a row, as bits of its column "does".
 DOES = {"receives": 1, "accumulates": 2, "reads": 4, "writes": 8, "sends": 16}
+# The most sources of one row; further reductions into the same place go into the next row.
 _MOST_SOURCES = 16
 _FEATURES = {"receives": RECEIVES, "reads": READS_SRC, "writes": WRITES_DST, "sends": SENDS}
 
@@ -104,8 +106,8 @@ class Rows:
     def _can_join(self, tb: int, row: dict[str, int]) -> bool:
         """Return whether a local reduction can become one more source of the row before it.
 
-        The joined row then waits for what this row waits for. If another threadblock waits for the row
-        before, that could close a circle of waits, so the two are not joined.
+        The row before then also waits for what ``row`` waits for. That could close a circle if another
+        threadblock waits for the row before; in this case the two are not joined.
         """
         local = DOES["accumulates"] | DOES["reads"] | DOES["writes"]
         if len(self.steps) == self.first[tb] or row["does"] != local or not _cannot_overlap(row):

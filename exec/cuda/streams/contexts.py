@@ -17,15 +17,18 @@ from probes.base import LostRankError
 
 __all__ = ["Incoming", "Outgoing", "Role", "StreamContexts", "Streams", "role_of"]
 
-# Long enough for a peer on a loaded host, short enough that a user waits for the error.
+# Longest time without progress: a peer on a loaded host needs less, and a user still waits for the error.
 LIMIT_S = 30.0
-# Other threads get the core meanwhile, and a message hardly waits longer.
+# Sleep between two looks for work: other threads get the core, and a message waits hardly longer.
 _IDLE_S = 20e-6
 
 
 @dataclass(frozen=True)
 class Role:
-    """The role of a rank in a program: AdapCC's behaviour tuple (Sec. IV-C)."""
+    """The role of a rank in a program: AdapCC's behaviour tuple (Sec. IV-C).
+
+    ``active``: it has steps at all. ``kernel``: it combines data, for which copies are not enough.
+    """
 
     active: bool
     receives: bool
@@ -167,8 +170,8 @@ class _Context:
         to, source = encoded.fifos[block].tolist()
         self._to, self._from = outgoing.get(to), incoming.get(source)
         self._stream = streams.stream()
-        # Each step and tile has an event of its own. A reused event could already be recorded for a later
-        # step when a context waits for it, and the waits could form a cycle.
+        # Each step and tile has a separate event. A reused event could already be recorded for a later step
+        # when a context waits for it, and the waits could form a cycle.
         self._events: dict[int, Any] = {}
         self.others: dict[int, _Context] = {}
         self.queued, self.blocked = 0, ""

@@ -60,7 +60,7 @@ class Endpoints:
         by_peer = [fifo for fifo, pair in enumerate(ends) if wires[pair] == "peer"]
         if by_peer:
             self._by_peer(places, ends, by_peer)
-        # All ranks go in the order of FIFO numbers, because making an NCCL communicator waits for the peer.
+        # All ranks make ends in the order of FIFO numbers, because an NCCL communicator waits for the peer.
         for fifo, (sender, receiver) in enumerate(ends):
             wire = wires[sender, receiver]
             if wire != "peer" and comm.Get_rank() in (sender, receiver):

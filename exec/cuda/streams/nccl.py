@@ -1,7 +1,7 @@
 """Connections over NCCL: each has a communicator of two ranks and a stream of its own.
 
-NCCL's send may wait for the receive. It waits on the connection's stream, and messages wait in the slots of
-the program's FIFO meanwhile, so the context can go on until these are full.
+NCCL's send may wait for the receive. It does so on the connection's stream. Meanwhile messages stay in the
+slots of the program's FIFO, so the context can go on until these are full.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from exec.cuda.streams.contexts import Streams
 
 __all__ = ["NcclIn", "NcclOut", "available", "connected"]
 
-# Ranks in the communicator of two that each connection has.
+# The two ranks of each connection's communicator.
 _SENDER, _RECEIVER = 0, 1
 # ncclInt8 of nccl.h: messages are sent as bytes.
 _INT8 = 0
@@ -50,14 +50,21 @@ def connected(comm: Any, peer: int, tag: int, place: int, stream: Any, *, sends:
     return pair
 
 
-class NcclOut:
-    """The sender's end; ``places`` are slots in this GPU's memory."""
+class _NcclEnd:
+    """One end of a connection; ``places`` are slots in this GPU's memory."""
 
     def __init__(self, streams: Streams, places: Sequence[int], pair: Any) -> None:
         self._streams, self._places, self._pair = streams, places, pair
         self._wire = streams.stream()
         self._full, self._free = ([streams.event() for _ in places] for _ in range(2))
-        self._number = 0
+        self._number, self._asked = 0, False
+
+    def idle(self) -> bool:
+        return True
+
+
+class NcclOut(_NcclEnd):
+    """The sender's end."""
 
     def room(self, stream: Any) -> int:
         place = self._number % len(self._places)
@@ -73,18 +80,9 @@ class NcclOut:
         self._streams.record(self._free[place], self._wire)
         self._number += 1
 
-    def idle(self) -> bool:
-        return True
 
-
-class NcclIn:
-    """The receiver's end; ``places`` are slots in this GPU's memory."""
-
-    def __init__(self, streams: Streams, places: Sequence[int], pair: Any) -> None:
-        self._streams, self._places, self._pair = streams, places, pair
-        self._wire = streams.stream()
-        self._full, self._free = ([streams.event() for _ in places] for _ in range(2))
-        self._number, self._asked = 0, False
+class NcclIn(_NcclEnd):
+    """The receiver's end; ``_asked`` says whether the next message has been requested."""
 
     def message(self, size_bytes: int, stream: Any) -> int:
         place = self._number % len(self._places)
@@ -101,6 +99,3 @@ class NcclIn:
         self._streams.record(self._free[self._number % len(self._places)], stream)
         self._number += 1
         self._asked = False
-
-    def idle(self) -> bool:
-        return True

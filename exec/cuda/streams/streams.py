@@ -60,8 +60,7 @@ class CudaStreams:
             return bool(event.done)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: Any) -> None:
-        if to != source:
-            self._runtime.memcpyAsync(to, source, size_bytes, _ANYWHERE, stream.ptr)
+        self._runtime.memcpyAsync(to, source, size_bytes, _ANYWHERE, stream.ptr)
 
     def combine(self, first: int, second: int, into: int, also: int, elements: int, stream: Any) -> None:
         assert self._kernels is not None

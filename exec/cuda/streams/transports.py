@@ -2,8 +2,8 @@
 
 Each connection has the slots of its FIFO ("places"). Peer copies (AdapCC Sec. V-B) go straight into the
 receiver's slots, whose events the sender opens once through CUDA IPC. Between hosts the slots are in pinned
-memory on both sides, or in GPU memory if MPI reads that; the GPU copies later chunks while earlier ones
-travel ("hidden memory movements").
+memory on both sides, or in GPU memory if MPI reads that. The GPU copies later chunks while earlier ones
+travel, which hides the copies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["MessageIn", "MessageOut", "MpiNotices", "Notices", "PeerIn", "PeerOu
 
 
 class Notices(Protocol):
-    """Counts of the messages that each end has queued on its GPU; that work need not be done yet."""
+    """Counts of the messages that each end has queued on its GPU, whose work need not be complete."""
 
     def tell(self) -> None:
         """Tell the other end that one more message is queued here."""
@@ -62,6 +62,9 @@ class _PeerEnd:
         self._streams, self._places, self._full, self._free = streams, places, full, free
         self._notices, self._number = notices, 0
 
+    def idle(self) -> bool:
+        return True
+
 
 class PeerOut(_PeerEnd):
     """The sender's end; ``places`` are slots in the receiver's memory, which this GPU can write.
@@ -82,9 +85,6 @@ class PeerOut(_PeerEnd):
         self._number += 1
         self._notices.tell()
 
-    def idle(self) -> bool:
-        return True
-
 
 class PeerIn(_PeerEnd):
     """The receiver's end; ``places`` are slots in its own memory, with events as in `PeerOut`."""
@@ -100,9 +100,6 @@ class PeerIn(_PeerEnd):
         self._streams.record(self._free[self._number % len(self._places)], stream)
         self._number += 1
         self._notices.tell()
-
-    def idle(self) -> bool:
-        return True
 
 
 Window = Callable[[int, int], Any]

@@ -37,7 +37,7 @@ class Autotuner:
         self.decided: dict[Hashable, int] = {}
 
     def serve(self, key: Hashable, ways: tuple[Callable[[], None], Callable[[], None]]) -> None:
-        """Run one call by the decided way, or, before the decision, by the two in turn; collective."""
+        """Run one call by the decided way; before the decision, by each way in turn; collective."""
         if key in self.decided:
             ways[self.decided[key]]()
             return

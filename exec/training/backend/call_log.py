@@ -21,9 +21,10 @@ __all__ = ["CallLog"]
 
 _log = logging.getLogger(__name__)
 
-# Short beside _SLOW_S, after which a collective is slow.
+# Interval between two looks at the calls, short compared with _SLOW_S.
 _LOOK_S = 0.5
-# A collective is slow after _SLOW_S seconds or the share _SLOW of its limit, and late after the share _LATE.
+# A collective is slow after _SLOW_S seconds or the share _SLOW of its limit, whichever is sooner, and late
+# after the share _LATE.
 _SLOW_S, _SLOW = 5.0, 0.25
 _LATE = 0.9
 # The most calls of a log that are watched at a time. The earliest are watched, as thousands may be under way.
@@ -145,7 +146,7 @@ class CallLog:
         more = f" and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
         if not lines:
             return "all other ranks have called it"
-        return f"not called, or not for long, by {', '.join(lines[:_MOST_NAMED])}{more}"
+        return f"not called, or only a moment ago, by {', '.join(lines[:_MOST_NAMED])}{more}"
 
     def _read(self, store: Any, rank: int) -> str:
         """Return the last record of ``rank``; "" for none."""

@@ -9,7 +9,7 @@ import torch
 
 __all__ = ["MessageExchange"]
 
-# Above the tags that scripts choose.
+# The first tag of these messages, above those that scripts choose.
 _FIRST_TAG = 0x7CCC0000
 # Longest wait for the slowest rank, in effect unlimited: gloo closes a connection whose wait times out.
 _PATIENCE = timedelta(days=7)

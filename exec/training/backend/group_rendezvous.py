@@ -1,9 +1,10 @@
 """Rendezvous of a training script's ranks, and their orderly shutdown.
 
-PyTorch gives the ranks a store of keys and values. When a group is made, it carries rank 0's message and,
-with `exchange_through`, what the ranks need to connect. The store may still hold entries of an earlier start
-of the job, so a rank accepts only an answer to its own question, which is a random number. All later messages
-use the ranks' own connections. No call blocks in the store, because all groups of a process share its client.
+PyTorch gives the ranks a store of keys and values. When a group is made, the store carries rank 0's message
+and, with `exchange_through`, the data that ranks need to connect. All later messages use the ranks' own
+connections. The store may still hold entries of an earlier start of the job, so a rank accepts only an answer
+to its own question, which is a random number. No call waits inside the store, because all groups of a process
+share its client.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Shutdown", "TorchStore", "Word", "exchange_through", "hear_rank_0", 
 _T = TypeVar("_T")
 
 _TOPIC = "shutdown"
-# Nobody notifies the waiting thread of a lost rank, so it looks for one this often.
+# Interval at which a leaving rank looks for lost ranks: nothing notifies it of a loss.
 _LOOK_S = 0.02
 # Pauses between two reads of the store: short at first, longer later.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.001, 0.02
@@ -80,7 +81,7 @@ def hear_rank_0(
     if failed is not None:
         raise failed
     if missing:
-        raise UnavailableError(f"ranks {missing} of {size} do not make the group within {limit_s:g} s")
+        raise UnavailableError(f"ranks {missing} of {size} have not joined the group within {limit_s:g} s")
     return word
 
 
@@ -113,7 +114,7 @@ def _heard(store: TorchStore, rank: int, limit_s: float) -> Word[_T]:
             if why is not None:
                 raise UsageError(f"rank 0: {why}")
             return Word(scope, text, None)
-    raise UnavailableError(f"rank 0 does not make the group within {limit_s:g} s")
+    raise UnavailableError(f"rank 0 has not made the group within {limit_s:g} s")
 
 
 def looks(limit_s: float) -> Iterator[None]:
@@ -133,7 +134,7 @@ def _read(store: TorchStore, key: str) -> str:
 
 
 def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) -> Exchange:
-    """Return an all-gather of bytes over an empty store, as one prefixed by a word's ``scope``."""
+    """Return an all-gather of bytes over an empty store, such as one prefixed by a word's ``scope``."""
     rounds = itertools.count()
 
     def exchange(said: bytes) -> list[bytes]:
@@ -146,7 +147,7 @@ def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) ->
                     heard[other] = bytes.fromhex(answer.removeprefix("said "))
             if len(heard) == size:
                 return [heard[other] for other in range(size)]
-        raise UnavailableError(f"{size - len(heard)} of {size} ranks say nothing within {limit_s:g} s")
+        raise UnavailableError(f"{size - len(heard)} of {size} ranks have not answered within {limit_s:g} s")
 
     return exchange
 

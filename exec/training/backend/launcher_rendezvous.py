@@ -43,7 +43,8 @@ _LAUNCHERS = (
 _LOOPBACK = "127.0.0.1"
 # Derived ports are among the _PORTS ports from _FIRST_PORT on, below the range of ephemeral ports.
 _FIRST_PORT, _PORTS = 20_000, 12_000
-# Ports derived from a job's name and secret: rank 0 listens at the first free one, the others try all.
+# The number of ports derived from a job's name and secret. Rank 0 listens at the first free one; the others
+# try all.
 _CHOICES = 4
 _BACKLOG = 4096
 # Interval between tries to reach rank 0, and TCPStore's default timeout, for calls without one.
@@ -114,7 +115,7 @@ def launched(variables: Mapping[str, str]) -> Rendezvous | None:
                 _refuse_unnamed(found)
             return found
     raise UnavailableError(
-        f"{SCHEME}://: no launcher has told this process its rank",
+        f"{SCHEME}://: no launcher has given this process a rank",
         hint="Start it by torchrun, mpirun or srun, or give init_process_group a rank and a world_size.",
     )
 
@@ -132,7 +133,7 @@ def meet(url: str, timeout: timedelta | None = None, **_options: Any) -> Iterato
     else:
         limit_s = _LIMIT_S if timeout is None else timeout.total_seconds()
         yield _store(found, limit_s, options), found.rank, found.size
-        raise RuntimeError(f"{SCHEME}:// is met at once only")
+        raise RuntimeError(f"{SCHEME}:// supports one rendezvous of the ranks, not a second")
 
 
 def _store(found: Rendezvous, limit_s: float, options: Mapping[str, Any]) -> Any:
@@ -193,7 +194,7 @@ def ask_rank_0(found: Rendezvous, limit_s: float) -> int:
         if time.monotonic() > until_s:
             raise UnavailableError(
                 f"{SCHEME}://: no rank 0 of this job has answered on {found.host} within {limit_s:g} s",
-                hint="" if found.here else f"{_places(found)} Has it the same {SECRET}?",
+                hint="" if found.here else f"{_places(found)} Does rank 0 have the same {SECRET}?",
             )
         time.sleep(_AGAIN_S)
 
@@ -267,12 +268,12 @@ def _refuse_unnamed(found: Rendezvous) -> None:
     """Raise UnavailableError if the ranks of a job have no private place to meet."""
     if not found.job:
         raise UnavailableError(
-            f"{SCHEME}://: nothing tells the ranks of this job from those of another",
+            f"{SCHEME}://: nothing distinguishes the ranks of this job from those of another",
             hint="Name a free port of rank 0's host: with MPICH mpirun -genv MASTER_PORT 29500.",
         )
     if not found.here and not found.secret:
         raise UnavailableError(
-            f"{SCHEME}://: the ranks meet on {found.host}, and nothing tells them from strangers there",
+            f"{SCHEME}://: the ranks meet on {found.host}, where nothing distinguishes them from strangers",
             hint=f"export {SECRET}=$(openssl rand -hex 32) before srun; with Open MPI mpirun -x {SECRET}. "
             "Or give MASTER_PORT, where no stranger can listen on rank 0's host.",
         )

@@ -33,9 +33,9 @@ _T = TypeVar("_T")
 Search = Callable[[Network, CollectiveCall], Schedule]
 """A function that finds a schedule for a request on a network."""
 
-# Collectives whose input must be preserved or cannot share memory with the output.
+# Collectives with separate buffers: the input must be preserved, or cannot share memory with the output.
 _APART = ("reduce_scatter", "all_to_all")
-# Plans that are kept; each has slots of some megabytes.
+# The most plans that are kept; each takes some megabytes for its slots.
 _MOST_PLANS = 32
 
 

@@ -76,6 +76,7 @@ _OPERATORS = {
     ReduceOp.AVG: "avg",
 }
 _CPU = torch.device("cpu")
+# Collectives with a block for each rank.
 _BLOCKS = ("all_gather", "reduce_scatter", "gather", "scatter")
 _GROUPS: weakref.WeakSet[TorchGroup] = weakref.WeakSet()
 # Collectives without plans that have been logged: each is logged once, not once for each group.
@@ -123,7 +124,7 @@ class _Call:
 
 
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
-    """A process group over ``store``; its constructor waits for ranks no longer than gloo's.
+    """A process group over ``store``; its constructor waits for other ranks only as gloo's does.
 
     Ranks connect, measure the network and make plans beside the job, from the first large collective on. If
     the settings' ``network`` fails on rank 0, all ranks raise its error.
@@ -688,8 +689,8 @@ def _check_writable(what: str, tensors: Sequence[Any]) -> None:
     for tensor in tensors:
         if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
             raise ValueError(
-                f"ccctl: {what}: expected a tensor whose elements have a place each, found one of shape "
-                f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand makes it; clone() it"
+                f"ccctl: {what}: expected a tensor whose elements do not overlap, found one of shape "
+                f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand() returns; clone() it"
             )
 
 

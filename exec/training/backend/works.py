@@ -113,9 +113,10 @@ class WorkQueue:
 
     def put(self, work: QueuedWork) -> QueuedWork:
         """Queue ``work`` behind all earlier ones."""
-        if self._thread is None:
-            with self._lock:
-                self._begin()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                self._thread.start()
         self._waiting.put(work)
         return work
 
@@ -130,12 +131,6 @@ class WorkQueue:
         self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(limit_s)
-
-    def _begin(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
 
     def _serve(self) -> None:
         work: QueuedWork | None

@@ -40,14 +40,14 @@ class BackPipe:
         return bool(self._arrived or self._launched)
 
     def arrived(self, parameter: Any, accumulating: bool = False) -> None:
-        """Count a gradient, unless it is not final yet (``accumulating``)."""
+        """Count a gradient; one that is ``accumulating`` is not final and does not count."""
         bucket = self.bucket_of.get(parameter)
         if bucket is None:
             return
         if bucket.pending:
             raise UsageError(
-                f"{self._name_of(parameter)} was used in a forward pass before it was updated: not by the "
-                "forward of its module, nor of the whole model",
+                f"{self._name_of(parameter)} was used in a forward pass before it was updated, outside the "
+                "forward of its module and of the whole model",
                 hint="Call synchronize() before such a forward pass.",
             )
         if accumulating:

@@ -13,14 +13,15 @@ __all__ = ["DEFAULT_BYTES", "Plan", "buckets_of"]
 # The default bucket size of DeAR (Sec. IV-B) and of DDP.
 DEFAULT_BYTES = 25 << 20
 Plan = FusionPlan | int | None
+# The most tensors that a message names.
 _MOST_TOLD = 5
 
 
 def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
     """Return the parameters of ``named`` (in forward order) by bucket; bucket 0 is ready first.
 
-    ``plan`` is a fusion plan or a number of bytes, which fuses neighbouring layers up to that size. 0 puts
-    each parameter into a bucket of its own; None is 25 MiB. Tensors of different types or devices are never
+    ``plan`` is a fusion plan or a number of bytes, up to which neighbouring layers share a bucket. With 0 no
+    two parameters share one; None is 25 MiB. Tensors of different types or devices are never
     fused. Raises UsageError if a plan is for another model.
     """
     if isinstance(plan, FusionPlan):

@@ -29,7 +29,7 @@ class Retuning:
 
     @property
     def first_bytes(self) -> int:
-        """The first size."""
+        """The first size to try, the same on all ranks; collective."""
         return self._agreed(self.search.next_bytes())
 
     def stepped(self, size_bytes: int) -> int | None:

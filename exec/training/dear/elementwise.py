@@ -26,6 +26,7 @@ _ELEMENTWISE = {
         "SGD",
     )
 }
+# Reasons why other classes of torch.optim are not elementwise.
 _REASONS = {
     "LBFGS": "it looks at all gradients at once and evaluates the closure several times a step",
     "SparseAdam": "it takes sparse gradients, which buckets do not hold",

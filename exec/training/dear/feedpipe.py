@@ -21,8 +21,8 @@ class FeedPipe:
     ``need`` is called with the parameters of a layer. ``need_all`` is called if it is unknown which
     parameters will be used: until the first training pass ends, in a pass without gradients or in evaluation,
     and if a module is called alone. If a module's own forward never runs, because its parent uses its
-    parameters, these count as parameters of the nearest enclosing module that runs. The passes up to the
-    first in training show which modules run.
+    parameters, these count as parameters of the nearest enclosing module that runs. All passes up to the
+    first training pass show which modules run.
     """
 
     def __init__(

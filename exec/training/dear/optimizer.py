@@ -38,13 +38,13 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     ``plan`` says which tensors share a bucket: a fusion plan (``ccctl.load("fusion.json")``), a number of
     bytes (0: each parameter has a bucket of its own), or None for 25 MiB. All ranks must give the same plan.
-    Parameters and buffers start as rank 0's. Later each rank keeps its own buffers; rank 0's are the same as
-    with DistributedDataParallel.
+    Parameters and buffers start as rank 0's. Later each rank has its own buffers, and those of rank 0 are the
+    same as with DistributedDataParallel.
 
-    Every rank updates all parameters, from gathered gradients. Updating each parameter on one rank and
-    gathering parameters would move the same bytes and compute less, but divide the optimizer's state among
-    the ranks. Here every rank has the whole state, `state_dict` is that of the wrapped optimizer for any
-    number of ranks, and updates give the same bits as with DistributedDataParallel.
+    Every rank updates all parameters, from gathered gradients, and has the whole state of the optimizer. So
+    `state_dict` is that of the wrapped optimizer for any number of ranks, and updates give the same bits as
+    with DistributedDataParallel. If each rank updated a part and gathered the other parameters, the same
+    bytes would move and ranks would compute less, but each would have only a part of the state.
 
     Scripts see the same values as with DistributedDataParallel:
 

@@ -22,11 +22,10 @@ _NORMALIZING = (
 _DECOUPLED = ("AdamW", "Adafactor", "Muon")
 # Optimizers for which no learning-rate factor makes the mean of the ranks' steps equal to DDP's step.
 _WITHOUT_FACTOR = {
-    "Muon": "it normalizes what its momentum has averaged, in which noise may weigh more than the gradient "
-    "or less: the factor is anything from 1 to √ranks",
-    "Adafactor": "it bounds its learning rate by 1/√step, which no factor changes",
-    "Rprop": "it lengthens and shortens its steps by signs of gradients, which the noise of a rank's batch "
-    "turns round",
+    "Muon": "it normalizes its momentum, in which the gradient or its noise may prevail, so the factor could "
+    "be any from 1 to √ranks",
+    "Adafactor": "it limits its learning rate to 1/√step, which no factor changes",
+    "Rprop": "it adapts its steps to the signs of gradients, which the noise of a rank's batch can flip",
 }
 # RAdam does not normalize until the variance has this many degrees of freedom (Liu et al. 2020).
 _RECTIFIED_FROM = 5.0
@@ -44,9 +43,9 @@ def matching_rate(optimizer: Any, ranks: int) -> float:
     for name, reason in _WITHOUT_FACTOR.items():
         if ranks > 1 and _is_one_of(optimizer, (name,)):
             raise NotApplicableError(
-                f"{name}: the mean of the steps of {ranks} ranks is not its step for all of their batches: "
-                f"{reason}",
-                hint="rate_factor= says by what to multiply its learning rate here; 1 leaves it.",
+                f"{name}: no learning rate makes the mean of the steps of {ranks} ranks equal to one step on "
+                f"all of their batches: {reason}",
+                hint="Give rate_factor=, which multiplies its learning rate; 1 leaves it.",
             )
     return math.sqrt(ranks) if _is_one_of(optimizer, _NORMALIZING) else 1.0
 
@@ -62,7 +61,7 @@ class PartialSteps:
             raise UsageError(f"expected a torch.optim.Optimizer, found {type(optimizer).__name__}")
         if isinstance(optimizer, torch.optim.LBFGS):
             raise NotApplicableError(
-                "LBFGS steps by the gradients of all parameters at once: DS-Sync steps layer by layer"
+                "LBFGS needs the gradients of all parameters for a step, and DS-Sync steps layer by layer"
             )
         self._optimizer = optimizer
         step = type(optimizer).step

@@ -1,4 +1,4 @@
-"""Detection of slow links: the times of groups raise a suspicion, then links are timed (DS-Sync, Sec. III-A).
+"""Detection of slow links: if the times of groups change, links are timed (DS-Sync, Sec. III-A).
 
 A group takes as long as its slowest link, so its time shows that a link is slow but not which one: the
 inter-rack group of the paper's pattern contains every rack. Links are therefore timed, but only when the
@@ -63,8 +63,8 @@ def measured(groups: Groups, time: Time) -> Network:
     """Return the network of ``groups`` with the current link costs; collective.
 
     Links within racks are timed first, in all racks concurrently. Then, for each two racks, the link between
-    their fastest ranks is timed. The other links between the two racks get the same cost, or that of the
-    slower one of their two ranks if it is larger.
+    their fastest ranks is timed. The other links between the two racks get the same cost, but a rank's links
+    never cost less per byte than its best link within its rack.
     """
     racks = groups.racks
     costs: dict[Pair, Cost] = {}

@@ -41,12 +41,12 @@ _log = logging.getLogger(__name__)
 # Older records are dropped, so that a long training does not fill the memory.
 _MOST_RECORDS = 10_000
 _CLIPPING = (
-    "DS-Sync steps each layer behind the backward pass, when the gradients of the layers below it are not "
-    "there yet: what all gradients decide together, such as clipping by their norm or GradScaler, is too late"
+    "DS-Sync steps each layer during the backward pass, before the gradients of all layers are known: "
+    "operations that need them all, such as clipping by their norm or GradScaler, come too late"
 )
 _STEPPED = (
     "the backward pass has stepped the parameters, and optimizer.step() has not been called since: DS-Sync "
-    "steps each layer behind the backward pass. Run micro-batches but the last in no_sync()"
+    "steps each layer during the backward pass. Run all micro-batches but the last in no_sync()"
 )
 
 
@@ -238,7 +238,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         if len(set(digests)) > 1:
             other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
             raise UsageError(
-                f"rank {other} has another model than rank 0: names, shapes, types, or what is trained"
+                f"rank {other}'s model differs from rank 0's in names, shapes, types or trained parameters"
             )
 
     def _planned(self, groups: Groups | Callable[[TrainingJob], Groups] | None) -> Groups | None:
@@ -335,8 +335,9 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         number, bucket = self._number[id(parameter)], self._holding[id(parameter)]
         if number in self._came:
             raise UsageError(
-                "a parameter has got a second gradient in an iteration, and was stepped by the first: call "
-                "optimizer.step() after each backward pass, and run micro-batches but the last in no_sync()"
+                "a parameter got a second gradient in an iteration, after a step by the first: call "
+                "optimizer.step() after each backward pass, and run all micro-batches but the last in "
+                "no_sync()"
             )
         self._came[number] = None
         bucket.left -= 1
@@ -414,12 +415,12 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
     def _before_step(self, _optimizer: Any, args: Any, options: Any) -> None:
         """Hide from the optimizer's step the parameters that the backward pass has stepped."""
         if any(value is not None for value in (*args[1:], *options.values())):
-            raise UsageError("optimizer.step: expected no closure, as DS-Sync steps behind the backward pass")
+            raise UsageError("optimizer.step: expected no closure, as DS-Sync steps during the backward pass")
         Watch.disarm(self._trained)
         if not self._gradients_unchanged():
             raise NotApplicableError(
                 f"gradients were changed after the backward pass. {_CLIPPING}",
-                hint="Leave out what changes gradients between the backward pass and optimizer.step().",
+                hint="Do not change gradients between the backward pass and optimizer.step().",
             )
         for bucket in self._buckets:
             if not bucket.stepped:
@@ -490,7 +491,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._adjustments.append((self.iteration, groups))
         if self._rank == 0:
             _log.warning(
-                "DS-Sync: other groups from iteration %s on; slow are the racks %s and the ranks %s",
+                "DS-Sync: new groups from iteration %s on; slow racks: %s, slow ranks: %s",
                 self.iteration,
                 list(groups.slow_racks),
                 list(groups.slow_ranks),
@@ -501,8 +502,8 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         for one in self._steps.parameters():
             if one.requires_grad and id(one) not in self._number:
                 raise UsageError(
-                    f"a parameter of shape {tuple(one.shape)} is trained that was not when DSSync was made",
-                    hint="Unfreeze it, and give it to the optimizer, before.",
+                    f"a parameter of shape {tuple(one.shape)} is trained, but was not when DSSync was made",
+                    hint="Unfreeze it and give it to the optimizer before DSSync is made.",
                 )
 
     def _float_buffers(self) -> list[Any]:
@@ -524,7 +525,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             return 1.0 / self._ranks
         known = [one for one in given if one is not None and one >= 0]
         if len(known) < len(given) or not sum(known):
-            raise UsageError(f"samples: expected the number of each rank, some above 0, found {given}")
+            raise UsageError(f"samples: expected a number ≥ 0 from each rank, one above 0, found {given}")
         return known[self._rank] / sum(known)
 
 

@@ -102,7 +102,7 @@ class AdaptiveHook:
                     yield batch
                 finally:
                     # Also runs if the caller leaves its loop after this batch.
-                    used = self._take_used()
+                    used, self._used = self._used, None
                     if used is not None:
                         changed, pending = sampler.record(used, pending), 0
                 if changed:
@@ -155,11 +155,6 @@ class AdaptiveHook:
         mean = sum(samples.values()) / len(samples)
         is_even = len(set(samples.values())) == 1
         self._weights = {} if is_even else {rank: count / mean for rank, count in samples.items()}
-
-    def _take_used(self) -> set[int] | None:
-        """Return the ranks whose gradients are in every bucket since the last call; None without buckets."""
-        used, self._used = self._used, None
-        return used
 
     def _finish(self) -> None:
         """Complete the buckets in order as they are reduced; runs on its own thread."""

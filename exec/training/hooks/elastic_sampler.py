@@ -58,8 +58,8 @@ class ElasticSampler:
             raise UsageError(f"rank: expected one of {tuple(members)}, found {rank}")
         if samples < 1 or global_batch < len(members):
             raise UsageError(
-                f"expected samples and at least one a rank in a global batch, found {samples} samples in "
-                f"batches of {global_batch} for {len(members)} ranks"
+                "expected at least one sample, and one for each rank in a global batch, found "
+                f"{samples} samples in batches of {global_batch} for {len(members)} ranks"
             )
         self.samples, self.global_batch, self.rank = samples, global_batch, rank
         self.members = tuple(sorted(members))

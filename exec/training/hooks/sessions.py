@@ -21,6 +21,7 @@ __all__ = ["PATIENT", "adaptive_session", "dtype_of_tensor", "tensor_of"]
 PATIENT = WaitPolicy(silent_s=5.0)
 # Longest wait for ranks to arrive: PyTorch's default timeout for gloo.
 _MEETING_S = 1800.0
+# Numbers of this process's sessions, which name their keys in the store.
 _NUMBERS = itertools.count()
 
 

@@ -13,11 +13,13 @@ from probes.base import Floats
 
 __all__ = ["IMAGE", "LENGTH", "TOKENS", "TRAINING", "Dataset", "dataset", "indices"]
 
-# The side of an image in pixels, the length of a sequence, and the number of different tokens: each class has
-# two.
+# The side of an image in pixels, the length of a sequence, and the number of tokens, two for each class.
 IMAGE, LENGTH, TOKENS = 12, 8, 20
+# The numbers of generated examples for training and for evaluation.
 TRAINING, _HELD_OUT = 8192, 1024
+# The clusters of points of each class.
 _CENTRES = 4
+# The mark before the token that gives the class, numbered after all tokens.
 _MARK = TOKENS
 
 

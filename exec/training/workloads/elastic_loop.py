@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
 from exec.adaptive import Session, gathered
@@ -19,6 +18,7 @@ from exec.training.workloads.data import Dataset, dataset
 from exec.training.workloads.join import join_process_group
 from exec.training.workloads.loop import TrainingCurve, accuracy_of, summed_up, whole_of
 from exec.training.workloads.models import build, emulate_compute, optimizer_of
+from exec.training.workloads.replicas import data_parallel
 from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
 from probes.base import Safekeeping
@@ -55,8 +55,7 @@ def _train_mode(
     model = build(request.model, request.layers, request.width, request.seed)
     if request.compute_s:
         emulate_compute(model, request.compute_s)
-    limit = {"bucket_cap_mb": mode.bucket_bytes / (1 << 20)} if mode.bucket_bytes else {}
-    replica = DistributedDataParallel(model, broadcast_buffers=False, **limit)
+    replica = data_parallel(mode, model)
     hook = AdaptiveHook(replica, session)
     done = number * request.steps
 
@@ -73,7 +72,7 @@ def _train_mode(
     return summed_up(
         mode,
         request,
-        [course for course, _, _ in every],
+        [curve for curve, _, _ in every],
         _difference(session, row, [digest for _, digest, _ in every]),
         float(np.mean([share for _, _, share in every])),
         row,

@@ -1,16 +1,15 @@
-"""Initialization of torch.distributed on ranks that ccctl launched, by a store on rank 0."""
+"""Initialization of torch.distributed, by a store on rank 0, on ranks that ccctl launched."""
 
 from __future__ import annotations
 
 import os
 import socket
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from exec.sockets import Group
+from exec.sockets import Group, interface_of
 from probes.base import UnavailableError
 
 __all__ = ["device_of", "join_process_group"]
@@ -38,7 +37,7 @@ def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
     # Rank 0 uses the address at which another rank has reached it.
     own = every[1][0] if rank == 0 and size > 1 else found[1]
     if not alone:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", _interface(own))
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(own))
     if store is None:
         store = dist.TCPStore(found[0], port, None, False, timeout)
     dist.init_process_group(
@@ -78,12 +77,3 @@ def _reach_store(addresses: list[str], port: int) -> tuple[str, str]:
         except OSError:
             continue
     raise UnavailableError(f"rank 0's store is not reached at {', '.join(addresses)}, port {port}")
-
-
-def _interface(address: str) -> Any:
-    import psutil
-
-    for name, entries in psutil.net_if_addrs().items():
-        if any(entry.address == address for entry in entries):
-            return name
-    raise UnavailableError(f"no network interface has the address {address}")

@@ -25,7 +25,7 @@ from exec.training.workloads.request import Mode, TrainRequest
 from exec.training.workloads.traffic import sent_bytes
 from probes.base import Safekeeping, floats, longs
 
-__all__ = ["TrainingCurve", "accuracy_of", "course", "summed_up", "train_all", "whole_of"]
+__all__ = ["TrainingCurve", "accuracy_of", "summed_up", "train_all", "whole_of"]
 
 
 @dataclass
@@ -113,7 +113,7 @@ def _train_mode(
         def told(step: int) -> None:
             progress.update(done + step, len(request.modes) * request.steps, f"{mode.name}, iteration {step}")
 
-        mine = course(replica, request, data, comm, told)
+        mine = _train_replica(replica, request, data, comm, told)
         difference = _spread_of(comm, parameters_to_vector(model.parameters()).detach())
         replica.finish()
         final = parameters_to_vector(model.parameters()).detach()
@@ -128,8 +128,10 @@ def _train_mode(
         replica.close()
 
 
-def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any) -> TrainingCurve:
-    """Train one replica; return its losses, and the time of each iteration without evaluation."""
+def _train_replica(
+    replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any
+) -> TrainingCurve:
+    """Train one replica; return its losses, accuracies, and the time of each iteration without evaluation."""
     rank, size = comm.Get_rank(), comm.Get_size()
     mine, before_bytes = TrainingCurve(), 0
     for step in range(request.steps):
@@ -161,7 +163,7 @@ def course(replica: Replica, request: TrainRequest, data: Dataset, comm: Group, 
 def summed_up(
     mode: Mode,
     request: TrainRequest,
-    courses: list[TrainingCurve],
+    curves: list[TrainingCurve],
     difference: float,
     accuracy: float,
     parameters: NDArray[np.float32],
@@ -170,16 +172,16 @@ def summed_up(
     lost: tuple[int, ...] = (),
 ) -> TrainedMode:
     """Return the row of one mode from each rank's curve."""
-    times_s = np.array([one.times_s for one in courses])
+    times_s = np.array([one.times_s for one in curves])
     timed_s = times_s[:, request.warmup :]
     mean_s = timed_s.mean(axis=0)
     least, p25, p50, p75, most = np.percentile(mean_s, (0, 25, 50, 75, 100)).tolist()
-    evaluated = np.array(courses[0].evaluated)
+    evaluated = np.array(curves[0].evaluated)
     start_s = max(0.0, float(times_s[:, 0].mean()) - p50)
     evaluated_s = times_s.mean(axis=0).cumsum()[evaluated - 1] - start_s
-    accuracies = np.mean([one.accuracies for one in courses], axis=0)
+    accuracies = np.mean([one.accuracies for one in curves], axis=0)
     reached = np.flatnonzero(accuracies >= request.accuracy)
-    sent = np.array([one.sent_bytes for one in courses]) / timed_s.shape[1]
+    sent = np.array([one.sent_bytes for one in curves]) / timed_s.shape[1]
     return TrainedMode(
         mode=mode.name,
         bucket_bytes=mode.bucket_bytes,
@@ -188,7 +190,7 @@ def summed_up(
         rank_s=tuple(timed_s.mean(axis=1).tolist()),
         wire_bytes=float(sent.mean()),
         most_wire_bytes=float(sent.max()),
-        losses=floats(np.mean([one.losses for one in courses], axis=0)),
+        losses=floats(np.mean([one.losses for one in curves], axis=0)),
         evaluated=longs(evaluated),
         evaluated_s=floats(evaluated_s),
         accuracies=floats(accuracies),

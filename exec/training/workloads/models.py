@@ -15,8 +15,9 @@ from synth.fusion import Model
 
 __all__ = ["build", "emulate_compute", "layers_of", "optimizer_of", "shape_of"]
 
+# The default number of layers and width of each model.
 _DEFAULT = {"mlp": (4, 128), "cnn": (3, 24), "transformer": (2, 32), "moe": (2, 64)}
-# The heads share the width, which must therefore be a multiple of 4.
+# Experts in a mixture, and attention heads; the heads divide the width, which must be a multiple of 4.
 _EXPERTS, _HEADS = 4, 4
 
 

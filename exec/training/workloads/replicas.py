@@ -1,4 +1,4 @@
-"""Methods to synchronize replicas: the actions of each before forward, after backward, and at the end."""
+"""Methods to synchronize replicas: their actions before forward, after backward, and at the end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from probes.base import UnavailableError, plural
 from synth.fusion import RingCosts, fusion_plan
 from synth.groups import Groups
 
-__all__ = ["Replica", "groups_of_hosts", "replica_of"]
+__all__ = ["Replica", "data_parallel", "groups_of_hosts", "replica_of"]
 
-# The trials of Horovod's buffer and the timed iterations of each, as of DeAR's (`DistributedOptimizer.tune`).
+# Trials of Horovod's buffer size and timed iterations of each: the defaults of DeAR's tuning.
 _TRIALS, _TRIAL_STEPS = 10, 10
 
 
@@ -82,20 +82,21 @@ def _none(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list
     return Replica(model, model, optimizer.zero_grad, optimizer.step, note="each rank alone")
 
 
-def _ddp_of(mode: Mode, model: torch.nn.Module) -> Any:
+def data_parallel(mode: Mode, model: torch.nn.Module) -> Any:
+    """Return PyTorch's DistributedDataParallel of ``model``, with the buckets of ``mode``."""
     limit = {"bucket_cap_mb": mode.bucket_bytes / (1 << 20)} if mode.bucket_bytes else {}
     return DistributedDataParallel(model, broadcast_buffers=False, **limit)
 
 
 def _ddp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
+    replica, optimizer = data_parallel(mode, model), optimizer_of(request.model, model.parameters())
     return Replica(model, replica, optimizer.zero_grad, optimizer.step)
 
 
 def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
     groups = groups_of_hosts(request, hosts)
     way = synchronizer("hierarchical")(groups)
-    replica, optimizer = _ddp_of(mode, model), optimizer_of(request.model, model.parameters())
+    replica, optimizer = data_parallel(mode, model), optimizer_of(request.model, model.parameters())
     # DDP accepts only its own annotations on a hook; a lambda has none.
     replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
     told = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from exec.benchmark import Spread
-from probes.base import Floats, Longs
+from probes.base import Floats, Longs, format_size
 
 __all__ = ["TrainedMode", "TrainingReport", "label_of"]
 
+# Larger times and byte counts are errors.
 _MOST = 2.0**60
+# The most values of a column that are reported as wrong.
 _MOST_TOLD = 5
 
 
@@ -103,12 +105,7 @@ class TrainingReport:
 
 def label_of(mode: str, bucket_bytes: int) -> str:
     """Return the name of a mode, with its bucket size if one was requested: ddp:4M."""
-    if not bucket_bytes:
-        return mode
-    for power, unit in ((20, "M"), (10, "K")):
-        if bucket_bytes % (1 << power) == 0:
-            return f"{mode}:{bucket_bytes >> power}{unit}"
-    return f"{mode}:{bucket_bytes}"
+    return f"{mode}:{format_size(bucket_bytes)}" if bucket_bytes else mode
 
 
 def _problems(row: TrainedMode) -> list[str]:

@@ -181,8 +181,10 @@ def test_what_is_written_is_read_back():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("{", "no JSON"),
-        ("[]", "expected an object"),
+        ("{", "expected JSON"),
+        ("[]", "expected a table"),
+        ('{"collective=bcast":' * 20_000, "nested too deep"),
+        ('{"collective=bcast":' + 500 * '{"a": ' + '{"algorithm=a": {}}' + 501 * "}", "at most 64 levels"),
         ("{}", "expected an object"),
         ('{"collective=bcast": {"comm_type=intra": {}}}', "collective=bcast / comm_type=intra"),
         ('{"comm_type=intra": {"algorithm=MPIR_Bcast_intra_smp": {}}}', "must be collectives"),

@@ -61,7 +61,7 @@ def test_names_of_peers():
     assert parse_peers(None) == ()
     assert parse_peers("mpi, gloo,mpi") == ("mpi", "gloo")
     assert parse_peers("mpi:ring,mpi:4,mpi:all,nccl") == ("mpi:ring", "mpi:4", "mpi:all", "nccl")
-    for wrong in ("rccl", "mpi:", "", "gloo:ring"):
+    for wrong in ("rccl", "mpi:", "", "gloo:ring", "nccl:ring"):
         with pytest.raises(UsageError, match="peers"):
             parse_peers(wrong or ",")
 

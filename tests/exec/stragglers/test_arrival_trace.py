@@ -38,7 +38,7 @@ def test_one_column_is_how_late_the_last_rank_was():
     text = "9.988760948181152\n22.435283660888675\n"
     found = read(text, ranks=3)
     assert found.ready_s.tolist() == [pytest.approx([0, 0, 0.00998876]), pytest.approx([0, 0, 0.02243528])]
-    with pytest.raises(UsageError, match="says how late the last rank was"):
+    with pytest.raises(UsageError, match="has one column, the lateness of the last rank"):
         read(text)
 
 
@@ -64,5 +64,5 @@ def test_no_iterations(text):
 
 
 def test_a_header_without_ranks():
-    with pytest.raises(DataError, match="names no column of a rank"):
+    with pytest.raises(DataError, match="has no column for a rank"):
         read("iteration\n1\n")

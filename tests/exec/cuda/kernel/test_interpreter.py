@@ -18,12 +18,12 @@ from sample_schedules import random_schedule, ring_all_reduce
 
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
-from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, itemsize_of
+from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
 from exec.cuda.kernel.encode import BLOCK, encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
 from exec.cuda.kernel.rows import STEP
-from exec.program import expected_output
+from exec.program import dtype_of, expected_output
 from exec.program.layout import Layout
 from probes.base.columns import bytes_of
 from synth.collective import KINDS
@@ -49,7 +49,7 @@ def wrong(
     """Elements that are not what they must be, over all ranks."""
     layout = Layout(program, count)
     cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
-    table = encoded(layout, itemsize_of(dtype), **cut)
+    table = encoded(layout, dtype_of(dtype).itemsize, **cut)
     of = "sum" if redop == "avg" else redop
     inputs = [
         bits_of(expected_output.given(layout, rank, storage(dtype), of), dtype)
@@ -164,7 +164,7 @@ def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(dtype):
     inputs = drawn_inputs(6, 700, dtype)
     for spec in ("switch:6", "torus:2x3"):
         program = reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096)
-        table = encoded(Layout(program, 700), itemsize_of(dtype))
+        table = encoded(Layout(program, 700), dtype_of(dtype).itemsize)
         stored = [each.view(f"u{each.itemsize}") if dtype == "bfloat16" else each for each in inputs]
         found = run_on_host(table, stored, dtype, "sum", threads=2)
         assert {output.tobytes() for output in found.outputs} == {fixed_sum(inputs).tobytes()}

@@ -12,12 +12,11 @@ from host_streams import HostStreams, buffers_of
 from hypothesis import given, settings, strategies as st
 from sample_schedules import random_schedule, ring_all_reduce
 
-from exec.cuda.kernel.elements import itemsize_of
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.streams.contexts import Role, StreamContexts, role_of
 from exec.cuda.streams.transports import PeerIn, PeerOut
 from exec.launcher.run import World, run_ranks
-from exec.program import expected_output
+from exec.program import dtype_of, expected_output
 from exec.program.layout import Layout
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
@@ -79,7 +78,7 @@ def carried_out(table, dtype, redop, seed, most=200_000):
 
 def wrong(program, count, dtype="float32", redop="sum", seed=0, tile_bytes=256):
     layout = Layout(program, count)
-    table = encoded(layout, itemsize_of(dtype), tile_bytes=tile_bytes)
+    table = encoded(layout, dtype_of(dtype).itemsize, tile_bytes=tile_bytes)
     outputs, stuck = carried_out(table, dtype, redop, seed)
     assert stuck == []
     return sum(

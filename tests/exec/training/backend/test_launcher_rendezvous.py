@@ -74,8 +74,11 @@ def test_an_address_that_is_given_comes_first():
         ({}, "no launcher"),
         ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "several hosts"),
         (MPICH, "from those of another"),
-        (SLURM, "meet on gpu07, and nothing tells them from strangers"),
-        ({**OPEN_MPI, "MASTER_ADDR": "gpu07"}, "meet on gpu07, and nothing tells them from strangers"),
+        (SLURM, "meet on gpu07, where nothing distinguishes them from strangers"),
+        (
+            {**OPEN_MPI, "MASTER_ADDR": "gpu07"},
+            "meet on gpu07, where nothing distinguishes them from strangers",
+        ),
     ],
 )
 def test_what_nothing_tells_is_refused(variables, words):

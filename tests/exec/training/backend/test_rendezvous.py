@@ -68,7 +68,7 @@ def test_what_an_earlier_start_left_in_the_store_is_not_heard():
 def test_a_rank_that_does_not_come_is_named():
     first, second = on_all(lambda rank: hear_rank_0(MemoryStore(), rank, 2, lambda: (None, ""), 0.2), 2)
     assert isinstance(first, UnavailableError) and "ranks [1] of 2" in str(first)
-    assert isinstance(second, UnavailableError) and "rank 0 does not make the group" in str(second)
+    assert isinstance(second, UnavailableError) and "rank 0 has not made the group" in str(second)
 
 
 def test_ranks_say_something_to_all_through_a_store():
