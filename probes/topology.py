@@ -173,7 +173,7 @@ class FabricLink:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Facts that a source states for pairs of devices; ``cells[i][j]`` is that for devices i and j.
+    """Facts that a source states for pairs of devices; ``cells[i][j]`` is the fact about devices i and j.
 
     For "path", cells are path types ("PIX", "NV12"; "X" for a device with itself). Otherwise they say whether
     one GPU can access the other: "OK", or the reason why not ("CNS" chipset, "GNS" GPU, "TNS" topology, "NS"
@@ -200,8 +200,8 @@ class Probed:
     ``devices`` are bus ids of GPUs and names of NICs. The answer to "nic_numa" is the NUMA node nearest to
     the NIC; to "gpu_switch", whether two GPUs share a PCIe switch ("yes", "no"); to "nic_switch", the GPUs
     that share one with the NIC (bus ids with commas). "" is no answer, and ``reason`` says why. ``measured``
-    holds the median of each alternative. It is in seconds, or it is a ratio: the GB/s while the other one
-    transfers too, over the GB/s alone.
+    holds the median of each alternative: seconds, or the GB/s while another device transfers, too, divided by
+    the GB/s alone.
     """
 
     what: Literal["nic_numa", "gpu_switch", "nic_switch"]

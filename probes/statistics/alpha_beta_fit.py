@@ -16,7 +16,7 @@ from probes.base import LEAST_BETA_S_PER_BYTE, Floats, floats
 
 __all__ = ["Line", "LinkFit", "fit", "fit_paces", "theil_sen"]
 
-# About five resamplings lie beyond each end of a 95 % interval, so the ends are not single ones.
+# Five resamplings lie beyond each end of a 95 % interval, so that no end depends on a single one.
 _BOOTSTRAPS = 200
 
 

@@ -1,9 +1,9 @@
 """Change points: when the level of one link's series changes for good.
 
-The level has changed when at least three quarters of the recent values lie on one side of the old level. Each
-of them lies farther away than the sampling error of a median (from the median absolute deviation), and far
-enough to matter. So a few bad values are never a change. Then the new level is learned; a return to the old
-one is another change.
+The level has changed when at least three quarters of the recent values lie on one side of the old level, each
+farther away than the sampling error of a median (estimated by the median absolute deviation) and far enough
+to matter. So a few bad values are never a change. Then the new level is learned; a return to the old one is
+another change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 
 __all__ = ["Shift", "Steady", "shifts"]
 
-# A level is learned from more values than are judged, so that it is the more certain one.
+# The number of recent values that are judged, and of values from which a level is learned: more, so that the
+# level is the more certain of the two.
 WINDOW, LEARN = 12, 40
 # Smaller changes do not matter, however certain they are.
 EFFECT = 0.10
@@ -93,7 +94,7 @@ class Steady:
         if beyond.mean() < _MOST:
             return None
         self._learning = (away[beyond] + before).tolist()
-        # Until the new level is learned a provisional one holds, so that the end of a short change is seen at
+        # A provisional level holds until the new one is learned, so that the end of a short change is seen at
         # once.
         self._level = float(np.median(self._learning))
         self._recent.clear()
