@@ -19,8 +19,9 @@ def without_tags(text: str, start: str, *, everywhere: bool = False) -> str:
     """Return the text without the tags that precede ``start``, a regular expression, on lines that match.
 
     Other lines lose a tag that differs from one of these only in its numbers, such as ranks or times of day.
-    Digits and blanks alone are not a tag, because rows of tables begin with them. With ``everywhere``, tags inside lines that
-    begin with a number are removed, too: some launchers write one before each part of a row. O(text).
+    Digits and blanks alone are not a tag, because rows of tables begin with them. With ``everywhere``, tags
+    inside lines that begin with a number are removed, too: some launchers write one before each part of a
+    row. O(text).
     """
     begins = re.findall(rf"^([^\n]+?)(?={start})", text, re.MULTILINE)
     shapes = dict.fromkeys(_shape(begin) for begin in begins if re.search(r"[^\s0-9]", begin))
