@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from probes.base import is_cpu_list, not_finite
 
 __all__ = [
     "PCIE_GTS",
     "FabricLink",
+    "FabricState",
     "Finding",
     "Gpu",
     "Host",
@@ -34,6 +35,7 @@ __all__ = [
 PCIE_GTS: Mapping[int, float] = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # Highest rate that is accepted, in GB/s or GT/s; above any real one.
 _MOST_RATE = 1e12
+FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Gpu:
     peers: tuple[str, ...] = ()
     fabric_cluster: str = ""
     fabric_clique: int | None = None
-    fabric_state: Literal["not supported", "not started", "in progress", "completed", ""] = ""
+    fabric_state: FabricState = ""
     method_of: dict[str, str] = field(default_factory=dict)
 
 

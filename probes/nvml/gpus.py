@@ -9,18 +9,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from probes.nvml.call import Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
-from probes.topology import PCIE_GTS, Gpu, Host, PciDevice, Topology
+from probes.topology import PCIE_GTS, FabricState, Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "MOST_GPUS", "read"]
 
 METHOD = "nvml"
-_FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
-_FABRIC_STATES: Mapping[int, _FabricState] = {
+_FABRIC_STATES: Mapping[int, FabricState] = {
     0: "not supported",
     1: "not started",
     2: "in progress",
@@ -102,7 +101,7 @@ def _gpu(driver: Driver, handle: Any, index: int, bus_id: str) -> Gpu:
     )
 
 
-def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, _FabricState]:
+def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, FabricState]:
     """Return (cluster, clique, state) of the NVLink domain between hosts; older drivers lack the call."""
     kind = getattr(driver.nvml, "c_nvmlGpuFabricInfo_v2_t", None)
     if kind is None:
@@ -110,7 +109,7 @@ def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, _FabricSta
     info = kind()
     if driver.ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info), quiet=True) is None:
         return "", None, ""
-    state: _FabricState = _FABRIC_STATES.get(info.state, "")
+    state: FabricState = _FABRIC_STATES.get(info.state, "")
     if state != "completed":
         return "", None, state
     return str(UUID(bytes=bytes(info.clusterUuid))), int(info.cliqueId), state
