@@ -14,6 +14,7 @@ from typing import Any
 from probes.base import CcctlError, Safekeeping
 from probes.detection import merge
 from probes.live import read_each_machine
+from probes.sysfs import text
 from probes.topology import Finding, Host, Topology
 
 __all__ = ["DetectRequest", "HostDetection", "answer_task", "answers_to", "look_task", "together"]
@@ -45,7 +46,7 @@ def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
 
 def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[HostDetection] | None:
     """Detect each machine once, on the first of its ranks; returns all results on rank 0, else None."""
-    me = (socket.gethostname(), _boot())
+    me = (socket.gethostname(), text(_BOOT))
 
     def read() -> HostDetection:
         progress.update(0, 1, "looking at this host")
@@ -60,9 +61,9 @@ def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topo
     found = merge.side_by_side([look.topology for look in machines.values() if look.topology is not None])
     failed = {look.host: look.failure for look in machines.values() if look.topology is None}
     lost = [
-        Finding(what, name, text)
+        Finding(what, name, reason)
         for what, names in (("host-failed", failed), ("host-missing", missing))
-        for name, text in names.items()
+        for name, reason in names.items()
     ]
     return replace(found, findings=(*lost, *found.findings))
 
@@ -86,10 +87,3 @@ def _look(name: str, machine: str, request: DetectRequest) -> HostDetection:
         return HostDetection(name, machine, None, error.message)
     except Exception as error:  # one host's broken library must not lose the facts of all others
         return HostDetection(name, machine, None, f"{type(error).__name__}: {error}")
-
-
-def _boot() -> str:
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return ""
