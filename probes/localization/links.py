@@ -15,9 +15,9 @@ __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 # Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
-# The least jitter (a logarithm) of a link of which every measurement waited for a core: its best latency may
-# be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts double
-# then, because the best one may have waited, too.
+# The least jitter (a logarithm) of a link if an end waited for a core in every measurement: its best latency
+# may be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts
+# double then, because the best one may have waited, too.
 _WAITED = float(np.log(2.0))
 # A link with this many samples was measured in several passes: each pass takes one or two of them.
 _OFTEN = 6

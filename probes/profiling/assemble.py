@@ -26,7 +26,7 @@ __all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettle
 _LARGEST_RESIDUAL = 0.25
 # A link that is faster alone by more than this factor shares something.
 _CONTENDED = 1.25
-# Links of a fault of several links that are measured again.
+# The number of links that are measured again if a fault has several links.
 _LINKS_OF_A_FAULT = 2
 # Flag of a link that was not measured: the topology declares it equal to a measured one.
 _INFERRED = "inferred"
@@ -185,7 +185,7 @@ class Fits:
 
 
 def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """Return the links to measure again, alone, worst kinds first, and a few that others held up."""
+    """Return the links to measure again, alone: the worst kinds first, then a few that others held up."""
     fits = Fits(samples, places)
     held = held_up(fits.between_hosts, samples)
     return [*(pair for pair in _outstanding(fits) if pair not in held), *held[: len(places)]]

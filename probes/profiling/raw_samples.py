@@ -17,7 +17,8 @@ __all__ = ["RawSamples", "raw_samples", "samples_joined", "unproven"]
 
 # The values of ``RawSamples.quantity``.
 _ROUND_TRIP, _TOGETHER, _ALONE = range(3)
-# The order in which ranks hand on their samples may change sums in the last digits.
+# Costs that differ by at most this share are equal: the order of the samples may change sums in the last
+# digits.
 _EQUAL = 1e-9
 _MOST_NAMED = 3
 
@@ -79,7 +80,7 @@ def _rows(samples: Samples) -> Iterator[tuple[int, int, int, int, float]]:
 
 
 def samples_joined(before: RawSamples, now: RawSamples) -> RawSamples:
-    """Return the samples of an earlier measurement and of a later one, which goes on with it."""
+    """Return the samples of an earlier measurement and of the later one that continues it."""
     later = replace(now, run=ints(now.run + 1 + int(before.run.max(initial=-1))))
     columns = {
         name: np.concatenate([getattr(before, name), getattr(later, name)])
