@@ -53,20 +53,24 @@ _PROBE = (32 * KIB, 4, 3)
 _EAGER = 64 * KIB
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# Most and least bytes, seconds and round trips of a train of small messages. It is so long that clumps (from
-# a waiting process) and the burst of a shaped link have no weight, and that a connection has reached its
-# pace.
+# The most and the least bytes of a train of small messages, and the seconds and the round trips that it
+# lasts. It is so long that clumps (from a waiting process) and the burst of a shaped link have no weight, and
+# that a connection has reached its pace.
 _MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS = MIB, 128 * KIB, 0.04, 10
+# The sleep of a rank between two looks for a message: short beside a small message on a slow link (0.15 ms).
 _NAP_S = 5e-5
 # In an undisturbed train, the gaps are at least this share of the whole time per byte.
 HURRY = 0.94
+# A link is slow if even the smallest of the large messages takes over 5 ms.
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
+# A requested size is left out if one message of it takes longer, unless it is the smallest.
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link are sent up to _TIMES times, until their paces differ by less than the factor _AGREE.
 _AGREE, _TIMES = 1.03, 3
 # If at least _TRAINS_HELD_UP concurrent trains differ by more than the factor _HELD_UP, other links delay
 # them. No more are sent, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
+# The fewest messages of a train of large ones and of a train of small ones, and the most of the latter.
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
@@ -106,7 +110,7 @@ class Trains:
     def comparable(self) -> dict[int, list[float]]:
         """Return the samples that one line can describe: those of large messages, unless the link is slow.
 
-        A pass may mistake a slow link for a fast one; its large messages are then useless.
+        If a pass mistakes a slow link for a fast one, it sends large messages, whose times are then useless.
         """
         small = {size: values for size, values in self.seconds.items() if is_buffered(size)}
         large = {size: values for size, values in self.seconds.items() if size not in small}
