@@ -69,9 +69,9 @@ class SafeDriver(Driver):
             self._foreign(call)
         return None
 
-    def flag(self, call: str, *arguments: object, quiet: bool = False) -> bool | None:
+    def flag(self, call: str, *arguments: object) -> bool | None:
         """Return an answer as a truth value, False for 0; None if it is not a count."""
-        answer = self.count(call, *arguments, quiet=quiet)
+        answer = self.count(call, *arguments)
         return None if answer is None else answer != 0
 
     def _foreign(self, call: str) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from probes.base import normal_bus_id
 
-__all__ = ["Driver", "bus_id_of"]
+__all__ = ["METHOD", "Driver", "bus_id_of"]
+
+METHOD = "nvml"
 
 
 @dataclass

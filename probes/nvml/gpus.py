@@ -1,6 +1,6 @@
 """This machine's NVIDIA GPUs and NVLinks, from the driver's NVML.
 
-If the driver does not answer a call, the value stays unknown and, unless the call is optional, a note tells
+If the driver does not answer a call, the value stays unknown and, unless the call is optional, a note says
 so. Other calls are not affected. The NVML module is an argument, so that recorded answers can be replayed.
 """
 
@@ -12,13 +12,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from probes.nvml.call import Driver, bus_id_of
+from probes.nvml.call import METHOD, Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
 from probes.topology import PCIE_GTS, FabricState, Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "MOST_GPUS", "read"]
 
-METHOD = "nvml"
 _FABRIC_STATES: Mapping[int, FabricState] = {
     0: "not supported",
     1: "not started",
@@ -65,8 +64,8 @@ def _host(host: str, driver: Driver) -> Host:
         gpus.append(_gpu(driver, handle, index, bus_id))
         pci.append(_pci(driver, handle, bus_id, place))
     for bus_id, handle in handles.items():
-        fabric += read_links(driver, handle, bus_id, handles, METHOD)
-    matrices = tuple(read_matrices(driver, handles, METHOD))
+        fabric += read_links(driver, handle, bus_id, handles)
+    matrices = tuple(read_matrices(driver, handles))
     return Host(
         name=host,
         method=METHOD,
