@@ -13,7 +13,7 @@ from probes.sysfs import cgroups, lines, text
 __all__ = ["cpu_limit_problems", "read_cpu_limit"]
 
 _CGROUPS = "sys/fs/cgroup"
-# Ranks that wait are held back only in some periods. A quota that bites in fewer than a tenth of them costs
+# A quota holds ranks back only in periods in which they use it up. If these are fewer than a tenth, it costs
 # less than the noise of measurements. Fewer than 50 periods (5 s by default) are not judged, because the
 # processes may only just have begun.
 _LEAST_SHARE, _LEAST_PERIODS = 0.1, 50

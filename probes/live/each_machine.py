@@ -36,7 +36,7 @@ def read_each_machine(
 
 
 def first_ranks(machines: Sequence[Key]) -> dict[Key, int]:
-    """Return {machine: its first rank}, in the order of these ranks; ``machines`` has that of each rank."""
+    """Return {machine: its first rank}, in the order of these ranks; ``machines`` has one entry a rank."""
     found: dict[Key, int] = {}
     for rank, machine in enumerate(machines):
         found.setdefault(machine, rank)

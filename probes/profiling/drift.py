@@ -55,7 +55,7 @@ _LEAST_ALPHA_S = 2e-6
 NO_ALPHA_S = 1e-12
 # The least standard deviation of a link: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005
-# If this share of all links changed alike, the limit is that of all together.
+# If more than this share of all links changed alike, the limit is the one of all links together.
 _MOST_OF = 0.8
 # A reported change stays until it is this much nearer to the baseline, so that it does not flap.
 _STILL = 0.5

@@ -43,6 +43,7 @@ __all__ = [
 # Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
+# Larger than the caches of a core, so that messages come from memory.
 _BUFFER_BYTES = 32 * MIB
 # First look at a link's speed: bytes, messages, times. A link that looks slow gets more looks. One that looks
 # fast gets a closer look over several clumps, so that no slow link is taken for a fast one.
@@ -70,7 +71,7 @@ _AGREE, _TIMES = 1.03, 3
 # If at least _TRAINS_HELD_UP concurrent trains differ by more than the factor _HELD_UP, other links delay
 # them. No more are sent, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
-# The fewest messages of a train of large ones and of a train of small ones, and the most of the latter.
+# The fewest messages in a train of large ones, and the fewest and the most in a train of small ones.
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
