@@ -13,7 +13,7 @@ from typing import Any
 
 from probes.base import CcctlError, Safekeeping
 from probes.detection import merge
-from probes.live import read_each_machine
+from probes.live import first_ranks
 from probes.sysfs import text
 from probes.topology import Finding, Host, Topology
 
@@ -45,14 +45,20 @@ def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
 
 
 def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[HostDetection] | None:
-    """Detect each machine once, on the first of its ranks; returns all results on rank 0, else None."""
+    """Detect each machine once, on the first of its ranks; return all results on rank 0, else None.
+
+    Each result is also handed over as soon as it is ready, so that a lost host does not lose the others'.
+    """
     me = (socket.gethostname(), text(_BOOT))
-
-    def read() -> HostDetection:
+    progress.waiting(-1, "finding out which ranks share a host")
+    mine = None
+    if first_ranks(comm.allgather(me))[me] == comm.Get_rank():
         progress.update(0, 1, "looking at this host")
-        return _look(*me, request)
-
-    return read_each_machine(comm, me, read, progress, "every host's detector")
+        mine = _look(*me, request)
+        progress.partial(mine)
+    progress.waiting(-1, "every host's detector")
+    gathered: list[HostDetection | None] | None = comm.gather(mine)
+    return None if gathered is None else [one for one in gathered if one is not None]
 
 
 def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topology:
