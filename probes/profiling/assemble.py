@@ -147,7 +147,7 @@ class Fits:
         }
 
     def _repeats(self, row: int) -> bool:
-        """Return whether half of the messages in company and the best one alone took the same time.
+        """Return whether half of the messages under load and the best one alone took the same time.
 
         An end that waits for a core slows a link by chance, so it does not repeat a rate.
         """
@@ -365,7 +365,7 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     lopsided = [row for row in own["asymmetric"] if row in again]
     said = [
         ("slower than the way back", lopsided, beta / way_back),
-        ("unsteady (slow messages over the fastest; normal is below 2)", own["noisy"], unsteady),
+        ("unsteady (slow messages take this many times as long; below 2 is normal)", own["noisy"], unsteady),
         (
             "whose times fit no alpha and beta (the time of whole transfers is given instead)",
             fits.rows["unsound"],

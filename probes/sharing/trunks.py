@@ -302,6 +302,6 @@ def _are_apart(flows: Trial, known: Known) -> bool:
 def _unexplained(contended: Mapping[Pair, float]) -> str:
     return (
         f"{len(contended)} links between hosts are up to {max(contended.values()):.1f} times faster alone "
-        "than in company, but no port shared by a few of them explains it: the network carries less than its "
+        "than under load, but no port shared by a few of them explains it: the network carries less than its "
         "hosts can send together"
     )
