@@ -17,7 +17,7 @@ from typing import Any
 
 from probes.base import UnavailableError, plural, some
 from probes.live.host_identity import inode
-from probes.sysfs import cgroups, lines
+from probes.sysfs import cgroups, lines, text
 
 __all__ = ["Need", "Room", "refuse_crowding", "require_room", "rooms"]
 
@@ -80,7 +80,7 @@ def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: s
 
 def rooms() -> tuple[Room, ...]:
     """Return the memory that this process may use: of the machine, of its cgroups, and /dev/shm."""
-    boot = lines(_PROC / "sys/kernel/random/boot_id").strip() or socket.gethostname()
+    boot = text(_PROC / "sys/kernel/random/boot_id") or socket.gethostname()
     found = [Room((boot,), "memory", free) for free in _machine_free()]
     space = inode(_PROC / "self/ns/cgroup")
     for folder, free in _cgroups_free():
@@ -106,7 +106,7 @@ def _cgroups_free() -> Iterator[tuple[Path, int]]:
     }
     for group, version in cgroups(lines(_PROC / "self/cgroup"), _CGROUPS, "memory"):
         most, taken, prefix = names[version]
-        limit, used = lines(group / most).strip(), lines(group / taken).strip()
+        limit, used = text(group / most), text(group / taken)
         if not limit.isdecimal() or not used.isdecimal():
             continue
         held = (line.split() for line in lines(group / "memory.stat").splitlines())
