@@ -175,7 +175,7 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
 def _is_unsteady(cause: Cause, table: LinkTable, busy: Indices) -> bool:
     """Return whether neither a disturbed pass nor a busy host explains that the links are unsteady.
 
-    Where an end waits for a core, messages of single links are late. ``busy`` are the hosts with such an end.
+    If an end waits for a core, messages of single links are late. ``busy`` are the hosts with such an end.
     """
     if "pair" in cause.kind:
         # A disturbed pass makes a few messages of a link late, but not half of them.

@@ -194,9 +194,9 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 def _outstanding(fits: Fits) -> list[Pair]:
     """Return the links that stand out, worst kinds first; only a few of those that one fault explains.
 
-    Of a part with several links between hosts, only the fastest are measured again: they show how slow it is.
-    If they prove faster alone, its other links stand out by comparison. Within a host a measurement is short,
-    so all links are measured again.
+    If a part with several links between hosts is slow, only its fastest links are measured again: they show
+    how slow it is. If they prove faster alone, its other links stand out by comparison. Within a host a
+    measurement is short, so all links are measured again.
     """
     beta, rows, again = fits.column(""), fits.rows, set(fits.retested)
     suspects: list[int] = []

@@ -2,10 +2,10 @@
 
 Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, from
 each of its NICs to one NIC there. NICs that a topology declares equal form a class. Between two hosts, each
-NIC is measured with only one NIC of each class there. Which NIC it is, and which ranks use the two, changes
-with the round. C classes take C·(N − 1) rounds. If the measured flows of a class agree, its unmeasured links
-get their values. If the ranks of a NIC, or the pairs of NICs of a class, differ in speed, each is measured. A
-pair of hosts with an outlier is measured completely.
+NIC is measured with only one NIC of each class there. Each round takes another NIC of the class, and other
+ranks of both NICs. C classes take C·(N − 1) rounds. If the measured flows of a class agree, its unmeasured
+links get their values. If the ranks of a NIC, or the pairs of NICs of a class, differ in speed, each is
+measured. A pair of hosts with an outlier is measured completely.
 """
 
 from __future__ import annotations

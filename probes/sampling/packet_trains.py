@@ -8,7 +8,7 @@ from the end of one clump to the end of another, which may also be too short if 
 The receiver requests each train, so the mean time per message since the request can only be too long. If the
 gaps are shorter than that mean by more than a few per cent, the train was delayed and came in a burst; its
 gaps are rejected. Each message starts where the last one ended in a large buffer, as the chunks of a
-collective do. From a small buffer that stays in the cache, a copy looks twice as fast.
+collective do. A copy from a small buffer that stays in the cache would look twice as fast.
 """
 
 from __future__ import annotations

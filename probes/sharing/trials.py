@@ -57,8 +57,8 @@ class SpentError(Exception):
 class Accept:
     """The slowdowns that are accepted after one measurement; others are measured once more.
 
-    Values up to ``below`` are accepted, because a disturbance only slows flows down. So are values within 6 %
-    of the expected value ``near``.
+    Values up to ``below`` are accepted, because a disturbance only slows flows down. Values within 6 % of the
+    expected value ``near`` are accepted, too.
     """
 
     below: float = _DOUBTFUL

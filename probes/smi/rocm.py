@@ -1,9 +1,9 @@
 """The output of ``rocm-smi --showtopo`` and ``amd-smi topology``: AMD GPUs joined by xGMI, and NUMA nodes.
 
-A table of link types has a word for each pair of GPUs. "XGMI" also stands between GPUs that reach each other
-only through a third one, and "Hops" is 1 for these, too. The weight tells them apart, and so does the
-bandwidth of amd-smi, which is 0 without a direct link. That bandwidth is a range in MB/s from one link to all
-links of the pair, so it also tells how many there are. rocm-smi numbers GPUs, amd-smi names their PCI
+A table of link types has a word for each pair of GPUs. It is "XGMI" also for GPUs that reach each other only
+through a third one, and "Hops" is 1 for these, too. Only the weight shows the difference, and the bandwidth
+of amd-smi, which is 0 without a direct link. A bandwidth is a range in MB/s, from that of one link to that of
+all links of the pair, so it also shows their number. rocm-smi numbers GPUs, amd-smi names their PCI
 functions.
 """
 
