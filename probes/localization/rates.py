@@ -40,8 +40,9 @@ _MOST_SINGLE = 4
 # Waiting for cores is no reason to leave links out if this share of such links varies by less than this (a
 # logarithm). One unsteady host of four has half of all links.
 _MOST_OF_STARVED, _STEADY = 0.5, 0.1
-# A host is unsteady if its share of unsteady links has at most this probability at the rate of the other
-# hosts' links, and if its links waited for cores at most this much more often than theirs.
+# A host is unsteady if so many unsteady links have at most this probability, given the share of unsteady
+# links at other hosts. It is left out if its links waited for cores more often than theirs, by more than this
+# share.
 _CHANCE, _WAITS_ALIKE = 1e-3, 0.2
 # The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
 # samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most

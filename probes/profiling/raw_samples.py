@@ -28,9 +28,9 @@ class RawSamples:
     """All samples of one or several measurements, a row each.
 
     ``quantity`` is 0 for the seconds of a round trip between ``src`` and ``dst``, 1 for the seconds of a
-    message of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 if no other link was measured at the
-    same time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are those of a byte. ``run`` numbers
-    the measurements: links of different ones were fitted apart.
+    message of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 for such a message if no other link
+    was measured at the same time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are those of a
+    byte. ``run`` numbers the measurements: links of different ones were fitted apart.
     """
 
     run: Ints
