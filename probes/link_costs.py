@@ -30,8 +30,8 @@ __all__ = [
     "SharedPort",
 ]
 
-# The flags of links that are worse than normal links, or than what was bought. The first four are about
-# rates.
+# The flags of the links of a fault: they are worse than normal links, or than the offer that was bought. The
+# first four are about rates.
 FAULT_FLAGS = (
     "outlier",
     "slow_sender",
@@ -44,8 +44,8 @@ FAULT_FLAGS = (
 )
 # The reciprocal of LEAST_BETA_S_PER_BYTE; products of two costs stay finite.
 _MOST = 1e30
-# A host loses packets if it retransmits at least so many segments, and more than this share of them. Late
-# packets explain less.
+# A host loses packets if it retransmits at least so many segments, and more than this share of all that it
+# sends. Packets that only arrive late cause a smaller share.
 _FEWEST_RETRANSMITTED, _LOSSY = 10, 0.002
 
 
@@ -76,8 +76,8 @@ class Links:
     (slow, between parts that are not), late (its latency), lossy, flapping, slow_cpu, asymmetric,
     nonlinear (a knee between sizes), noisy, unsound (no valid fit), retested (measured again, alone),
     contended (faster alone), preempted (an end waited for a core in every latency measurement, so alpha is an
-    upper limit), starved (so it did in every bandwidth measurement, so beta may be one), inferred (not
-    measured: values of a link that the topology declares equal).
+    upper limit), starved (an end waited for a core in every bandwidth measurement, so beta may be an upper
+    limit), inferred (not measured: it has the values of a link that the topology declares equal).
     """
 
     src: Ints

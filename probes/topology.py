@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from probes.base import is_cpu_list, not_finite
 
 __all__ = [
     "PCIE_GTS",
     "FabricLink",
+    "FabricState",
     "Finding",
     "Gpu",
     "Host",
@@ -34,6 +35,7 @@ __all__ = [
 PCIE_GTS: Mapping[int, float] = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 # Highest rate that is accepted, in GB/s or GT/s; above any real one.
 _MOST_RATE = 1e12
+FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Gpu:
     peers: tuple[str, ...] = ()
     fabric_cluster: str = ""
     fabric_clique: int | None = None
-    fabric_state: Literal["not supported", "not started", "in progress", "completed", ""] = ""
+    fabric_state: FabricState = ""
     method_of: dict[str, str] = field(default_factory=dict)
 
 
@@ -173,7 +175,7 @@ class FabricLink:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Facts that a source states for pairs of devices; ``cells[i][j]`` is that for devices i and j.
+    """Facts that a source states for pairs of devices; ``cells[i][j]`` is the fact about devices i and j.
 
     For "path", cells are path types ("PIX", "NV12"; "X" for a device with itself). Otherwise they say whether
     one GPU can access the other: "OK", or the reason why not ("CNS" chipset, "GNS" GPU, "TNS" topology, "NS"
@@ -200,8 +202,8 @@ class Probed:
     ``devices`` are bus ids of GPUs and names of NICs. The answer to "nic_numa" is the NUMA node nearest to
     the NIC; to "gpu_switch", whether two GPUs share a PCIe switch ("yes", "no"); to "nic_switch", the GPUs
     that share one with the NIC (bus ids with commas). "" is no answer, and ``reason`` says why. ``measured``
-    holds the median of each alternative. It is in seconds, or it is a ratio: the GB/s while the other one
-    transfers too, over the GB/s alone.
+    holds the median of each alternative: seconds, or the GB/s while another device transfers, too, divided by
+    the GB/s alone.
     """
 
     what: Literal["nic_numa", "gpu_switch", "nic_switch"]

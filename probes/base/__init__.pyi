@@ -32,6 +32,7 @@ from .identifiers import (
     first_number as first_number,
     is_cpu_list as is_cpu_list,
     is_hidden as is_hidden,
+    mask_numbers as mask_numbers,
     nccl_guid as nccl_guid,
     normal_bus_id as normal_bus_id,
     plain_guid as plain_guid,
@@ -62,6 +63,7 @@ from .visible_text import (
     visible as visible,
 )
 from .wording import (
+    distinct as distinct,
     first_of as first_of,
     meant as meant,
     nearest as nearest,

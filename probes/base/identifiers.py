@@ -12,17 +12,19 @@ __all__ = [
     "first_number",
     "is_cpu_list",
     "is_hidden",
+    "mask_numbers",
     "nccl_guid",
     "normal_bus_id",
     "plain_guid",
 ]
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
-
-
 _RUN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
-# Linux numbers far fewer CPUs (NR_CPUS is at most 8192 on x86).
+# The highest number of a CPU in a list that is accepted, and the most runs. Linux numbers far fewer CPUs
+# (NR_CPUS is at most 8192 on x86).
 _MOST_CPUS = 1 << 20
+# Most characters of a mask. A word of 32 bits takes at most 11 of them, so over 40,000 numbers fit.
+_LONGEST_MASK = 16384
 _GUID = re.compile(r"0x[0-9a-f]{1,16}|[0-9a-f]{16}")
 
 
@@ -78,9 +80,26 @@ def first_number(listed: str) -> int | None:
 
 def cpu_mask(listed: str) -> str:
     """Return the kernel's mask form of a CPU list: 32-bit words separated by commas, "" for an empty list."""
-    mask = sum(1 << cpu for cpu in cpu_numbers(listed))
+    mask = 0
+    for first, _, last in (part.partition("-") for part in listed.split(",") if part):
+        mask |= (1 << int(last or first) + 1) - (1 << int(first))
     words = [f"{mask >> shift & 0xFFFFFFFF:08x}" for shift in range(0, mask.bit_length(), 32)]
     return ",".join(reversed(words))
+
+
+def mask_numbers(mask: str) -> list[int]:
+    """Return the numbers in a mask of 32-bit words: 0, 64 and 65 for "0x3,,0x1"; [] if it is malformed.
+
+    An empty word is 0. Masks that are longer than any machine's are refused, too.
+    """
+    try:
+        words = [int(word or "0", 16) for word in mask.split(",")] if len(mask) <= _LONGEST_MASK else []
+    except ValueError:
+        return []
+    value = 0
+    for word in words:
+        value = value << 32 | word
+    return [number for number, bit in enumerate(reversed(f"{value:b}")) if bit == "1"]
 
 
 def plain_guid(text: str) -> str:

@@ -7,19 +7,21 @@ from itertools import islice
 
 __all__ = ["without_tags"]
 
-# A launcher writes few shapes; the bound keeps the regular expression of all shapes short.
+# A shape is a regular expression for tags that differ only in their numbers. A launcher writes few shapes;
+# the bound keeps the expression that joins them short.
 _MOST_SHAPES = 16
 _BLANKS = r"[ \t]*"
-# Beginnings of shapes; tags of such shapes cannot be part of a number or a name.
+# Beginnings of shapes whose tags start with [ or <, so that they cannot be part of a number or a name.
 _BRACKET = (_BLANKS + r"\[", _BLANKS + "<")
 
 
 def without_tags(text: str, start: str, *, everywhere: bool = False) -> str:
     """Return the text without the tags that precede ``start``, a regular expression, on lines that match.
 
-    Other lines lose a tag that differs only in its numbers, such as ranks or times of day. Digits and blanks
-    alone are not a tag, because rows of tables begin with them. With ``everywhere``, tags inside lines that
-    begin with a number are removed, too: some launchers write one before each part of a row. O(text).
+    Other lines lose a tag that differs from one of these only in its numbers, such as ranks or times of day.
+    Digits and blanks alone are not a tag, because rows of tables begin with them. With ``everywhere``, tags
+    inside lines that begin with a number are removed, too: some launchers write one before each part of a
+    row. O(text).
     """
     begins = re.findall(rf"^([^\n]+?)(?={start})", text, re.MULTILINE)
     shapes = dict.fromkeys(_shape(begin) for begin in begins if re.search(r"[^\s0-9]", begin))

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["first_of", "meant", "nearest", "plural", "rate_text", "size_text", "some", "without_domain"]
+__all__ = [
+    "distinct",
+    "first_of",
+    "meant",
+    "nearest",
+    "plural",
+    "rate_text",
+    "size_text",
+    "some",
+    "without_domain",
+]
 
 # Longer words are cut to this many characters, because difflib can take quadratic time in their length.
 _LONGEST_WORD = 60
@@ -41,6 +51,17 @@ def first_of(lines: Sequence[str], most: int, noun: str) -> list[str]:
     """Return at most ``most`` of the lines, and one that counts the others: "… and 3 more findings"."""
     left = len(lines) - most
     return [*lines[:most], *([f"… and {plural(left, f'more {noun}')}"] if left > 0 else [])]
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return the names; one that an earlier name has already gets a number: "a", "a-2", "a-3"."""
+    taken: dict[str, None] = {}
+    for name in names:
+        free, number = name, 2
+        while free in taken:
+            free, number = f"{name}-{number}", number + 1
+        taken[free] = None
+    return list(taken)
 
 
 def without_domain(names: Sequence[str]) -> dict[str, str]:

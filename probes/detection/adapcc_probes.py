@@ -23,6 +23,7 @@ from probes.topology import Probed
 
 __all__ = ["REPETITIONS", "Copies", "Loopback", "ProbeTrials", "gpu_switches", "nic_numa", "nic_switches"]
 
+# A median of seven trials is right even if three of them are disturbed.
 REPETITIONS = 7
 
 
@@ -64,9 +65,7 @@ def nic_numa(
     found = []
     for nic in nics:
         blank = Probed("nic_numa", (nic,), repetitions=trials.repetitions, seed=trials.seed)
-        reason = loopback.refusal(nic) or (
-            "there is one NUMA node: nothing to tell" if len(nodes) < 2 else ""
-        )
+        reason = loopback.refusal(nic) or ("there is only one NUMA node" if len(nodes) < 2 else "")
         if reason:
             found.append(replace(blank, reason=reason, repetitions=0))
             continue
@@ -76,7 +75,7 @@ def nic_numa(
         verdict = least({node: np.array(times) for node, times in seconds.items()}, trials.seed)
         measured = {str(node): value for node, value in verdict.median.items()}
         if len(verdict.chosen) != 1:
-            reason = "no node is nearer than all others by more than the trials spread"
+            reason = "no node is nearer than all others by more than the spread of the trials"
             found.append(replace(blank, reason=reason, measured=measured))
             continue
         (nearest,) = verdict.chosen
@@ -136,7 +135,7 @@ def _one_nic(
 def _ratios_of_pairs(
     gpus: Sequence[str], copies: Copies, trials: ProbeTrials
 ) -> Mapping[tuple[str, str], Floats]:
-    """Return each pair's GB/s beside each other over GB/s alone, per repetition; mean of both GPUs."""
+    """Return each pair's GB/s while both copy over GB/s alone, per repetition; the mean of both GPUs."""
     both = list(combinations(gpus, 2))
     tries = [(gpu, other) for pair in both for gpu, other in (pair, pair[::-1])]
     everything: list[tuple[str, str]] = [*tries, *((gpu, "") for gpu in gpus)]

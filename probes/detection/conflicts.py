@@ -110,7 +110,7 @@ def _absent(hosts: Sequence[Host]) -> Iterator[Finding]:
         for here, there in ((first, second), (second, first)):
             absent = sorted({gpu.bus_id for gpu in here.gpus} - {gpu.bus_id for gpu in there.gpus})
             for bus_id in absent:
-                text = f"{here.method} has this GPU, {there.method} has not"
+                text = f"{here.method} lists this GPU, {there.method} does not"
                 yield Finding("absent-gpu", f"{hosts[0].name}/{bus_id}", text)
 
 

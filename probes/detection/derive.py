@@ -156,7 +156,7 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
         total = sum(link.count for link in own)
         most = tables.fabric(own[0].kind, gpu.arch).most if own else 0
         if total > most:
-            text = f"{total} {own[0].kind} links, of {most} that such a GPU can have"
+            text = f"{total} {own[0].kind} links, but such a GPU can have {most} at most"
             yield Finding("too-many-links", f"{host.name}/{gpu.bus_id}", text)
 
 
@@ -248,5 +248,5 @@ def _width_doubts(host: Host) -> Iterator[Finding]:
         above = devices.get(device.parent)
         most = min((w for w in (device.max_width, above.max_width if above else None) if w), default=0)
         if device.width and device.width < most:
-            text = f"PCIe link has {device.width} lanes of {most} that both its ends can"
+            text = f"PCIe link has {device.width} of the {most} lanes that both its ends support"
             yield Finding("narrow-link", f"{host.name}/{bus_id}", text)

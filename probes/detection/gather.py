@@ -13,7 +13,8 @@ from typing import Any
 
 from probes.base import CcctlError, Safekeeping
 from probes.detection import merge
-from probes.live import read_each_machine
+from probes.live import first_ranks
+from probes.sysfs import text
 from probes.topology import Finding, Host, Topology
 
 __all__ = ["DetectRequest", "HostDetection", "answer_task", "answers_to", "look_task", "together"]
@@ -44,14 +45,20 @@ def answer_task(comm: Any, request: None, progress: Safekeeping) -> None:
 
 
 def look_task(comm: Any, request: DetectRequest, progress: Safekeeping) -> list[HostDetection] | None:
-    """Detect each machine once, on the first of its ranks; returns all results on rank 0, else None."""
-    me = (socket.gethostname(), _boot())
+    """Detect each machine once, on the first of its ranks; return all results on rank 0, else None.
 
-    def read() -> HostDetection:
+    Each result is also handed over as soon as it is ready, so that a lost host does not lose the others'.
+    """
+    me = (socket.gethostname(), text(_BOOT))
+    progress.waiting(-1, "finding out which ranks share a host")
+    mine = None
+    if first_ranks(comm.allgather(me))[me] == comm.Get_rank():
         progress.update(0, 1, "looking at this host")
-        return _look(*me, request)
-
-    return read_each_machine(comm, me, read, progress, "every host's detector")
+        mine = _look(*me, request)
+        progress.partial(mine)
+    progress.waiting(-1, "every host's detector")
+    gathered: list[HostDetection | None] | None = comm.gather(mine)
+    return None if gathered is None else [one for one in gathered if one is not None]
 
 
 def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topology:
@@ -60,9 +67,9 @@ def together(looks: Sequence[HostDetection], missing: Mapping[str, str]) -> Topo
     found = merge.side_by_side([look.topology for look in machines.values() if look.topology is not None])
     failed = {look.host: look.failure for look in machines.values() if look.topology is None}
     lost = [
-        Finding(what, name, text)
+        Finding(what, name, reason)
         for what, names in (("host-failed", failed), ("host-missing", missing))
-        for name, text in names.items()
+        for name, reason in names.items()
     ]
     return replace(found, findings=(*lost, *found.findings))
 
@@ -86,10 +93,3 @@ def _look(name: str, machine: str, request: DetectRequest) -> HostDetection:
         return HostDetection(name, machine, None, error.message)
     except Exception as error:  # one host's broken library must not lose the facts of all others
         return HostDetection(name, machine, None, f"{type(error).__name__}: {error}")
-
-
-def _boot() -> str:
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return ""

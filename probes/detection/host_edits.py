@@ -1,7 +1,7 @@
 """Edits of a host's declared topology that may explain measured rates between its GPUs.
 
-They change a number of NVLinks, change the width or speed of a PCIe link, swap two GPUs, or move a GPU below
-another switch.
+They change the number of NVLinks, change the width or speed of a PCIe link, swap two GPUs, or move a GPU
+below another switch.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _swapped(host: Host, a: Gpu, b: Gpu) -> Iterator[Edit]:
     devices = functions(host)
     if a.bus_id in devices and b.bus_id in devices and devices[a.bus_id].parent != devices[b.bus_id].parent:
         after = _placed(_placed(host, a, devices[b.bus_id], b), b, devices[a.bus_id], a)
-        text = "declared in each other's places in the PCI tree: what was measured fits exchanged"
+        text = "declared in each other's places in the PCI tree: the measured rates fit if they change places"
         yield Edit("place", host.name, f"{label(a)} and {label(b)}", text, host, after)
     if host.fabric:
         other = {a.bus_id: b.bus_id, b.bus_id: a.bus_id}
@@ -168,7 +168,7 @@ def _swapped(host: Host, a: Gpu, b: Gpu) -> Iterator[Edit]:
             )
             for link in host.fabric
         )
-        text = "declared with each other's NVLinks: what was measured fits exchanged"
+        text = "declared with each other's NVLinks: the measured rates fit if they exchange them"
         yield Edit("place", host.name, f"{label(a)} and {label(b)}", text, host, replace(host, fabric=fabric))
 
 

@@ -58,7 +58,7 @@ def _singles(topology: Topology) -> list[Topology]:
 
 def _note(machine: DescribedMachine) -> str:
     names = [f"{host.name} ({host.method})" for host in machine.hosts]
-    return f"{', '.join(names)}: one machine, by its devices; earlier ones are believed first"
+    return f"{', '.join(names)}: their devices show one machine; the first of them takes precedence"
 
 
 def _is_same(known: Sequence[Host], host: Host) -> bool:

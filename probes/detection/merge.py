@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from probes.base import DataError
+from probes.base import DataError, distinct
 from probes.detection import conflicts
 from probes.detection.derive import complete
 from probes.detection.identity import by_machine
@@ -107,18 +107,13 @@ def _laid_together(parts: Sequence[Topology]) -> Topology:
 
 def side_by_side(topologies: Sequence[Topology]) -> Topology:
     """Join several topologies as different hosts; a repeated name gets a number."""
-    taken: set[str] = set()
+    free = iter(distinct(host.name for topology in topologies for host in topology.hosts))
     hosts: list[Host] = []
     findings: list[Finding] = []
     for topology in topologies:
-        names: dict[str, str] = {}
-        for host in topology.hosts:
-            name, number = host.name, 2
-            while name in taken:
-                name, number = f"{host.name}-{number}", number + 1
-            taken.add(name)
-            names[host.name] = name
-            hosts.append(replace(host, name=name))
+        own = [replace(host, name=next(free)) for host in topology.hosts]
+        names = {host.name: one.name for host, one in zip(topology.hosts, own, strict=True)}
+        hosts += own
         findings += [_elsewhere(finding, names) for finding in topology.findings]
     return Topology(tuple(hosts), tuple(findings), tuple(note for t in topologies for note in t.notes))
 

@@ -84,7 +84,7 @@ class NicSpeeds:
             if expected and (pair.high_gbs < _LEAST * expected or pair.low_gbs > _MOST * expected):
                 text = (
                     f"to {dst[0]}: {8 * pair.gbs:.3g} Gbit/s measured, {8 * expected:.3g} declared; other "
-                    "pairs of both are faster, so it lies between them"
+                    "pairs of both are faster, so the cause lies between them"
                 )
                 found.append(Finding("declared-pair", "/".join(src), text))
         return found

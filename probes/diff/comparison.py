@@ -1,7 +1,7 @@
 """Comparison of two machines: missing, slower and moved devices.
 
 Only facts that both sides state are compared: a file with PCI functions alone says nothing about NVLinks, and
-NCCL's files list only the ports that NCCL would use. A GPU whose link sleeps at its lowest speed is no
+NCCL's files list only the ports that NCCL would use. The link of an idle GPU at its lowest speed is no
 difference. Devices are matched by identity and bus id, or by model and position if buses were renumbered.
 """
 
@@ -127,12 +127,10 @@ def _notes(matched: Matched) -> Iterator[str]:
     named = [f"{label(b)} was {a.bus_id} and is {b.bus_id}" for a, b in moved]
     named += [f"{label(d)} was {c.bus_id} and is {d.bus_id}" for c, d in moved_ports]
     if named:
-        yield f"{name}: bus ids are other ones, matched by model and position: {'; '.join(named)}"
-    for host in (matched.reference, matched.found):
-        if flat(host) != flat(matched.found if host is matched.reference else matched.reference) and flat(
-            host
-        ):
-            yield f"{host.name}: its PCI tree shows no bridges, so who shares a switch is not compared"
+        yield f"{name}: bus ids differ, so devices are matched by model and position: {'; '.join(named)}"
+    without_bridges = [host.name for host in (matched.reference, matched.found) if flat(host)]
+    if len(without_bridges) == 1:
+        yield f"{without_bridges[0]}: its PCI tree shows no bridges, so who shares a switch is not compared"
     unlisted = {nic.name for nic in matched.nics.extra} - {
         nic.name
         for nic in _lacking(matched.nics, reference=False, unused=matched.reference.method == "nccl_xml")

@@ -126,18 +126,18 @@ def _switches(matched: Matched) -> Iterator[Difference]:
         return
     devices, now = functions(matched.reference), functions(matched.found)
     both: list[tuple[Gpu | Nic, Gpu | Nic]] = [*matched.gpus.both, *matched.nics.both]
-    changed: dict[tuple[int, int], tuple[bool, bool]] = {}
+    # Pairs that share a switch on one side only: True if they share it now.
+    changed: dict[tuple[int, int], bool] = {}
     for (i, (a, a_now)), (j, (b, b_now)) in combinations(enumerate(both), 2):
         before, after = _share(a, b, devices), _share(a_now, b_now, now)
         if before is not None and after is not None and before != after:
-            changed[i, j] = before, after
+            changed[i, j] = after
     while changed:
         (worst, _), *_rest = Counter(end for pair in changed for end in pair).most_common(1)
-        mine = {pair: was for pair, was in changed.items() if worst in pair}
-        changed = {pair: was for pair, was in changed.items() if worst not in pair}
-        yield _moved(
-            matched, both[worst][1], [(both[sum(pair) - worst][1], was) for pair, was in mine.items()]
-        )
+        mine = {pair: now_shared for pair, now_shared in changed.items() if worst in pair}
+        changed = {pair: now_shared for pair, now_shared in changed.items() if worst not in pair}
+        others = [(both[sum(pair) - worst][1], now_shared) for pair, now_shared in mine.items()]
+        yield _moved(matched, both[worst][1], others)
 
 
 def _share(a: Gpu | Nic, b: Gpu | Nic, devices: Mapping[str, PciDevice]) -> bool | None:
@@ -152,13 +152,10 @@ def _share(a: Gpu | Nic, b: Gpu | Nic, devices: Mapping[str, PciDevice]) -> bool
     return nearest[0] == nearest[1] != []
 
 
-def _moved(
-    matched: Matched, device: Gpu | Nic, others: Iterable[tuple[Gpu | Nic, tuple[bool, bool]]]
-) -> Difference:
+def _moved(matched: Matched, device: Gpu | Nic, others: Iterable[tuple[Gpu | Nic, bool]]) -> Difference:
     shared: tuple[list[str], list[str]] = ([], [])
-    for other, (before, after) in others:
-        if before != after:
-            shared[after].append(label(other))
+    for other, now_shared in others:
+        shared[now_shared].append(label(other))
     words = [", ".join(names) for names in shared]
     said = [f"no longer with {words[0]}" if words[0] else "", f"now with {words[1]}" if words[1] else ""]
     text = f"{label(device)}: on another PCIe switch: {', '.join(word for word in said if word)}"

@@ -31,14 +31,15 @@ __all__ = [
     "read_text",
 ]
 
-# Larger files are refused before they fill the memory, text earlier, as its objects take more.
+# Larger files are refused before they fill the memory. The bound of text is lower, because the objects that
+# are parsed from it take more memory than the text.
 MOST_BYTES = 256 << 20
 MOST_TEXT_BYTES = 16 << 20
 # An endless stream or a compressed file exceeds its bound by at most one step.
 _STEP_BYTES = 1 << 20
 # Comparing more names takes too long in a folder of many thousands.
 _MOST_COMPARED = 1000
-# Low enough for two names with five letters before .json that differ in one of them.
+# The least similarity (difflib's ratio) of a name that is suggested: "abcde.json" and "abcdf.json" have 0.9.
 _ALIKE = 0.89
 _GZIP = b"\x1f\x8b"
 

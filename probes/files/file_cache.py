@@ -39,6 +39,7 @@ _MOST_BYTES = 64 << 20
 _PATIENCE_S = 60.0
 # No write takes this long; an older partial file was left by a killed process.
 _ABANDONED_S = 600.0
+# Linux follows at most 40 symbolic links in one path (path_resolution(7)).
 _MOST_LINKS = 40
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ELSEWHERE = "set XDG_CACHE_HOME to a folder that you alone can write"

@@ -23,9 +23,10 @@ from probes.files import ownership
 __all__ = ["FileLock", "HostLock", "folder", "held"]
 
 _PREFIX = "profile-"
-# Short enough that a waiting user loses little, too long to disturb the other measurement.
+# The wait between two tries: a user loses little by it, and such rare tries do not disturb the other
+# measurement.
 _NAP_S = 0.5
-# The name of the holder fits; a damaged file cannot flood the message.
+# The most bytes that are read of the holder's description, so that a damaged file cannot flood a message.
 _MOST_OWNER_BYTES = 200
 # Age in seconds after which an unlocked file counts as left behind; no measurement takes this long.
 _ABANDONED_S = 86_400.0

@@ -1,10 +1,4 @@
-from .alike import (
-    Digest as Digest,
-    differences as differences,
-    differences_of as differences_of,
-    digest as digest,
-    merged as merged,
-)
+from .alike import differences as differences
 from .environment import (
     default_interface as default_interface,
     environment as environment,
@@ -34,5 +28,4 @@ from .model import (
 from .nics import regrown as regrown
 from .peers import missing_peers as missing_peers, peer_problems as peer_problems
 from .rules import host_problems as host_problems
-from .smi import gpus_of as gpus_of, versions_of as versions_of
 from .task import HealthRequest as HealthRequest, health_task as health_task

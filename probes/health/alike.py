@@ -1,27 +1,22 @@
 """Comparison of hosts that should be equal: the facts in which a host differs from most of its kind.
 
-Hosts of one kind have the same GPUs and the same boards of RDMA ports. A ``Digest`` counts the values of each
-fact. Digests of parts of a cluster can be merged in any order, so that no machine has to hold all hosts.
+Hosts of one kind have the same GPUs and the same boards of RDMA ports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from probes.base import some
 from probes.health.model import HostHealth, HostProblem, Severity
 from probes.health.rules import gpu_names
 from probes.health.settings import NONE, counted
 
-__all__ = ["Digest", "Holders", "KindDigest", "differences", "differences_of", "digest", "facts_of", "merged"]
+__all__ = ["differences", "facts_of"]
 
-# Most host names that a digest keeps for one value, and most that a text shows. The bound leaves enough for
-# the few hosts that differ, and the many that are alike take little room. The count of hosts is exact in any
-# case.
-_MOST_NAMES = 64
+# The most hosts with one value that get a problem each, and the most that a text names. If more differ from
+# the others, one more problem does not help.
+_MOST_NAMED = 64
 _MOST_SHOWN = 4
 # Fewest hosts that are compared: of two, neither is known to be the one that differs.
 _LEAST_HOSTS = 3
@@ -53,41 +48,8 @@ _REMEDIES = {
 }
 
 
-_Key = TypeVar("_Key", str, tuple[str, str])
-_Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True)
-class Holders:
-    """The hosts with one value of a fact: how many, and the first of their names in order."""
-
-    count: int
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class KindDigest:
-    """Hosts with the same GPUs and boards: all of them, and those with each value of each fact."""
-
-    hosts: Holders
-    facts: Mapping[str, Mapping[str, Holders]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Digest:
-    """The facts of some hosts, counted by kind; a kind is (names of GPUs, boards of RDMA ports)."""
-
-    kinds: Mapping[tuple[str, str], KindDigest] = field(default_factory=dict)
-
-
-def digest(hosts: Iterable[HostHealth]) -> Digest:
-    """Return the digest of some hosts."""
-    return reduce(merged, (_digest_of(host) for host in hosts), Digest())
-
-
-def merged(a: Digest, b: Digest) -> Digest:
-    """Return the digest of the hosts of ``a`` and of ``b``, which must have no host in common."""
-    return Digest(_joined(a.kinds, b.kinds, _merged_kind))
+# The names of the hosts with each value of a fact.
+_Holders = Mapping[str, Sequence[str]]
 
 
 def differences(hosts: Sequence[HostHealth]) -> list[HostProblem]:
@@ -96,29 +58,44 @@ def differences(hosts: Sequence[HostHealth]) -> list[HostProblem]:
     If no value has a majority, one problem names the hosts with each value. At most 64 hosts with the same
     value get a problem each; its text gives the number of all of them.
     """
-    return differences_of(digest(hosts))
-
-
-def differences_of(found: Digest) -> list[HostProblem]:
-    """Return the differences between the hosts of a digest, as ``differences`` does."""
+    kinds: dict[tuple[str, str], list[HostHealth]] = {}
+    for host in hosts:
+        kinds.setdefault(_kind(host), []).append(host)
     problems = [
         problem
-        for kind in found.kinds.values()
-        for fact, values in kind.facts.items()
-        for problem in _of_fact(fact, values)
+        for of_kind in kinds.values()
+        for fact, holders in _facts(of_kind).items()
+        for problem in _of_fact(fact, holders)
     ]
     return sorted(
-        [*problems, *_of_boards(found)], key=lambda one: (one.severity != "fault", one.part, one.host)
+        [*problems, *_of_boards(kinds)], key=lambda one: (one.severity != "fault", one.part, one.host)
     )
 
 
-def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
-    total = sum(holders.count for holders in values.values())
-    if total < _LEAST_HOSTS or len(values) < 2:
+def _kind(host: HostHealth) -> tuple[str, str]:
+    """Return (names of the GPUs, boards of the RDMA ports)."""
+    boards = {nic.board for nic in host.nics if nic.rdma_device and not nic.virtual}
+    return ", ".join(sorted(set(gpu_names(host)))) or NONE, ", ".join(sorted(boards)) or NONE
+
+
+def _facts(hosts: Iterable[HostHealth]) -> dict[str, dict[str, list[str]]]:
+    """Return the hosts with each value of each fact."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for host in hosts:
+        for fact, value in facts_of(host).items():
+            found.setdefault(fact, {}).setdefault(value, []).append(host.host)
+    return found
+
+
+def _of_fact(fact: str, holders: _Holders) -> Iterator[HostProblem]:
+    total = sum(map(len, holders.values()))
+    if total < _LEAST_HOSTS or len(holders) < 2:
         return
-    ordered = sorted(values.items(), key=lambda pair: (pair[1].count, pair[0]))
+    ordered = sorted(
+        ((value, sorted(names)) for value, names in holders.items()), key=lambda pair: (len(pair[1]), pair[0])
+    )
     usual, most = ordered[-1]
-    if 2 * most.count <= total:
+    if 2 * len(most) <= total:
         yield _undecided(fact, ordered, _severity(fact, usual))
         return
     if fact.startswith("mtu "):
@@ -127,9 +104,9 @@ def _of_fact(fact: str, values: Mapping[str, Holders]) -> Iterator[HostProblem]:
         other = f"find out why its {fact} is not that of the other hosts: {{}}"
         remedy = _REMEDIES.get(fact, other).format(usual)
     for value, few in ordered[:-1]:
-        beside = f" (as on {few.count} hosts)" if few.count > 1 else ""
-        text = f"{fact} is {value}{beside}; it is {usual} on {most.count} of {total} hosts of its kind"
-        for host in few.names:
+        beside = f" (as on {len(few)} hosts)" if len(few) > 1 else ""
+        text = f"{fact} is {value}{beside}; it is {usual} on {len(most)} of {total} hosts of its kind"
+        for host in few[:_MOST_NAMED]:
             yield HostProblem(host, fact, "differs", _severity(fact, value), text, remedy)
 
 
@@ -137,13 +114,11 @@ def _severity(fact: str, value: str) -> Severity:
     return "fault" if fact.startswith(_PARTS) or (fact == _BOARDS and value == NONE) else "remark"
 
 
-def _undecided(fact: str, ordered: Sequence[tuple[str, Holders]], severity: Severity) -> HostProblem:
+def _undecided(fact: str, ordered: Sequence[tuple[str, list[str]]], severity: Severity) -> HostProblem:
     """Return one problem about a fact without a majority, on the first host of the smallest group."""
-    camps = "; ".join(
-        f"{value} on {holders.count} ({some(holders.names, _MOST_SHOWN)})" for value, holders in ordered
-    )
+    camps = "; ".join(f"{value} on {len(names)} ({some(names, _MOST_SHOWN)})" for value, names in ordered)
     return HostProblem(
-        ordered[0][1].names[0],
+        ordered[0][1][0],
         fact,
         "differs",
         severity,
@@ -152,26 +127,16 @@ def _undecided(fact: str, ordered: Sequence[tuple[str, Holders]], severity: Seve
     )
 
 
-def _of_boards(found: Digest) -> Iterator[HostProblem]:
+def _of_boards(kinds: Mapping[tuple[str, str], Iterable[HostHealth]]) -> Iterator[HostProblem]:
     """Yield hosts whose RDMA boards are not those of most hosts with the same GPUs."""
-    by_gpus: dict[str, dict[str, Holders]] = {}
-    for (gpus, boards), kind in found.kinds.items():
-        by_gpus.setdefault(gpus, {})[boards] = kind.hosts
-    for gpus, values in by_gpus.items():
+    by_gpus: dict[str, dict[str, list[str]]] = {}
+    for (gpus, boards), hosts in kinds.items():
+        by_gpus.setdefault(gpus, {})[boards] = [host.host for host in hosts]
+    for gpus, holders in by_gpus.items():
         # Boards of hosts without GPUs are not compared, because these hosts serve different purposes: login,
         # storage, management.
         if gpus != NONE:
-            yield from _of_fact(_BOARDS, values)
-
-
-def _digest_of(host: HostHealth) -> Digest:
-    one = Holders(1, (host.host,))
-    facts = {fact: {value: one} for fact, value in facts_of(host).items()}
-    gpus = ", ".join(sorted(set(gpu_names(host)))) or NONE
-    boards = (
-        ", ".join(sorted({nic.board for nic in host.nics if nic.rdma_device and not nic.virtual})) or NONE
-    )
-    return Digest({(gpus, boards): KindDigest(one, facts)})
+            yield from _of_fact(_BOARDS, holders)
 
 
 def facts_of(host: HostHealth) -> dict[str, str]:
@@ -201,23 +166,3 @@ def facts_of(host: HostHealth) -> dict[str, str]:
 
 def _switch(on: bool | None) -> str:
     return "" if on is None else ("on" if on else "off")
-
-
-def _merged_kind(a: KindDigest, b: KindDigest) -> KindDigest:
-    return KindDigest(
-        _merged_holders(a.hosts, b.hosts),
-        _joined(a.facts, b.facts, lambda x, y: _joined(x, y, _merged_holders)),
-    )
-
-
-def _merged_holders(a: Holders, b: Holders) -> Holders:
-    return Holders(a.count + b.count, tuple(sorted((*a.names, *b.names))[:_MOST_NAMES]))
-
-
-def _joined(
-    a: Mapping[_Key, _Value], b: Mapping[_Key, _Value], both: Callable[[_Value, _Value], _Value]
-) -> dict[_Key, _Value]:
-    """Return the union of two maps, sorted by key; ``both`` combines the values of a common key."""
-    found = {**a, **b}
-    found |= {key: both(a[key], b[key]) for key in a if key in b}
-    return dict(sorted(found.items()))

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probes.base import cpu_numbers, is_cpu_list, plural, whole
-from probes.health.model import CpuLimit, HostHealth, HostProblem
+from probes.health.model import CpuLimit, HostHealth, HostProblem, Severity
 from probes.sysfs import cgroups, lines, text
 
 __all__ = ["cpu_limit_problems", "read_cpu_limit"]
 
 _CGROUPS = "sys/fs/cgroup"
-# Ranks that wait are held back only in some periods. A quota that bites in fewer than a tenth of them costs
+# A quota holds ranks back only in periods in which they use it up. If these are fewer than a tenth, it costs
 # less than the noise of measurements. Fewer than 50 periods (5 s by default) are not judged, because the
 # processes may only just have begun.
 _LEAST_SHARE, _LEAST_PERIODS = 0.1, 50
@@ -74,22 +74,13 @@ def cpu_limit_problems(health: HostHealth) -> Iterator[HostProblem]:
         "raise or remove the limit of the job or container: cpu.max of its cgroup, resources.limits.cpu in "
         "Kubernetes, the CPUs per task in Slurm"
     )
+    severity: Severity = "fault"
     if limit.ranks and cores < min(limit.ranks, limit.online or limit.ranks):
-        yield HostProblem(
-            health.host,
-            "CPU limit",
-            "quota",
-            "fault",
-            f"{plural(limit.ranks, 'rank')} may use {cores:.3g} {where}; a core for each rank is normal"
-            + held,
-            remedy,
-        )
+        ranks = plural(limit.ranks, "rank")
+        found = f"{ranks} may use {cores:.3g} {where}; a core for each rank is normal{held}"
     elif share >= _LEAST_SHARE:
-        yield HostProblem(
-            health.host,
-            "CPU limit",
-            "quota",
-            "remark",
-            f"the ranks may use {cores:.3g} {where}, which is not enough{held}; never is normal",
-            remedy,
-        )
+        severity = "remark"
+        found = f"the ranks may use {cores:.3g} {where}, which is not enough{held}; never is normal"
+    else:
+        return
+    yield HostProblem(health.host, "CPU limit", "quota", severity, found, remedy)

@@ -1,7 +1,8 @@
 """Environment variables that communication libraries need on one host, each with its reason.
 
 The variables are those that NCCL (and RCCL), UCX, Open MPI, libfabric and Gloo document. A variable is left
-out if the library's default is right, or if the host does not show which value is.
+out if the library's default is right, or if the host does not show which value is
+right.
 """
 
 from __future__ import annotations

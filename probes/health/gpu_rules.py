@@ -16,6 +16,8 @@ _MOST_PAGES, _MANY_PAGES = 60, 15
 # Watts by which a power limit must be below the default to count as capped, because drivers round limits to
 # whole watts.
 _LEAST_W = 1.0
+# Kind, severity, text and remedy of a problem.
+_Found = tuple[str, Severity, str, str]
 # NVLink errors that interrupt traffic while the link is trained again. The kinds in _LINK_REMARKS are
 # repaired by sending again; DCGM reports them only above 100 a second.
 _LINK_FAULTS = {
@@ -54,17 +56,15 @@ def gpu_problems(health: HostHealth) -> list[HostProblem]:
     found: list[HostProblem] = []
     for gpu in health.gpus:
         siblings = [other for other in health.gpus if other.name == gpu.name and other.bus_id != gpu.bus_id]
-        for rule in (_failure, _memory, _pcie, _clocks, _settings, _use):
-            found += rule(health.host, gpu)
-        found += _nvlinks(health.host, gpu, siblings)
+        rules = (_failure, _memory, _pcie, _clocks, _settings, _use)
+        problems = [*(one for rule in rules for one in rule(gpu)), *_nvlinks(gpu, siblings)]
+        found += [HostProblem(health.host, gpu.bus_id, *problem) for problem in problems]
     return [*found, *_differences(health)]
 
 
-def _failure(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
+def _failure(gpu: GpuHealth) -> Iterator[_Found]:
     if gpu.failure:
-        yield HostProblem(
-            host,
-            gpu.bus_id,
+        yield (
             "gpu_failed",
             "fault",
             f"The driver cannot use the GPU: {gpu.failure}.",
@@ -73,20 +73,17 @@ def _failure(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
         )
 
 
-def _memory(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
-    def problem(kind: str, severity: Severity, text: str, remedy: str) -> HostProblem:
-        return HostProblem(host, gpu.bus_id, kind, severity, text, remedy)
-
+def _memory(gpu: GpuHealth) -> Iterator[_Found]:
     reset = f"Drain the host, then reset the GPU: nvidia-smi -r -i {gpu.bus_id}."
     if gpu.ecc_enabled is False and gpu.ecc_default is not False:
         text = "ECC is off, so wrong bits in memory go unnoticed; it is on by default."
-        yield problem("ecc_off", "fault", text, f"nvidia-smi -i {gpu.bus_id} -e 1, then reboot.")
+        yield "ecc_off", "fault", text, f"nvidia-smi -i {gpu.bus_id} -e 1, then reboot."
     if gpu.ecc_uncorrected:
         text = f"{plural(gpu.ecc_uncorrected, 'uncorrected memory error')} since the driver was loaded; "
-        yield problem("ecc", "fault", text + "normal: 0.", reset)
+        yield "ecc", "fault", text + "normal: 0.", reset
     elif gpu.ecc_uncorrected_ever:
         text = f"{plural(gpu.ecc_uncorrected_ever, 'uncorrected memory error')} in the life of the GPU, none "
-        yield problem(
+        yield (
             "ecc_history",
             "remark",
             text + "since the driver was loaded; normal for a new GPU: 0.",
@@ -96,7 +93,7 @@ def _memory(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
         text = (
             f"A row of memory could not be remapped ({plural(gpu.remapped_rows or 0, 'row')} remapped so far)"
         )
-        yield problem(
+        yield (
             "remap_failed",
             "fault",
             text + "; normal: no failure.",
@@ -104,7 +101,7 @@ def _memory(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
         )
     if gpu.remap_pending:
         text = "A row of memory waits to be remapped, and the bad one is in use until then; normal: none."
-        yield problem("remap_pending", "fault", text, reset)
+        yield "remap_pending", "fault", text, reset
     if (gpu.retired_pages or 0) >= _MANY_PAGES:
         pages = gpu.retired_pages or 0
         severity: Severity = "fault" if pages >= _MOST_PAGES else "remark"
@@ -112,13 +109,13 @@ def _memory(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
         remedy = (
             f"List them: nvidia-smi -i {gpu.bus_id} -q -d PAGE_RETIREMENT. Have the GPU replaced in time."
         )
-        yield problem("retired_pages", severity, text, remedy)
+        yield "retired_pages", severity, text, remedy
     if gpu.sram_worn:
         text = "Errors in the GPU's SRAM are above the threshold at which NVIDIA replaces it."
-        yield problem("sram", "fault", text, "Have the GPU replaced; dcgmi diag -r 3 confirms it.")
+        yield "sram", "fault", text, "Have the GPU replaced; dcgmi diag -r 3 confirms it."
 
 
-def _pcie(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
+def _pcie(gpu: GpuHealth) -> Iterator[_Found]:
     width = gpu.pcie_width_load or gpu.pcie_width
     seat = (
         f"Reseat the GPU or its riser, check the slot's settings in the BIOS, then "
@@ -126,16 +123,16 @@ def _pcie(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
     )
     if width and gpu.pcie_width_most and width < gpu.pcie_width_most:
         text = f"The PCIe link has {plural(width, 'lane')}; GPU and slot can have {gpu.pcie_width_most}."
-        yield HostProblem(host, gpu.bus_id, "pcie_width", "fault", text, seat)
+        yield "pcie_width", "fault", text, seat
     if gpu.pcie_gts_load and gpu.pcie_gts_most and gpu.pcie_gts_load < gpu.pcie_gts_most:
         text = (
             f"The PCIe link runs at {gpu.pcie_gts_load:g} GT/s while data moves; "
             f"GPU and slot can run at {gpu.pcie_gts_most:g} GT/s."
         )
-        yield HostProblem(host, gpu.bus_id, "pcie_speed", "fault", text, seat)
+        yield "pcie_speed", "fault", text, seat
 
 
-def _clocks(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
+def _clocks(gpu: GpuHealth) -> Iterator[_Found]:
     held = [reason for reason in _HELD_DOWN if reason in gpu.throttled]
     # hw_slowdown is the general reason: it comes with hw_thermal and hw_power_brake, which say more.
     if "hw_slowdown" in held and ("hw_thermal" in held or "hw_power_brake" in held):
@@ -149,27 +146,24 @@ def _clocks(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
         severity, meaning = _HELD_DOWN[reason]
         text = f"Clocks are held down ({reason}): {meaning}.{now}{most}{'.' if now else ''}{heat}"
         remedy = _CLOCK_REMEDIES[reason].format(gpu=gpu.bus_id)
-        yield HostProblem(host, gpu.bus_id, "clocks", severity, text, remedy)
+        yield "clocks", severity, text, remedy
 
 
-def _settings(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
-    def problem(kind: str, severity: Severity, text: str, remedy: str) -> HostProblem:
-        return HostProblem(host, gpu.bus_id, kind, severity, text, remedy)
-
+def _settings(gpu: GpuHealth) -> Iterator[_Found]:
     limit, usual = gpu.power_limit_w or 0.0, gpu.power_limit_default_w or 0.0
     if _is_capped(gpu):
         text = f"The power limit is {limit:g} W, {usual - limit:g} W below the default of {usual:g} W."
-        yield problem("power_limit", "fault", text, f"nvidia-smi -i {gpu.bus_id} -pl {usual:.0f}")
+        yield "power_limit", "fault", text, f"nvidia-smi -i {gpu.bus_id} -pl {usual:.0f}"
     if gpu.mig:
         text = "MIG is on: the GPU is cut into parts, which reach no other GPU over NVLink; normal: off."
-        yield problem("mig", "fault", text, f"nvidia-smi -i {gpu.bus_id} -mig 0, then nvidia-smi -r.")
+        yield "mig", "fault", text, f"nvidia-smi -i {gpu.bus_id} -mig 0, then nvidia-smi -r."
     if gpu.compute_mode == "prohibited":
         text = "The compute mode is Prohibited, so no program can use the GPU; normal: Default."
-        yield problem("compute_mode", "fault", text, f"nvidia-smi -i {gpu.bus_id} -c 0")
+        yield "compute_mode", "fault", text, f"nvidia-smi -i {gpu.bus_id} -c 0"
     if gpu.persistence is False:
         text = "Persistence mode is off: the first use of the GPU waits for seconds, and settings are lost "
         remedy = f"systemctl enable nvidia-persistenced, and now: nvidia-smi -i {gpu.bus_id} -pm 1"
-        yield problem("persistence", "remark", text + "when the last program ends; normal: on.", remedy)
+        yield "persistence", "remark", text + "when the last program ends; normal: on.", remedy
 
 
 def _is_capped(gpu: GpuHealth) -> bool:
@@ -178,14 +172,12 @@ def _is_capped(gpu: GpuHealth) -> bool:
     return limit is not None and usual is not None and limit <= usual - _LEAST_W
 
 
-def _use(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
+def _use(gpu: GpuHealth) -> Iterator[_Found]:
     if gpu.processes:
         busy = (
             "another process computes" if gpu.processes == 1 else f"{gpu.processes} other processes compute"
         )
-        yield HostProblem(
-            host,
-            gpu.bus_id,
+        yield (
             "processes",
             "remark",
             f"{busy[0].upper()}{busy[1:]} on the GPU: its figures are not those of an idle machine.",
@@ -193,7 +185,7 @@ def _use(host: str, gpu: GpuHealth) -> Iterator[HostProblem]:
         )
 
 
-def _nvlinks(host: str, gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[HostProblem]:
+def _nvlinks(gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[_Found]:
     look = f"nvidia-smi nvlink -s -i {gpu.bus_id}"
     most = max((other.nvlinks or 0 for other in siblings), default=0)
     # A card without a bridge has no NVLinks, although cards of its model in the same host may have some. So 0
@@ -201,9 +193,7 @@ def _nvlinks(host: str, gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[H
     expected = gpu.nvlinks_expected or (most if gpu.nvlinks else 0)
     if gpu.nvlinks is not None and gpu.nvlinks < expected:
         whose = "its model has" if gpu.nvlinks_expected else "GPUs of the same model in this host have"
-        yield HostProblem(
-            host,
-            gpu.bus_id,
+        yield (
             "nvlink",
             "fault",
             f"{gpu.nvlinks} of {plural(expected, 'NVLink')} {'is' if gpu.nvlinks == 1 else 'are'} up; "
@@ -222,7 +212,7 @@ def _nvlinks(host: str, gpu: GpuHealth, siblings: list[GpuHealth]) -> Iterator[H
             remedy = (
                 f"See which link: nvidia-smi nvlink -e -i {gpu.bus_id}. Read again after an hour of load."
             )
-            yield HostProblem(host, gpu.bus_id, "nvlink_errors", severity, text, remedy)
+            yield "nvlink_errors", severity, text, remedy
 
 
 # Facts that GPUs of one host should share, each with the function that returns a GPU's value as text, and the

@@ -55,7 +55,7 @@ _FACTS = {
     "nvmlDeviceGetComputeMode": "compute modes",
     "nvmlDeviceGetComputeRunningProcesses": "processes",
 }
-# Stands before the index in place of the bus id of a GPU that does not tell its own, as in the topology.
+# A GPU that does not state its bus id is named by this prefix and its index, as in the topology.
 _NO_BUS_ID = "gpu"
 _LOAD = "PCIe links under load"
 
@@ -374,7 +374,7 @@ def _under_load(
     """Yield each GPU with its PCIe link read while data moves; ``unread`` gets what failed."""
     if load is None and found:
         hint = install("cuda12", "cuda13")
-        unread[_LOAD] = f"no data moved, and links are slow while idle; CuPy moves it: {hint}"
+        unread[_LOAD] = f"idle links are slow, and only CuPy can move data over them: {hint}"
     for index, (handle, gpu) in found.items():
         if load is None or gpu.failure:
             yield gpu

@@ -1,7 +1,7 @@
 """Groups of hosts that are alike in all that counts, so that one host of each group is described.
 
-The groups of parts of a cluster merge in any order. So hosts are gathered up a tree: of a thousand equal
-hosts, the description of one and the names of all arrive.
+The groups of parts of a cluster merge in any order, so hosts are gathered up a tree. If a thousand hosts are
+equal, rank 0 receives one description and a thousand names.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ __all__ = ["missing_peers", "peer_problems"]
 # The driver's words for GPUs or a chipset without support for peer access. An IOMMU is not blamed for these.
 # NVIDIA's driver answers CNS for GeForce cards too.
 _BY_DESIGN = ("GNS", "CNS", "NS")
-# States of an IOMMU that does not translate addresses; "" if its state is unknown.
-_NO_TRANSLATION = ("", "off", "none", "disabled", "pt", "passthrough", "identity")
 # The most pairs or bridges that a sentence names; it counts the others.
 _LISTED = 6
 # The argument of setpci that clears the ACS control register, and so stops redirecting requests between
@@ -75,7 +73,7 @@ def _reason(host: Host, health: HostHealth, word: str) -> tuple[Severity, str, s
         likely = f"ACS sends traffic between peers over the processor at {some(health.acs, _LISTED)}. "
         remedy = f"Switch ACS off in the BIOS, or until the next boot: setpci -s {health.acs[0]} {_NO_ACS}"
         return "fault", likely, f"{remedy}{', and so for each of these bridges' if health.acs[1:] else ''}."
-    if health.iommu.lower() not in _NO_TRANSLATION and word not in _BY_DESIGN:
-        likely = f"The IOMMU is on ({health.iommu}), and may translate between peers. "
+    if health.iommu == "translating" and word not in _BY_DESIGN:
+        likely = "The IOMMU translates addresses, maybe also those between peers. "
         return "fault", likely, "Boot with iommu=pt, or switch the IOMMU off in the BIOS."
     return "remark", "", "See what the driver allows: nvidia-smi topo -p2p r."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from probes.base import LARGEST
 from probes.nvml import Driver
 
 __all__ = ["FOREIGN", "SafeDriver"]
@@ -20,8 +21,6 @@ _ERRORS = (
     ValueError,
     ctypes.ArgumentError,
 )
-# Larger counts do not fit the signed 64-bit integers of an artifact.
-_MOST = (1 << 63) - 1
 # Longest text that is taken: NVML_DEVICE_NAME_V2_BUFFER_SIZE in nvml.h.
 _LONGEST = 96
 
@@ -70,9 +69,9 @@ class SafeDriver(Driver):
             self._foreign(call)
         return None
 
-    def flag(self, call: str, *arguments: object, quiet: bool = False) -> bool | None:
+    def flag(self, call: str, *arguments: object) -> bool | None:
         """Return an answer as a truth value, False for 0; None if it is not a count."""
-        answer = self.count(call, *arguments, quiet=quiet)
+        answer = self.count(call, *arguments)
         return None if answer is None else answer != 0
 
     def _foreign(self, call: str) -> None:
@@ -80,4 +79,4 @@ class SafeDriver(Driver):
 
 
 def _is_count(answer: object) -> bool:
-    return isinstance(answer, int) and 0 <= answer <= _MOST
+    return isinstance(answer, int) and 0 <= answer <= LARGEST

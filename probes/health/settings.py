@@ -108,14 +108,10 @@ def _module(name: str) -> Callable[[Path], str]:
     return read
 
 
-def _chosen(name: str) -> Callable[[Path], str]:
-    """Return a reader of a file that lists choices and has the chosen one in brackets."""
-
-    def read(root: Path) -> str:
-        match = re.search(r"\[(\w+)\]", text(root / name))
-        return match[1] if match else ""
-
-    return read
+def _transparent_huge_pages(root: Path) -> str:
+    # The file lists all choices, the chosen one in brackets.
+    match = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    return match[1] if match else ""
 
 
 def _processor(*names: str) -> Callable[[Path], str]:
@@ -244,7 +240,7 @@ _FACTS = (
     _Fact("governor", _governors, _CPUFREQ),
     _Fact(
         "transparent_hugepages",
-        _chosen("sys/kernel/mm/transparent_hugepage/enabled"),
+        _transparent_huge_pages,
         _ABSENT.format("/sys/kernel/mm/transparent_hugepage"),
     ),
     _Fact("hugepages", _huge_pages, _ABSENT.format("/sys/kernel/mm/hugepages")),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probes.base import CcctlError, Safekeeping, UnavailableError, UsageError
+from probes.base import CcctlError, Safekeeping, UnavailableError, UsageError, distinct
 from probes.health.cpu_limit import read_cpu_limit
 from probes.health.environment import default_interface
 from probes.health.gpu_load import pcie_load
@@ -54,22 +53,10 @@ def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> Hea
     rank = comm.Get_rank()
     if firsts[me] != rank:
         return None
-    mine = _read(rank, _names(list(firsts))[me], machines.count(me), request, progress)
+    name = distinct(host for host, _ in firsts)[list(firsts).index(me)]
+    mine = _read(rank, name, machines.count(me), request, progress)
     progress.waiting(-1, "the health of other hosts")
     return merged_up_a_tree(comm, list(firsts.values()), mine, merged_groups)
-
-
-def _names(machines: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return {machine: its name}, with a number where several machines have the same name."""
-    found: dict[tuple[str, str], str] = {}
-    taken: set[str] = set()
-    for machine in machines:
-        name, number = machine[0], 2
-        while name in taken:
-            name, number = f"{machine[0]}-{number}", number + 1
-        taken.add(name)
-        found[machine] = name
-    return found
 
 
 def _read(rank: int, host: str, ranks: int, request: HealthRequest, progress: Safekeeping) -> HealthGroups:

@@ -49,7 +49,7 @@ def read_distances(root: XmlElement, reading: MachineReader) -> list[Distances]:
             if not distances.ends or len(distances.values) != len(distances.ends) ** 2:
                 reading.problems.append(
                     f"line {element.line}: expected the matrix {distances.name or '(no name)'} to be square, "
-                    f"found {len(distances.ends)} things and {len(distances.values)} values"
+                    f"found {len(distances.ends)} objects and {len(distances.values)} values"
                 )
             else:
                 found.append(distances)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
-from probes.base import DataError, cpu_list
+from probes.base import DataError, cpu_list, mask_numbers
 from probes.files import XmlElement, parse_xml
 from probes.hwloc.links import links, numa_distances, read_distances
-from probes.hwloc.objects import METHOD, MachineReader, OsDevice, bits, infos, of_kind, read_object
+from probes.hwloc.objects import METHOD, MachineReader, OsDevice, infos, of_kind, read_object
 from probes.nccl import integer
 from probes.paths import Bandwidths, pci_ids
 from probes.topology import Gpu, Host, Nic, PciDevice, Topology
@@ -59,7 +59,7 @@ def _read(root: XmlElement, source: str, tables: Bandwidths) -> Topology:
         name=about.get("HostName") or PurePath(source).stem,
         method=METHOD,
         cores=reading.cores or None,
-        cpus=cpu_list(bits(machine.get("allowed_cpuset") or machine.get("cpuset"))),
+        cpus=cpu_list(mask_numbers(machine.get("allowed_cpuset") or machine.get("cpuset"))),
         memory_bytes=sum(node.memory_bytes or 0 for node in reading.numa.values()) or None,
         numa=tuple(
             replace(

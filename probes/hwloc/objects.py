@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from probes.base import cpu_list, normal_bus_id
+from probes.base import cpu_list, mask_numbers, normal_bus_id
 from probes.files import XmlElement
 from probes.nccl import integer, number
 from probes.paths import pci_ids
 from probes.topology import NumaNode, PciDevice
 
-__all__ = ["METHOD", "MachineReader", "OsDevice", "bits", "infos", "of_kind", "read_object"]
+__all__ = ["METHOD", "MachineReader", "OsDevice", "infos", "of_kind", "read_object"]
 
 METHOD = "hwloc"
 _IDS = re.compile(
     r"([0-9a-f]{4})(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?(?:\s*\[([0-9a-f]{4}):([0-9a-f]{4})\])?.*", re.I
 )
-# A word of 32 bits takes at most 11 characters, so sets of over 11,000 numbers fit.
-_LONGEST_MASK = 4096
 _KINDS = {1: "gpu", 2: "network", 3: "rdma", 5: "gpu"}
 _KIND_BITS = ((32, "rdma"), (16, "network"), (4, "gpu"), (8, "gpu"))
 
@@ -64,21 +62,6 @@ class MachineReader:
     problems: list[str] = field(default_factory=list)
 
 
-def bits(mask: str) -> list[int]:
-    """Return the numbers in a set such as "0x00000303,,0x0"; empty if it is too long or malformed."""
-    words = mask.lower().split(",")
-    if len(mask) > _LONGEST_MASK:
-        return []
-    try:
-        numbers = [int(word or "0", 16) for word in words]
-    except ValueError:
-        return []
-    value = 0
-    for word in numbers:
-        value = value << 32 | word
-    return [bit for bit in range(value.bit_length()) if value >> bit & 1]
-
-
 def infos(element: XmlElement) -> dict[str, str]:
     """Return the named facts of an object."""
     return {child.get("name"): child.get("value") for child in element.children if child.tag == "info"}
@@ -87,12 +70,12 @@ def infos(element: XmlElement) -> dict[str, str]:
 def read_object(element: XmlElement, reading: MachineReader, above: _Above | None = None) -> None:
     """Read one object and its descendants."""
     above = above or _Above()
-    nodes = bits(element.get("nodeset"))
+    nodes = mask_numbers(element.get("nodeset"))
     if len(nodes) == 1:
-        above = _Above(above.bus_id, above.root, above.depth, nodes[0], above.package)
-    kind, bus_id = element.get("type"), ""
+        above = replace(above, numa=nodes[0])
+    kind = element.get("type")
     if kind in ("Package", "Socket"):
-        above = _Above(above.bus_id, above.root, above.depth, above.numa, infos(element))
+        above = replace(above, package=infos(element))
         reading.packages.append(above.package)
         reading.places[f"Package:{element.get('gp_index')}"] = (
             "" if above.numa is None else f"numa{above.numa}"
@@ -102,10 +85,10 @@ def read_object(element: XmlElement, reading: MachineReader, above: _Above | Non
     elif kind == "Core":
         reading.cores += 1
     elif kind == "Bridge" and element.get("bridge_type").startswith("0-"):
-        above = _Above("", f"pci{element.get('bridge_pci')}", 0, above.numa, above.package)
+        above = replace(above, bus_id="", root=f"pci{element.get('bridge_pci')}", depth=0)
     elif kind in ("Bridge", "PCIDev"):
         bus_id = _pci(element, reading, above)
-        above = _Above(bus_id or above.bus_id, above.root, above.depth + 1, above.numa, above.package)
+        above = replace(above, bus_id=bus_id or above.bus_id, depth=above.depth + 1)
     elif kind == "OSDev":
         _os_device(element, reading, above)
     for child in element.children:
@@ -124,7 +107,7 @@ def _numa(element: XmlElement, reading: MachineReader, above: _Above) -> None:
     reading.numa[index] = NumaNode(
         index=index,
         method=METHOD,
-        cpus=cpu_list(bits(element.get("cpuset"))),
+        cpus=cpu_list(mask_numbers(element.get("cpuset"))),
         memory_bytes=integer(element.get("local_memory")),
         vendor=about.get("CPUVendor", ""),
         family=integer(about.get("CPUFamilyNumber", "")),

@@ -2,11 +2,7 @@ from . import recorded as recorded, system as system
 from .cuda import cuda_errors as cuda_errors, cupy_module as cupy_module, gpu_count as gpu_count
 from .cuda_copies import CudaCopies as CudaCopies
 from .cuda_links import CudaEnd as CudaEnd, DeviceChoice as DeviceChoice, cuda_end as cuda_end
-from .each_machine import (
-    first_ranks as first_ranks,
-    merged_up_a_tree as merged_up_a_tree,
-    read_each_machine as read_each_machine,
-)
+from .each_machine import first_ranks as first_ranks, merged_up_a_tree as merged_up_a_tree
 from .host_identity import host_key as host_key
 from .loopback import SocketLoopback as SocketLoopback
 from .memory import (

@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["host_key"]
+__all__ = ["host_key", "inode"]
 
 
 def host_key() -> tuple[object, ...]:
@@ -15,12 +15,13 @@ def host_key() -> tuple[object, ...]:
     It includes namespaces, because the hosts of a lab share a kernel but are connected only by virtual wires.
     """
     boot = Path("/proc/sys/kernel/random/boot_id")
-    spaces = [_inode(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "user")]
+    spaces = [inode(Path("/proc/self/ns", kind)) for kind in ("net", "pid", "user")]
     return (socket.gethostname(), boot.read_text().strip() if boot.exists() else "", os.getuid(), *spaces)
 
 
-def _inode(path: str) -> int:
+def inode(path: Path) -> int:
+    """Return the inode of a file; 0 if it does not exist or is hidden."""
     try:
-        return os.stat(path).st_ino  # noqa: PTH116 - a Path would be made for this alone
+        return path.stat().st_ino
     except OSError:
         return 0

@@ -20,7 +20,7 @@ from probes.topology import Host, Nic
 
 __all__ = ["SocketLoopback"]
 
-# So much stands out in the byte counter of a NIC that other programs use, too.
+# This many bytes stand out in the byte counter of a NIC that other programs use, too.
 _PROOF_BYTES = 20 << 20
 # A few bytes, so that only latency counts, and often enough that one trip is undisturbed.
 _PING_BYTES, _PINGS = 64, 100

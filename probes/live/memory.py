@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from probes.base import UnavailableError, plural, some
-from probes.sysfs import cgroups
+from probes.live.host_identity import inode
+from probes.sysfs import cgroups, lines, text
 
 __all__ = ["Need", "Room", "refuse_crowding", "require_room", "rooms"]
 
@@ -79,9 +80,9 @@ def refuse_crowding(asked: Sequence[tuple[str, tuple[Room, ...], Need]], what: s
 
 def rooms() -> tuple[Room, ...]:
     """Return the memory that this process may use: of the machine, of its cgroups, and /dev/shm."""
-    boot = _text(_PROC / "sys/kernel/random/boot_id").strip() or socket.gethostname()
+    boot = text(_PROC / "sys/kernel/random/boot_id") or socket.gethostname()
     found = [Room((boot,), "memory", free) for free in _machine_free()]
-    space = _inode(_PROC / "self/ns/cgroup")
+    space = inode(_PROC / "self/ns/cgroup")
     for folder, free in _cgroups_free():
         found.append(Room((boot, space, str(folder)), f"memory in its cgroup {folder}", free))
     with suppress(OSError):
@@ -92,7 +93,7 @@ def rooms() -> tuple[Room, ...]:
 
 
 def _machine_free() -> Iterator[int]:
-    for line in _text(_PROC / "meminfo").splitlines():
+    for line in lines(_PROC / "meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             yield int(line.split()[1]) << 10
 
@@ -103,12 +104,12 @@ def _cgroups_free() -> Iterator[tuple[Path, int]]:
         1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
         2: ("memory.max", "memory.current", ""),
     }
-    for group, version in cgroups(_text(_PROC / "self/cgroup"), _CGROUPS, "memory"):
+    for group, version in cgroups(lines(_PROC / "self/cgroup"), _CGROUPS, "memory"):
         most, taken, prefix = names[version]
-        limit, used = _text(group / most).strip(), _text(group / taken).strip()
+        limit, used = text(group / most), text(group / taken)
         if not limit.isdecimal() or not used.isdecimal():
             continue
-        held = (line.split() for line in _text(group / "memory.stat").splitlines())
+        held = (line.split() for line in lines(group / "memory.stat").splitlines())
         files = {f"{prefix}inactive_file", f"{prefix}active_file"}
         # The page cache counts as free.
         cache = sum(int(words[1]) for words in held if words[0] in files)
@@ -118,17 +119,3 @@ def _cgroups_free() -> Iterator[tuple[Path, int]]:
 
 def _gib(size_bytes: int) -> str:
     return f"{size_bytes / 2**30:.4g} GiB" if size_bytes >= 1 << 27 else f"{size_bytes / 2**20:.4g} MiB"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0

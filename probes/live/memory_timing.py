@@ -25,12 +25,13 @@ Floats32 = NDArray[np.float32]
 # Sizes of one operand in bytes, from within the innermost caches to beyond the largest. A sum has three
 # operands of a size.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
-# Bytes of one measurement; measurements per median, for sizes up to that many bytes and for larger ones.
+# Bytes that one measurement works on, and the number of measurements whose median counts: for operands of up
+# to that size, and for larger ones.
 _BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
 # A rank yields its core after this many bytes. The next rank on that core then finds other data in the
 # caches, as in a run.
 _TURN_BYTES = 512 << 10
-# Elements added at once.
+# Elements added at once: 128 KiB of float32, which stay in the caches of a core.
 _BLOCK = (128 << 10) // 4
 # Operands take at most this share of the free memory.
 _SHARE_OF_FREE = 1 / 8

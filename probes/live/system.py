@@ -16,9 +16,9 @@ def read(host: str, psutil: Any) -> Topology:
     """Read cores, memory and addresses of one host; each call that fails becomes a note."""
     notes: list[str] = []
 
-    def ask(whom: Any, call: str, **options: object) -> Any:
+    def ask(target: Any, call: str, **options: object) -> Any:
         try:
-            return getattr(whom, call)(**options)
+            return getattr(target, call)(**options)
         except (OSError, RuntimeError, AttributeError, psutil.Error) as error:
             notes.append(f"{host}: psutil: {call}: {error}")
             return None

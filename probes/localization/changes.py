@@ -25,7 +25,7 @@ _LEAST_SIGMA = 0.005
 # changed by the share _LIKE of what the part did, because noise may hide their change. Among all links, half
 # is enough: most of them changed.
 _LEAST_BEYOND, _LIKE, _LIKE_ALL = 0.5, 0.7, 0.5
-# With fewer links, a change of all is that of a few links.
+# With fewer links in all, a change of all links is not named as one.
 _FEWEST_OF_ALL = 4
 _DOES = {"egress": " sends", "ingress": " receives", "host": " sends and receives"}
 

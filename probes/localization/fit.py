@@ -27,7 +27,7 @@ from probes.localization.model import FaultKind
 
 __all__ = ["ENDS", "Cause", "CauseFit", "Ceiling", "DeviationModel", "Family", "Sum", "explain"]
 
-# Huber's loss is quadratic up to this many standard deviations. Of normally distributed values, one in 370 is
+# Huber's loss is quadratic up to this many standard deviations. One normally distributed value in 370 is
 # beyond 3.
 _HUBER = 3.0
 # The part of every cause's penalty that does not depend on its family or links, as a logarithm of the

@@ -15,9 +15,9 @@ __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 # Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
-# The least jitter (a logarithm) of a link of which every measurement waited for a core: its best latency may
-# be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts double
-# then, because the best one may have waited, too.
+# The least jitter (a logarithm) of a link if an end waited for a core in every measurement: its best latency
+# may be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts
+# double then, because the best one may have waited, too.
 _WAITED = float(np.log(2.0))
 # Latency is long from three times the usual one on (a logarithm).
 _DISTANT = float(np.log(3.0))
@@ -56,11 +56,11 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is log(median / best time
     per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
-    latency), and more where an end waited for a core in every measurement. ``width`` is the standard error of
-    ``rate`` from the bootstrap interval. ``again`` masks links that were measured again, alone, and ``often``
-    those with samples of several passes. ``whole`` masks links whose rate is that of whole transfers, with
-    their latency. An end waited for a core in every latency measurement of ``waited`` links, and in every
-    rate measurement of ``starved`` ones.
+    latency), raised for links of which an end waited for a core in every measurement. ``width`` is the
+    standard error of ``rate`` from the bootstrap interval. ``again`` masks links that were measured again,
+    alone, and ``often`` those with samples of several passes. ``whole`` masks links whose rate is that of
+    whole transfers, with their latency. An end waited for a core in every latency measurement of ``waited``
+    links, and in every rate measurement of ``starved`` ones.
     """
 
     ends: Ends

@@ -43,7 +43,7 @@ _LONG = float(np.log(3.0))
 # Links that lose packets vary by over this much more than others. Variation is the logarithm of the median or
 # 90th percentile time over the best.
 _LOSS_VARIES = 0.1
-# Load of its host alone does not slow a part to less than this share of its normal rate. In labs on
+# The load of a host alone does not slow its parts to less than this share of their normal rate. In labs on
 # overloaded machines, most links of a starved rank lost up to a seventh of their rate.
 _PLAIN = 0.8
 # A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).

@@ -26,9 +26,9 @@ _NEAR = 0.10
 _ALIKE = 0.05
 # The share of a host's links that may be slow without hiding what it can carry.
 _SLOW_LINKS = 0.75
-# If at least this share of a class's links are as bought, so is the class. If two of six hosts are as bought,
-# the links between them are a fifteenth of all. _FEWEST_HOSTS and _FEWEST_IN_CLASS are the fewest hosts, and
-# the fewest links in each class, for which classes are told apart.
+# A class of links is as bought if at least this share of its links is: if two of six hosts are as bought, the
+# links between them are a fifteenth of all. _FEWEST_HOSTS and _FEWEST_IN_CLASS are the fewest hosts, and the
+# fewest links in each class, for which classes are distinguished.
 _AS_BOUGHT = 0.05
 _FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 3
 # Noise is estimated from the deviations within a window: at first this one (as a logarithm), then this many

@@ -162,7 +162,7 @@ def _of_racks(table: LinkTable, racks: Racks, least: float, cost: float, directe
     if len(set(here[across].tolist()) | set(there[across].tolist())) > 2:
         src, dst = np.where(across, here, -1), np.where(across, there, -1)
         sizes = np.bincount(racks.of_host[racks.of_host >= 0], minlength=count)
-        # In a rack of one host, the trunk cannot be told from the host.
+        # In a rack of one host, no link distinguishes the trunk from the host.
         several = sizes > 1
 
         def name(part: int) -> tuple[str, ...]:

@@ -244,7 +244,7 @@ def _components(count: int, first: Indices, second: Indices) -> Indices:
 
 
 def _without_single(division: Indices) -> Indices:
-    """Return the division with -1 for hosts alone in a rack, which cannot be told from its host."""
+    """Return the division with -1 for each host that is alone: no link distinguishes it from its rack."""
     sizes = np.bincount(division)
     return np.where(sizes[division] > 1, division, -1)
 

@@ -40,9 +40,10 @@ _MOST_SINGLE = 4
 # Waiting for cores is no reason to leave links out if this share of such links varies by less than this (a
 # logarithm). One unsteady host of four has half of all links.
 _MOST_OF_STARVED, _STEADY = 0.5, 0.1
-# A host is unsteady if its number of unsteady links has at most this probability at the rate of the other
-# hosts' links (the square of it if less than half of its links are unsteady, which must lead to at least
-# _FEWEST_PEERS hosts), and if its links waited for cores at most this much more often than theirs.
+# A host is unsteady if so many unsteady links have at most this probability, given the share of unsteady
+# links at other hosts. If less than half of its links are unsteady, they must lead to at least _FEWEST_PEERS
+# hosts, and the limit is the square of this. A host is left out if its links waited for cores more often than
+# those of other hosts, by more than the share _WAITS_ALIKE.
 _CHANCE, _FEWEST_PEERS, _WAITS_ALIKE = 1e-3, 3, 0.2
 # The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
 # samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
@@ -189,7 +190,7 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
 def _is_unsteady(cause: Cause, table: LinkTable, busy: Indices) -> bool:
     """Return whether neither a disturbed pass nor a busy host explains that the links are unsteady.
 
-    Where an end waits for a core, messages of single links are late. ``busy`` are the hosts with such an end.
+    If an end waits for a core, messages of single links are late. ``busy`` are the hosts with such an end.
     """
     if "pair" in cause.kind:
         # A disturbed pass makes a few messages of a link late, but not half of them.

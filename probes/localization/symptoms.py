@@ -90,9 +90,9 @@ def slow_processors(memory: Sequence[HostMemory]) -> Iterator[Fault]:
 
 
 def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) -> Iterator[Fault]:
-    """Yield trunks whose measured total rate is below the plan's or below that of the others.
+    """Yield trunks whose measured total rate is below the planned one, or below that of other trunks.
 
-    Such a trunk may carry one link at its full rate, but too few links at once.
+    Such a trunk may carry one link at its full rate, but not enough links at once.
     """
     trunks = [port for port in profile.ports if port.name.startswith(_TRUNK) and port.s_per_byte > 0]
     planned = plan.trunk_bytes_per_s if plan is not None else None

@@ -9,7 +9,7 @@ from probes.base import normal_bus_id
 from probes.files import XmlElement
 from probes.nccl.links import FarEnd
 from probes.nccl.ports import own_name
-from probes.nccl.values import affinity_list, architecture, capability, flag, hexadecimal, integer, speed_gts
+from probes.nccl.values import affinity_list, architecture, capability, flag, hexadecimal, integer
 from probes.paths import pci_ids
 from probes.topology import Finding, Gpu, Nic, NumaNode, PciDevice
 
@@ -70,7 +70,7 @@ def _pci(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
     if not bus_id:
         return
     if bus_id in reading.pci:
-        text = f"line {element.line} has this PCI device again; where the first is, is taken"
+        text = f"line {element.line} has this PCI device a second time; its first place counts"
         reading.findings.append(Finding("repeated", bus_id, text))
     pci_class = hexadecimal(element.get("class"))
     is_bridge = pci_ids.is_bridge(pci_class) or any(e.tag == "pci" for e in element.children)
@@ -86,7 +86,7 @@ def _pci(element: XmlElement, above: PciDevice, reading: HostReader) -> None:
         subsystem_vendor=hexadecimal(element.get("subsystem_vendor")),
         subsystem_device=hexadecimal(element.get("subsystem_device")),
         numa=above.numa,
-        max_speed_gts=speed_gts(element.get("link_speed")),
+        max_speed_gts=pci_ids.speed_gts(element.get("link_speed")),
         # A width of 0 means unknown, in virtual machines and with some drivers.
         max_width=integer(element.get("link_width")) or None,
     )

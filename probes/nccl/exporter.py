@@ -36,7 +36,7 @@ def export(host: Host) -> Exported:
     if nodes > MOST_NODES:
         writer.warnings.append(f"{nodes} nodes: NCCL refuses a file of more than {MOST_NODES}")
     elif nodes > _FEWER_NODES:
-        text = f"{nodes} nodes of {MOST_NODES} that NCCL takes: some of its builds have failed with fewer"
+        text = f"{nodes} nodes: NCCL accepts up to {MOST_NODES}, but some of its builds fail with fewer"
         writer.warnings.append(text)
     return Exported(("\n".join(system.lines()) + "\n").encode(), nodes, tuple(writer.warnings))
 

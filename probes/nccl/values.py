@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probes.base import LARGEST, cpu_list, decimal, is_cpu_list, whole
+from probes.base import LARGEST, cpu_list, decimal, is_cpu_list, mask_numbers, whole
 
 __all__ = [
     "affinity_list",
@@ -14,15 +14,11 @@ __all__ = [
     "hexadecimal",
     "integer",
     "number",
-    "speed_gts",
 ]
 
 # No speed or NUMA latency in hwloc's XML comes near, so a larger value is unknown.
 _LARGEST = 1e6
-# A word of 32 bits takes nine characters, so masks of over 50,000 CPUs fit.
-_LONGEST_MASK = 16384
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
-_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 
 
 def integer(text: str) -> int | None:
@@ -49,29 +45,14 @@ def flag(text: str) -> bool | None:
     return None if number is None else number > 0
 
 
-def speed_gts(text: str) -> float | None:
-    """Return GT/s per lane from "16 GT/s", "16.0 GT/s PCIe"; None for "", "Unknown speed"."""
-    match = _SPEED.match(text)
-    return float(match[1]) if match else None
-
-
 def affinity_list(affinity: str) -> str:
     """Return the kernel's list form ("0-23,48-71") of a mask in comma-separated words of 32 bits.
 
     Hand-written files contain the list itself. Text without a range is read as a mask, as NCCL does.
     """
-    if len(affinity) > _LONGEST_MASK:
-        return ""
     if "-" in affinity:
         return affinity if is_cpu_list(affinity) else ""
-    try:
-        words = [int(word, 16) for word in affinity.split(",")]
-    except ValueError:
-        return ""
-    mask = 0
-    for word in words:
-        mask = mask << 32 | word
-    return cpu_list(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
+    return cpu_list(mask_numbers(affinity))
 
 
 def architecture(sm: str, gcn: str) -> str:

@@ -78,7 +78,7 @@ class Writer:
             if node.method == "nccl_xml" and node.index not in {numa for numa, _ in cpus}:
                 self._cpu(node.index, "", cpus)
         if self._unplaced:
-            text = f"the NUMA node of {', '.join(self._unplaced)} is not known: one CPU stands above all"
+            text = f"the NUMA node of {', '.join(self._unplaced)} is not known: they are put below one CPU"
             self.warnings.append(text)
         return Node("system", {"version": 2 if self._is_amd else 1}, list(cpus.values()))
 

@@ -82,8 +82,8 @@ def _neither(found: list[PciDevice]) -> str:
     nameless = sum(not device.pci_class for device in found)
     if nameless:
         return (
-            f"holds neither a GPU nor a NIC that can be told: {nameless} of its {len(found)} PCI devices "
-            "have no class and nothing inside (such a file only means something on the machine it is for)"
+            f"holds neither a GPU nor a NIC that can be recognized: {nameless} of its {len(found)} PCI "
+            "devices have neither a class nor elements inside (NCCL completes such a file on its machine)"
         )
     return f"holds neither a GPU nor a NIC: its {len(found)} PCI devices are of other classes"
 
@@ -93,7 +93,8 @@ def _classify(reading: HostReader) -> None:
     for name, nic in reading.nics.items():
         reading.nics[name] = replace(nic, physical=is_physical(nic, reading.places[name]))
         if reading.nics[name].physical and not nic.bus_id:
-            reading.notes.append(f"{reading.name}/{name} has no PCI device: counted as a port for its name")
+            why = "has no PCI device: counted as a port because of its name"
+            reading.notes.append(f"{reading.name}/{name} {why}")
     shared = {bus_id.partition("/")[0] for bus_id in reading.gpus if "/" in bus_id}
     if shared:
         _number_partitions(reading)

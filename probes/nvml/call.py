@@ -8,7 +8,9 @@ from typing import Any
 
 from probes.base import normal_bus_id
 
-__all__ = ["Driver", "bus_id_of"]
+__all__ = ["METHOD", "Driver", "bus_id_of"]
+
+METHOD = "nvml"
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Driver:
         return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer or "")
 
     def field(self, handle: object, field_id: int, scope: int | None = None) -> int | None:
-        """Return a field value; None if it is missing, which it reports without an exception."""
+        """Return a field value; None if the driver lacks it, which it states in the value's return code."""
         wanted = field_id if scope is None else (field_id, scope)
         values = self.ask("nvmlDeviceGetFieldValues", handle, [wanted], quiet=True)
         if not values or values[0].nvmlReturn != 0:

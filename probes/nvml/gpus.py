@@ -1,6 +1,6 @@
 """This machine's NVIDIA GPUs and NVLinks, from the driver's NVML.
 
-If the driver does not answer a call, the value stays unknown and, unless the call is optional, a note tells
+If the driver does not answer a call, the value stays unknown and, unless the call is optional, a note says
 so. Other calls are not affected. The NVML module is an argument, so that recorded answers can be replayed.
 """
 
@@ -9,18 +9,16 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 from uuid import UUID
 
-from probes.nvml.call import Driver, bus_id_of
+from probes.nvml.call import METHOD, Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
-from probes.topology import PCIE_GTS, Gpu, Host, PciDevice, Topology
+from probes.topology import PCIE_GTS, FabricState, Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "MOST_GPUS", "read"]
 
-METHOD = "nvml"
-_FabricState: TypeAlias = Literal["not supported", "not started", "in progress", "completed", ""]
-_FABRIC_STATES: Mapping[int, _FabricState] = {
+_FABRIC_STATES: Mapping[int, FabricState] = {
     0: "not supported",
     1: "not started",
     2: "in progress",
@@ -66,8 +64,8 @@ def _host(host: str, driver: Driver) -> Host:
         gpus.append(_gpu(driver, handle, index, bus_id))
         pci.append(_pci(driver, handle, bus_id, place))
     for bus_id, handle in handles.items():
-        fabric += read_links(driver, handle, bus_id, handles, METHOD)
-    matrices = tuple(read_matrices(driver, handles, METHOD))
+        fabric += read_links(driver, handle, bus_id, handles)
+    matrices = tuple(read_matrices(driver, handles))
     return Host(
         name=host,
         method=METHOD,
@@ -102,7 +100,7 @@ def _gpu(driver: Driver, handle: Any, index: int, bus_id: str) -> Gpu:
     )
 
 
-def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, _FabricState]:
+def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, FabricState]:
     """Return (cluster, clique, state) of the NVLink domain between hosts; older drivers lack the call."""
     kind = getattr(driver.nvml, "c_nvmlGpuFabricInfo_v2_t", None)
     if kind is None:
@@ -110,7 +108,7 @@ def _fabric_of(driver: Driver, handle: Any) -> tuple[str, int | None, _FabricSta
     info = kind()
     if driver.ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info), quiet=True) is None:
         return "", None, ""
-    state: _FabricState = _FABRIC_STATES.get(info.state, "")
+    state: FabricState = _FABRIC_STATES.get(info.state, "")
     if state != "completed":
         return "", None, state
     return str(UUID(bytes=bytes(info.clusterUuid))), int(info.cliqueId), state

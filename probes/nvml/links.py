@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from probes.base import is_hidden
-from probes.nvml.call import Driver, bus_id_of
+from probes.nvml.call import METHOD, Driver, bus_id_of
 from probes.topology import FabricLink, Gpu, Matrix
 
 __all__ = ["link_states", "peers_of", "read_links", "read_matrices"]
@@ -36,9 +36,7 @@ _What = Literal["path", "p2p_read", "p2p_write", "p2p_nvlink", "p2p_atomics", "p
 _ANCESTORS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
-def read_links(
-    driver: Driver, handle: Any, source: str, gpus: Container[str], method: str
-) -> list[FabricLink]:
+def read_links(driver: Driver, handle: Any, source: str, gpus: Container[str]) -> list[FabricLink]:
     """Return the links of one GPU, grouped by far end; links that are down form their own group."""
     found: dict[tuple[str, str], FabricLink] = {}
     for number, is_up in link_states(driver, handle):
@@ -51,7 +49,7 @@ def read_links(
             target_kind=kind,
             kind="nvlink",
             count=0,
-            method=method,
+            method=METHOD,
             version=_LINK_VERSIONS.get(version, ""),
             gbs=rate_mbs / 1000 if rate_mbs else None,
             state="up" if is_up else "down",
@@ -60,7 +58,7 @@ def read_links(
         found[target, first.state] = replace(
             before, count=before.count + 1, numbers=(*before.numbers, number)
         )
-    return [*found.values(), *_to_cpu(driver, handle, source, method)]
+    return [*found.values(), *_to_cpu(driver, handle, source)]
 
 
 def link_states(driver: Driver, handle: Any) -> Iterator[tuple[int, bool]]:
@@ -92,16 +90,16 @@ def _far_end(
     return target or ("nvswitch" if kind == 2 else ""), known.get(kind, "unknown")
 
 
-def _to_cpu(driver: Driver, handle: Any, source: str, method: str) -> Iterator[FabricLink]:
+def _to_cpu(driver: Driver, handle: Any, source: str) -> Iterator[FabricLink]:
     """Yield the chip-to-chip links of a Grace module, which only field values report."""
     count = driver.field(handle, _C2C_COUNT_FIELD) or 0
     speed_mbs = driver.field(handle, _C2C_SPEED_FIELD) if count else None
     if 0 < count <= _MOST_LINKS:
         gbs = speed_mbs / 1000 if speed_mbs else None
-        yield FabricLink(source, "cpu", "cpu", "c2c", count, method, gbs=gbs, state="up")
+        yield FabricLink(source, "cpu", "cpu", "c2c", count, METHOD, gbs=gbs, state="up")
 
 
-def read_matrices(driver: Driver, handles: Mapping[str, Any], method: str) -> Iterator[Matrix]:
+def read_matrices(driver: Driver, handles: Mapping[str, Any]) -> Iterator[Matrix]:
     """Yield one matrix for each question that the driver answers for at least one pair."""
     if len(handles) < 2:
         return
@@ -110,12 +108,12 @@ def read_matrices(driver: Driver, handles: Mapping[str, Any], method: str) -> It
         answer = driver.ask("nvmlDeviceGetTopologyCommonAncestor", a, b, quiet=True)
         return _ANCESTORS.get(answer, "")
 
-    for matrix in (_matrix("path", way, handles, method), *_abilities(driver, handles, method)):
+    for matrix in (_matrix("path", way, handles), *_abilities(driver, handles)):
         if any(cell not in ("", "X") for row in matrix.cells for cell in row):
             yield matrix
 
 
-def _abilities(driver: Driver, handles: Mapping[str, Any], method: str) -> Iterator[Matrix]:
+def _abilities(driver: Driver, handles: Mapping[str, Any]) -> Iterator[Matrix]:
     for number, what in _ABILITIES.items():
 
         def ask(a: Any, b: Any, number: int = number) -> str:
@@ -123,15 +121,15 @@ def _abilities(driver: Driver, handles: Mapping[str, Any], method: str) -> Itera
             answer = driver.ask("nvmlDeviceGetP2PStatus", a, b, number, quiet=quiet)
             return _STATES.get(answer, "")
 
-        yield _matrix(what, ask, handles, method)
+        yield _matrix(what, ask, handles)
 
 
-def _matrix(what: _What, ask: Callable[[Any, Any], str], handles: Mapping[str, Any], method: str) -> Matrix:
+def _matrix(what: _What, ask: Callable[[Any, Any], str], handles: Mapping[str, Any]) -> Matrix:
     cells = tuple(
         tuple("X" if here == there else ask(a, b) for there, b in handles.items())
         for here, a in handles.items()
     )
-    return Matrix(what, tuple(handles), cells, method)
+    return Matrix(what, tuple(handles), cells, METHOD)
 
 
 def peers_of(gpu: Gpu, matrices: tuple[Matrix, ...]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def _shorter(words: list[str]) -> list[str]:
 
 
 def _word(argument: Any) -> Iterator[str]:
-    # ctypes refuses the tuple NVML_P2P_CAPS_INDEX_READ (a mistake of the module), and so does this.
+    # The module's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake. As ctypes refuses it, a replay must, too.
     assert not isinstance(argument, tuple)
     if _structure(argument) is not None:
         return

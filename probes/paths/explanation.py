@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected, Way
 from probes.paths.lookup import Named
+from probes.paths.nic_affinity import NEAR_TO_FAR
 from probes.paths.path_type import MEANING, PathType
 from probes.paths.reasons import reasons
 from probes.paths.route import Step, steps_between
 from probes.topology import Gpu, Nic
 
 __all__ = ["Explanation", "explain"]
-
-_FROM_NEAR = list(MEANING)
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,6 @@ def _nearest(end: Named, tables: Bandwidths) -> Nic | None:
     ways = {nic.name: expected.between(end.device, nic) for nic in ports}
     return min(
         ports,
-        key=lambda nic: (_FROM_NEAR.index(ways[nic.name].path), -(ways[nic.name].gbs or 0)),
+        key=lambda nic: (NEAR_TO_FAR.index(ways[nic.name].path), -(ways[nic.name].gbs or 0)),
         default=None,
     )

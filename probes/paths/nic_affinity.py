@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from probes.paths.path_type import Paths
 from probes.topology import Gpu, Host, Nic
 
-__all__ = ["nearest_nic", "nic_kind"]
+__all__ = ["NEAR_TO_FAR", "nearest_nic", "nic_kind"]
 
-_NEAR_TO_FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "?")
+# Types of paths from a GPU to a NIC. Over its chip-to-chip link to the CPU, a GPU is farther from a NIC than
+# over PCIe switches (NCCL: PATH_P2C after PATH_PXB).
+NEAR_TO_FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "?")
 
 
 def nearest_nic(host: Host, gpu: Gpu) -> Nic | None:
@@ -27,5 +29,5 @@ def nic_kind(nic: Nic) -> str:
 
 
 def _nearest(paths: Paths, host: Host, gpu: Gpu) -> Sequence[Nic]:
-    near = {nic.name: _NEAR_TO_FAR.index(paths.between(gpu, nic)) for nic in host.physical_nics}
+    near = {nic.name: NEAR_TO_FAR.index(paths.between(gpu, nic)) for nic in host.physical_nics}
     return [nic for nic in host.physical_nics if near[nic.name] == min(near.values())]

@@ -11,6 +11,7 @@ from typing import Literal
 __all__ = [
     "architecture",
     "architecture_of_model",
+    "first_match",
     "gpu_vendor",
     "is_bridge",
     "is_gpu",
@@ -18,9 +19,11 @@ __all__ = [
     "is_nvswitch",
     "port_role",
     "product_name",
+    "speed_gts",
 ]
 
 _NVIDIA, _AMD = "0x10de", "0x1002"
+_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 # Rage XL, RN50 and ES1000: console graphics of servers.
 _CONSOLES = {"0x4752", "0x5159", "0x515e", "0x5969"}
 
@@ -76,13 +79,18 @@ def architecture_of_model(name: str) -> str:
 
     The table is that of https://developer.nvidia.com/cuda-gpus.
     """
-    return next((arch for arch, models in _models().items() if any(one.search(name) for one in models)), "")
+    return first_match("gpu_architectures.json", name)
 
 
-@lru_cache(maxsize=1)
-def _models() -> dict[str, list[re.Pattern[str]]]:
-    table = json.loads(Path(__file__).with_name("gpu_architectures.json").read_text("utf-8"))
-    return {arch: [re.compile(text, re.IGNORECASE) for text in texts] for arch, texts in table.items()}
+def first_match(table: str, name: str) -> str:
+    """Return the first key of a table in this folder one of whose patterns is in ``name``; "" if none is."""
+    return next((key for key, texts in _patterns(table) if any(one.search(name) for one in texts)), "")
+
+
+@lru_cache
+def _patterns(table: str) -> list[tuple[str, list[re.Pattern[str]]]]:
+    rows: dict[str, list[str]] = json.loads(Path(__file__).with_name(table).read_text("utf-8"))
+    return [(key, [re.compile(text, re.IGNORECASE) for text in texts]) for key, texts in rows.items()]
 
 
 def port_role(depth: int) -> Literal["root", "upstream", "downstream"]:
@@ -90,6 +98,12 @@ def port_role(depth: int) -> Literal["root", "upstream", "downstream"]:
     if depth == 0:
         return "root"
     return "upstream" if depth % 2 else "downstream"
+
+
+def speed_gts(text: str) -> float | None:
+    """Return GT/s per lane from "16 GT/s", "16.0 GT/s PCIe"; None for "", "Unknown speed"."""
+    match = _SPEED.match(text)
+    return float(match[1]) if match else None
 
 
 def _known(vendor: str, device: str) -> tuple[str, str]:

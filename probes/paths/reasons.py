@@ -6,16 +6,13 @@ cards, or on the board.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
 from probes.base import whole
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected
 from probes.paths.path_type import PathType
+from probes.paths.pci_ids import first_match
 from probes.paths.pci_tree import chain, flat, functions, numa_of, states_fabric, uplink
 from probes.topology import FabricLink, Gpu, Host, Matrix, Nic, label
 
@@ -39,6 +36,7 @@ _ABILITIES = {
 _NAMES = {"nvlink": "NVLink", "xgmi": "xGMI link", "c2c": "C2C link"}
 # The P100 (sm_60) was the first GPU with NVLink.
 _OLDEST_WITH_NVLINK = 60
+# Later architectures without NVLink: those of graphics cards, Jetson and DRIVE modules, and GB10.
 _NO_NVLINK = ("sm_61", "sm_62", "sm_72", "sm_87", "sm_89", "sm_110", "sm_120", "sm_121")
 
 
@@ -62,16 +60,7 @@ def nvlink_of(gpu: Gpu) -> str:
     number = whole(gpu.arch.removeprefix("sm_"))
     if gpu.arch in _NO_NVLINK or (number is not None and number < _OLDEST_WITH_NVLINK):
         return "none"
-    kinds = (kind for kind, patterns in _models().items() if any(one.search(gpu.name) for one in patterns))
-    return next(kinds, "")
-
-
-@lru_cache(maxsize=1)
-def _models() -> dict[str, list[re.Pattern[str]]]:
-    table: dict[str, list[str]] = json.loads(
-        Path(__file__).with_name("nvlink_models.json").read_text("utf-8")
-    )
-    return {kind: [re.compile(text, re.IGNORECASE) for text in texts] for kind, texts in table.items()}
+    return first_match("nvlink_models.json", gpu.name)
 
 
 def _of_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -> Iterator[str]:
@@ -100,7 +89,7 @@ def _lost_links(host: Host, gpu: Gpu, tables: Bandwidths) -> Iterator[str]:
     if down and (up < like or not up):
         yield f"{down} of {label(gpu)}'s {down + up} NVLinks {'is' if down == 1 else 'are'} down"
     elif down:
-        yield f"{label(gpu)} uses {up} of its {down + up} NVLinks, as its like here do"
+        yield f"{label(gpu)} uses {up} of its {down + up} NVLinks, as the other GPUs of its model here do"
     elif 0 < up < (most := tables.fabric("nvlink", gpu.arch).most) and nvlink_of(gpu) == "board":
         yield f"{label(gpu)} uses {up} NVLinks of {most} that its kind can have"
 

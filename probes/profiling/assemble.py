@@ -26,7 +26,7 @@ __all__ = ["Fits", "assemble", "preempted", "still_slow", "to_retest", "unsettle
 _LARGEST_RESIDUAL = 0.25
 # A link that is faster alone by more than this factor shares something.
 _CONTENDED = 1.25
-# Links of a fault of several links that are measured again.
+# The number of links that are measured again if a fault has several links.
 _LINKS_OF_A_FAULT = 2
 # Flag of a link that was not measured: the topology declares it equal to a measured one.
 _INFERRED = "inferred"
@@ -167,7 +167,7 @@ class Fits:
         }
 
     def _repeats(self, row: int) -> bool:
-        """Return whether half of the messages in company took the same time, and the link is no faster alone.
+        """Return whether half of the messages under load took the same time, and the link is no faster alone.
 
         An end that waits for a core slows a link by chance, so it does not repeat a rate in several passes,
         nor in company and alone.
@@ -212,7 +212,7 @@ def _as_fast(company_s: float | None, alone_s: float | None) -> bool:
 
 
 def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
-    """Return the links to measure again, alone, worst kinds first, and a few that others held up."""
+    """Return the links to measure again, alone: the worst kinds first, then a few that others held up."""
     fits = Fits(samples, places)
     held = held_up(fits.between_hosts, samples)
     return [*(pair for pair in _outstanding(fits) if pair not in held), *held[: len(places)]]
@@ -221,9 +221,9 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 def _outstanding(fits: Fits) -> list[Pair]:
     """Return the links that stand out, worst kinds first; only a few of those that one fault explains.
 
-    Of a part with several links between hosts, only the fastest are measured again: they show how slow it is.
-    If they prove faster alone, its other links stand out by comparison. Within a host a measurement is short,
-    so all links are measured again.
+    If a part with several links between hosts is slow, only its fastest links are measured again: they show
+    how slow it is. If they prove faster alone, its other links stand out by comparison. Within a host a
+    measurement is short, so all links are measured again.
     """
     beta, rows, again = fits.column(""), fits.rows, set(fits.retested)
     suspects: list[int] = []
@@ -392,7 +392,7 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     lopsided = [row for row in own["asymmetric"] if row in again]
     said = [
         ("slower than the way back", lopsided, beta / way_back),
-        ("unsteady (slow messages over the fastest; normal is below 2)", own["noisy"], unsteady),
+        ("unsteady (slow messages take this many times as long; below 2 is normal)", own["noisy"], unsteady),
         (
             "whose times fit no alpha and beta (the time of whole transfers is given instead)",
             fits.rows["unsound"],

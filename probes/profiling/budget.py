@@ -163,7 +163,11 @@ def in_turn(history: History, wanted: Mask, urgent: Mask) -> Turns:
 
 
 def links_at(history: History, groups: Iterable[Sequence[int]]) -> Mask:
-    """Return all links of suspected hosts: each group's end of fewer hosts, both if equal."""
+    """Return all links at hosts that may be at fault.
+
+    These are the hosts at the end of each group of links that has fewer hosts, or at both ends if these have
+    equally many.
+    """
     suspected = set[str]()
     for rows in groups:
         src = {history.hosts[rank] for rank in history.src[list(rows)].tolist()}

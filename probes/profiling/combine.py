@@ -113,7 +113,7 @@ def _together(*measured: Sequence[SentSegments]) -> tuple[SentSegments, ...]:
 def brought_up_to_date(baseline: Profile, now: Profile, changes: Iterable[Change]) -> Profile:
     """Return ``baseline`` with the links in ``changes`` as in ``now``; keep all else, also ports.
 
-    Thus noise alone changes nothing, and links that were not measured now keep their values.
+    Noise alone changes nothing, and links that were not measured now keep their values.
     """
     rows = matched(baseline, now)
     changed: dict[Quantity, Mask] = {

@@ -30,7 +30,9 @@ _MESSAGE_BYTES = 1 << 18
 # Messages of a flow that are under way at once, so that its link never idles.
 _WINDOW = 4
 _LEAST_BYTES, _MOST_BYTES = 1 << 18, 1 << 30
+# Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 104
+# While no message moves, the sleeps of a rank double between these.
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
 
 
@@ -49,7 +51,7 @@ class ConcurrentRequest:
 def flows_of(hosts: Sequence[str], rack_of: Mapping[str, str]) -> dict[str, list[Pair]]:
     """Return the pairs of ranks of each round, by its name; none on fewer than four hosts.
 
-    The ranks of a host send to those of the other host, each to the one with its own place there.
+    The ranks of a host send to those of another host, each to the one at the same position there.
     """
     ranks_of: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):

@@ -2,9 +2,9 @@
 
 The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of beta, and
 the distance of the median sample from the best. Every link has at least the median link's uncertainty. A
-change counts only if it exceeds a limit in both the best and the median of the samples. By chance, any of
-these comparisons exceeds it in only one of a hundred runs (Bonferroni). If earlier runs are known, their
-spread is taken into account (`Past`).
+change counts only if it exceeds a limit in both the best and the median of the samples. The limit is so high
+that noise alone exceeds it for any link in only one of a hundred runs (Bonferroni). If earlier runs are
+known, their spread is taken into account (`Past`).
 """
 
 from __future__ import annotations
@@ -48,14 +48,18 @@ Quantity = Literal["bandwidth", "latency"]
 _MOST_SLOW = 4
 # Expected false alarms in a run, over all links (Bonferroni).
 _FALSE_ALARMS_A_RUN = 0.01
+# The smallest changes of a latency that are reported: relative to the baseline, and in seconds.
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
+# Smaller latencies count as this one, because 0 has no logarithm.
 NO_ALPHA_S = 1e-12
+# The least standard deviation of a link: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005
-# If this share of all links changed alike, the limit is that of all together.
+# If more than this share of all links changed alike, the limit is the one of all links together.
 _MOST_OF = 0.8
 # A reported change stays until it is this much nearer to the baseline, so that it does not flap.
 _STILL = 0.5
+# Ratios from here on are written as "n times", not in per cent; times that round to 1 ms or more are in ms.
 _MANY, _MILLISECOND_S = 10.0, 0.9995e-3
 
 

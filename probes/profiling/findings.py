@@ -84,7 +84,7 @@ def _flagged(profile: Profile, faults: Sequence[Fault]) -> Links:
 
 
 def _flags_of(fault: Fault, profile: Profile) -> Iterator[tuple[int, str]]:
-    """Yield the rows of a fault, each with its flag; a latency is that of both ways."""
+    """Yield the rows of a fault, each with its flag; a fault of latency flags both ways."""
     links = profile.links
     row_of: dict[tuple[int, int], int] = {}
     if fault.kind == "latency":

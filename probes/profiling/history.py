@@ -71,8 +71,8 @@ class History:
     not measured. ``bandwidth_since_s`` and ``latency_since_s`` are the time when each link was found worse
     than the baseline (0: it is not). ``measured_s`` is the time of each link's last measurement (0: never).
     ``changed_s`` is the time of the last change (0: never): a run in which ranks were missing, or in which a
-    link differed. A link counts only if it had been measured since the change before. ``searched_s_per_byte``
-    are the betas for which a new schedule was last searched; empty if none was.
+    link differed that had been measured since the change before. ``searched_s_per_byte`` are the betas for
+    which a new schedule was last searched; empty if none was.
     """
 
     hosts: tuple[str, ...]

@@ -2,10 +2,10 @@
 
 Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, from
 each of its NICs to one NIC there. NICs that a topology declares equal form a class. Between two hosts, each
-NIC is measured with only one NIC of each class there. Which NIC it is, and which ranks use the two, changes
-with the round. C classes take C·(N − 1) rounds. If the measured flows of a class agree, its unmeasured links
-get their values. If the ranks of a NIC, or the pairs of NICs of a class, differ in speed, each is measured. A
-pair of hosts with an outlier is measured completely.
+NIC is measured with only one NIC of each class there. Each round takes another NIC of the class, and other
+ranks of both NICs. C classes take C·(N − 1) rounds. If the measured flows of a class agree, its unmeasured
+links get their values. If the ranks of a NIC, or the pairs of NICs of a class, differ in speed, each is
+measured. A pair of hosts with an outlier is measured completely.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from probes.sampling import Pair, Place, doubling_strides, strides
 
 __all__ = ["Instances", "NicGroup", "SampleSpread"]
 
-# Largest factor between the best flows of ranks that share a NIC, and between the medians of pairs of NICs.
+# Ranks that share a NIC are alike if their best flows differ by at most this factor. So are pairs of NICs, by
+# the medians of their flows.
 _ALIKE = 1.15
 # If a flow is slower than its ends by more than this factor, its pair of hosts is measured completely.
 _STANDS_OUT = 1.25
 # If a larger share of the pairs of hosts stands out, the network is built that way: its rates depend on the
 # hosts, not on the NICs.
 _MOST_STANDING_OUT = 0.2
+# Ranks and pairs of NICs are compared only by this many flows or more.
 _FEWEST = 2
 # Seconds per byte, and the link that had them.
 _Best = tuple[float, Pair]
@@ -235,7 +237,7 @@ class Instances:
         return found, said
 
     def _uneven_shifts(self, times: Mapping[Pair, float]) -> dict[int, float]:
-        """Return the shifts between NICs with slower flows, and the factor: weakly linked rails."""
+        """Return the shifts from NIC to NIC whose flows are slower, with the factor, as between rails."""
         seen: dict[int, list[float]] = {}
         for pair, value in times.items():
             src, dst = (self.groups[self.group_of[rank]] for rank in pair)

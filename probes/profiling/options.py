@@ -15,6 +15,7 @@ __all__ = ["PASSES", "Effort"]
 
 # The minimum of all passes shows what a link can do, so one undisturbed pass is enough.
 PASSES = 5
+# Seconds of ping-pong and of trains on each link of a wave.
 _QUICK_DOSE, _DOSE = Dose(0.01, 0.02), Dose(0.03, 0.04)
 
 

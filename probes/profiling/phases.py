@@ -37,7 +37,7 @@ _MORE_PASSES = 2
 _MORE_TIMES_ALONE = 2
 # Share of the time left of a budget that one more pass may take. The rest is for measuring suspects again.
 _FOR_PASSES = 0.5
-# Alone, a few round trips are enough, so a quarter of the usual time is.
+# Alone, a few round trips are enough, and these take a quarter of the usual time.
 _ALPHA_AGAIN = 0.25
 
 Probe = Callable[[Sequence[Pair], str], Samples | None]

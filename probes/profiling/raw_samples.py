@@ -17,7 +17,8 @@ __all__ = ["RawSamples", "raw_samples", "samples_joined", "unproven"]
 
 # The values of ``RawSamples.quantity``.
 _ROUND_TRIP, _TOGETHER, _ALONE = range(3)
-# The order in which ranks hand on their samples may change sums in the last digits.
+# Costs that differ by at most this share are equal: the order of the samples may change sums in the last
+# digits.
 _EQUAL = 1e-9
 _MOST_NAMED = 3
 
@@ -27,9 +28,9 @@ class RawSamples:
     """All samples of one or several measurements, a row each.
 
     ``quantity`` is 0 for the seconds of a round trip between ``src`` and ``dst``, 1 for the seconds of a
-    message of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 if no other link was measured at the
-    same time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are those of a byte. ``run`` numbers
-    the measurements: links of different ones were fitted apart.
+    message of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 for such a message if no other link
+    was measured at the same time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are those of a
+    byte. ``run`` numbers the measurements: links of different ones were fitted apart.
     """
 
     run: Ints
@@ -79,7 +80,7 @@ def _rows(samples: Samples) -> Iterator[tuple[int, int, int, int, float]]:
 
 
 def samples_joined(before: RawSamples, now: RawSamples) -> RawSamples:
-    """Return the samples of an earlier measurement and of a later one, which goes on with it."""
+    """Return the samples of an earlier measurement and of the later one that continues it."""
     later = replace(now, run=ints(now.run + 1 + int(before.run.max(initial=-1))))
     columns = {
         name: np.concatenate([getattr(before, name), getattr(later, name)])

@@ -164,7 +164,7 @@ def with_events(history: History, events: Sequence[Event]) -> History:
 def _past(
     history: History, baseline: Profile, now: Profile, quantity: Quantity, least: float, missing: Mask
 ) -> Past:
-    """Return what earlier runs tell of each link; only links now off the baseline get a level."""
+    """Return the evidence of earlier runs; only links that now differ from the baseline get a level."""
     wander = runs.wander(history, quantity)
     expected, found = _values(baseline, quantity), _values(now, quantity)
     sigma = np.maximum(sigmas(baseline.links, quantity), wander)

@@ -14,11 +14,11 @@ _TAG = 101
 # The number of first round trips. They may open the connection, so they only show the pace and are not
 # counted.
 _WARM = 20
-# The least and the most round trips that are counted. On any link the minimum needs some; on a fast one the
-# time would allow too many.
+# The least and the most round trips that are counted. The minimum needs a few even on a slow link; on a fast
+# one, the time would allow more than the minimum needs.
 _LEAST, _MOST = 20, 2000
-# After this many times its planned time, a measurement ends with fewer round trips than planned: a lost
-# message is sent again and arrives 0.2 s late. ``_LAST`` is the first byte of the last message.
+# After this many times its planned time, a measurement ends with fewer round trips than planned, because a
+# lost message is sent again and arrives 0.2 s late. ``_LAST`` is the first byte of the last message.
 _LATE = 4
 _LAST = 1
 

@@ -1,8 +1,8 @@
 """The alpha and beta of one link, fitted to its samples and bounded by the time of whole transfers.
 
-Delayed messages arrive in a burst, and the gaps within a burst do not show the link's pace. The time of a
-whole train since its request does, and can only be too long. So the best whole transfer bounds beta from
-above, and a fit much faster than it is rejected.
+Delayed messages arrive in a burst, and the gaps within a burst are shorter than the link's pace. The time of
+a whole train since its request can only be too long. So the best whole transfer bounds beta from above, and a
+fit much faster than it is rejected.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _OVERHEAD = 1.25
 # A fit of large messages is rejected only below this share of the best whole transfer: it uses the best
 # times, whereas a whole train includes every disturbance.
 _LARGE_HURRY = 0.5
+# A fit under concurrent load that is faster than the one alone by more than this factor came from a burst.
 _BURST = 1.5
 # A whole train of small messages may look this much too fast, because a shaped link lets a burst through.
 _AHEAD = 1.06

@@ -8,7 +8,7 @@ from the end of one clump to the end of another, which may also be too short if 
 The receiver requests each train, so the mean time per message since the request can only be too long. If the
 gaps are shorter than that mean by more than a few per cent, the train was delayed and came in a burst; its
 gaps are rejected. Each message starts where the last one ended in a large buffer, as the chunks of a
-collective do. From a small buffer that stays in the cache, a copy looks twice as fast.
+collective do. A copy from a small buffer that stays in the cache would look twice as fast.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ __all__ = [
 # Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
+# Larger than the caches of a core, so that messages come from memory.
 _BUFFER_BYTES = 32 * MIB
 # First look at a link's speed: bytes, messages, times. A link that looks slow gets more looks. One that looks
 # fast gets a closer look over several clumps, so that no slow link is taken for a fast one.
@@ -53,21 +54,25 @@ _PROBE = (32 * KIB, 4, 3)
 _EAGER = 64 * KIB
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# Most and least bytes, seconds and round trips of a train of small messages. It is so long that clumps (from
-# a waiting process) and the burst of a shaped link have no weight. An idle TCP connection starts slowly and
-# reaches its pace after a few round trips, which must lie in the first quarter of the train. So a train may
-# be up to _LONGEST times as long where round trips are.
+# The most and the least bytes of a train of small messages, and the seconds and the round trips that it
+# lasts. It is so long that clumps (from a waiting process) and the burst of a shaped link have no weight. An
+# idle TCP connection starts slowly and reaches its pace after a few round trips, which must lie in the first
+# quarter of the train. So a train may be up to _LONGEST times as long if round trips are long.
 _MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS, _LONGEST = MIB, 128 * KIB, 0.04, 24, 4.0
+# The sleep of a rank between two looks for a message: short beside a small message on a slow link (0.15 ms).
 _NAP_S = 5e-5
 # In an undisturbed train, the gaps are at least this share of the whole time per byte.
 HURRY = 0.94
+# A link is slow if even the smallest of the large messages takes over 5 ms.
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
+# A requested size is left out if one message of it takes longer, unless it is the smallest.
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link are sent up to _TIMES times, until their paces differ by less than the factor _AGREE.
 _AGREE, _TIMES = 1.03, 3
 # If at least _TRAINS_HELD_UP concurrent trains differ by more than the factor _HELD_UP, other links delay
 # them. No more are sent, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
+# The fewest messages in a train of large ones, and the fewest and the most in a train of small ones.
 _FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
 _MOST_MESSAGES = 1 << 14
 
@@ -114,7 +119,7 @@ class Trains:
     def comparable(self) -> dict[int, list[float]]:
         """Return the samples that one line can describe: those of large messages, unless the link is slow.
 
-        A pass may mistake a slow link for a fast one; its large messages are then useless.
+        If a pass mistakes a slow link for a fast one, it sends large messages, whose times are then useless.
         """
         small = {size: values for size, values in self.seconds.items() if is_buffered(size)}
         large = {size: values for size, values in self.seconds.items() if size not in small}

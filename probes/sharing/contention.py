@@ -38,7 +38,7 @@ def held_up(beta: Mapping[Pair, float], samples: Samples) -> list[Pair]:
 
 
 def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, float]:
-    """Return the factor for links whose median under load is clearly above ``beta`` (alone)."""
+    """Return the links whose median under load is clearly above their ``beta`` alone, with the factor."""
     gains = {}
     for pair, value in beta.items():
         company_s = middle_whole(samples.trains[pair])

@@ -74,13 +74,13 @@ def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
                 if len(joined) > 1:
                     found.append(
                         f"{host}: {', '.join(joined)} are declared apart, but together carry no more than "
-                        f"one: what has to {verb} the host takes {len(joined):.1f} times as long as declared"
+                        f"one: data that {verb} the host take {len(joined):.1f} times as long as declared"
                     )
             for nic, ranks in declared.items():
                 if sum(not one.isdisjoint(ranks) for one in measured) > 1:
                     found.append(
                         f"{host}: ranks that share {nic} as declared do not slow each other down: "
-                        f"as measured they {verb} the host by NICs of their own"
+                        f"their data {verb} the host by NICs of their own"
                     )
     return found
 

@@ -36,28 +36,29 @@ SHARED = 1.29
 _DOUBTFUL = 1.1
 # A slowdown is as expected if it differs from the expected one by less than this factor.
 _AS_EXPECTED = 1.06
+# The number of times that each flow is measured alone, and the seconds that it lasts.
 _REPEATS, _FLOW_S = 2, 0.03
 # If any link is slow, each flow is measured alone once instead of twice, and lasts twice as long. Bursts from
 # queues and shapers then have little weight.
 _SLOW_REPEATS, _SLOW_FLOW_S = 1, 0.06
-_CARRY_S = 0.2
-# Flows through a trunk run once more unless they end within this multiple of _CARRY_S, the time that their
-# given rates predict.
-_AS_PREDICTED = 1.03
+# Seconds that flows which fill a trunk should last by their given rates. They run once more unless they end
+# within _AS_PREDICTED times as long.
+_CARRY_S, _AS_PREDICTED = 0.2, 1.03
+# Bounds on the bytes of a flow, and the bytes of a message on a slow link and on others.
 _MOST_FLOW_BYTES, _LEAST_FLOW_BYTES = 1 << 30, 1 << 16
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
 class SpentError(Exception):
-    """The time or the trials are used up; ports not tried stay as assumed."""
+    """The time or the trials are used up; ports that were not tried stay as assumed."""
 
 
 @dataclass(frozen=True)
 class Accept:
     """The slowdowns that are accepted after one measurement; others are measured once more.
 
-    Values up to ``below`` are accepted, because a disturbance only slows flows down. So are values within 6 %
-    of the expected value ``near``.
+    Values up to ``below`` are accepted, because a disturbance only slows flows down. Values within 6 % of the
+    expected value ``near`` are accepted, too.
     """
 
     below: float = _DOUBTFUL
@@ -70,7 +71,7 @@ class Accept:
 # Used for a trial whose result a later one confirms.
 ACCEPT_ANY = Accept(below=math.inf)
 Try = Callable[[Sequence[Trial], Accept], Sequence[float]]
-# A function from the bytes of each flow to the seconds until all have ended.
+# A function that runs flows of these bytes at once; it returns the seconds until all have ended.
 Carry = Callable[[Mapping[Pair, float]], float]
 
 

@@ -4,8 +4,9 @@ Links that were slower under concurrent load are loaded together with others of 
 slowdown does not need are removed; the remaining ones cross one port. Every other host is then tried as a
 sender and as a receiver beside flows that fill the port, so the number of trials grows with hosts, not with
 pairs. Last, as many concurrent flows as possible cross the port, to measure its rate. One side of a trunk may
-consist of several racks. To find them, each two neighbouring hosts of the side are tried together: one sends
-to a host of the same side, the other to the opposite side.
+consist of several racks. To find them, every two neighbouring hosts of the side are tried together: one sends
+to a host of the same side, the other to a host of the opposite side. They slow each other down if both flows
+leave the same rack.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _MOST_TRUNKS = 8
 _LEAST_CONTRAST = 1.15
 # Above this contrast, one trial that finds the expected slowdown is enough.
 _CLEAR_CONTRAST = 1.3
+# A host is tried by one of its few fastest links to the trunk's other side, beside at most _MOST_IN_COMPANY
+# of the trunk's _MOST_FLOWS fastest links: enough to fill it, and few enough to compare all combinations.
 _MOST_LINKS, _MOST_FLOWS, _MOST_IN_COMPANY = 4, 12, 3
 # A trunk that carries this many times more than its fastest link has a rate of its own.
 _FASTER = 1.05
@@ -299,5 +302,6 @@ def _are_apart(flows: Trial, known: Known) -> bool:
 def _unexplained(contended: Mapping[Pair, float]) -> str:
     return (
         f"{len(contended)} links between hosts are up to {max(contended.values()):.1f} times faster alone "
-        "than in company, but no few of them share a port: the network carries less than its hosts together"
+        "than under load, but no port shared by a few of them explains it: the network carries less than its "
+        "hosts can send together"
     )

@@ -1,7 +1,7 @@
 """Readers of what ``nvidia-smi``, ``rocm-smi`` and ``amd-smi`` print.
 
-In: the text of a matrix (``matrix``), the XML of a query (``query_xml``, ``query``), the tables or JSON of
-AMD's tools (``rocm``). Out: a partial topology, or the answers about each GPU.
+In: the text of a matrix (``matrix``), the XML of a query (``query``), the tables or JSON of
+AMD's tools (``rocm``). Out: a partial topology.
 """
 
 import lazy_loader as lazy

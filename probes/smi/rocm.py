@@ -1,9 +1,9 @@
 """The output of ``rocm-smi --showtopo`` and ``amd-smi topology``: AMD GPUs joined by xGMI, and NUMA nodes.
 
-A table of link types has a word for each pair of GPUs. "XGMI" also stands between GPUs that reach each other
-only through a third one, and "Hops" is 1 for these, too. The weight tells them apart, and so does the
-bandwidth of amd-smi, which is 0 without a direct link. That bandwidth is a range in MB/s from one link to all
-links of the pair, so it also tells how many there are. rocm-smi numbers GPUs, amd-smi names their PCI
+A table of link types has a word for each pair of GPUs. It is "XGMI" also for GPUs that reach each other only
+through a third one, and "Hops" is 1 for these, too. Only the weight shows the difference, and the bandwidth
+of amd-smi, which is 0 without a direct link. A bandwidth is a range in MB/s, from that of one link to that of
+all links of the pair, so it also shows their number. rocm-smi numbers GPUs, amd-smi names their PCI
 functions.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import PurePath
+from typing import TypeVar
 
 from probes.base import DataError, first_number, normal_bus_id, whole
 from probes.smi.text import decoded
@@ -43,6 +44,7 @@ _MOST_GPUS = 256
 _HINT = "Give all that rocm-smi --showtopo prints, or amd-smi topology, or the JSON of either."
 
 _Table = dict[tuple[str, str], str]
+_Kind = TypeVar("_Kind")
 
 
 @dataclass
@@ -153,12 +155,7 @@ def _of_text(text: str) -> _Tables:
 
 
 def _of_json(content: bytes, source: str) -> _Tables:
-    import msgspec
-
-    try:
-        parts = msgspec.json.decode(content, type=dict[str, dict[str, str]])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(source, [f"the JSON of rocm-smi: {error}"], hint=_HINT) from error
+    parts = _decoded(content, dict[str, dict[str, str]], "rocm-smi", source)
     found, numbers = _Tables(), set[int]()
     for part, values in parts.items():
         card = _JSON_CARD.fullmatch(part)
@@ -175,13 +172,17 @@ def _of_json(content: bytes, source: str) -> _Tables:
     return found
 
 
-def _of_amd_json(content: bytes, source: str) -> _Tables:
+def _decoded(content: bytes, kind: type[_Kind], tool: str, source: str) -> _Kind:
     import msgspec
 
     try:
-        gpus = msgspec.json.decode(content, type=list[_AmdGpu])
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(source, [f"the JSON of amd-smi: {error}"], hint=_HINT) from error
+        raise DataError(source, [f"the JSON of {tool}: {error}"], hint=_HINT) from error
+
+
+def _of_amd_json(content: bytes, source: str) -> _Tables:
+    gpus = _decoded(content, list[_AmdGpu], "amd-smi", source)
     found, names = _Tables(), {gpu.gpu: _name(gpu) for gpu in gpus}
     if not all(0 <= number < _MOST_GPUS for number in names):
         problem = f"the JSON of amd-smi: expected GPUs numbered from 0 to {_MOST_GPUS - 1}"

@@ -25,7 +25,7 @@ _NVLINKS = re.compile(r"NV[1-9][0-9]{0,3}")
 # Two or more path types without a space between them.
 _PATH = rf"(?:X|{'|'.join(sorted(PATH_WORDS))}|{_NVLINKS.pattern})"
 _MERGED = re.compile(rf"{_PATH}{{2,64}}")
-# The digits after NV belong to it, so no list of CPUs is told from them.
+# Cells merged with the list of CPUs after them. A list right after NV<n> cannot be separated from its digits.
 _MERGED_WITH_CPUS = re.compile(
     rf"({_PATH}{{0,64}}(?:X|{'|'.join(sorted(PATH_WORDS))}))([0-9][0-9,-]{{0,999}})"
 )

@@ -1,8 +1,8 @@
 """Alpha-beta fits to timed messages; errors are one-sided, because a disturbance only delays a message.
 
 The smallest time of each size is the link's capability. A line through these minima with the median of all
-slopes (Theil 1950, Sen 1968) tolerates outliers in almost a third of the sizes. On a loaded machine it was
-the only estimator of those tried, among them least squares, that stayed within 4 % of the truth.
+slopes (Theil 1950, Sen 1968) tolerates outliers in almost a third of the sizes. On a loaded machine it stayed
+within 4 % of the truth, unlike the other estimators that were tried, among them least squares.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from probes.base import LEAST_BETA_S_PER_BYTE, Floats, floats
 
 __all__ = ["Line", "LinkFit", "fit", "fit_paces", "theil_sen"]
 
-# About five resamplings lie beyond each end of a 95 % interval, so the ends are not single ones.
+# Five resamplings lie beyond each end of a 95 % interval, so that no end depends on a single one.
 _BOOTSTRAPS = 200
+# The same samples always give the same interval.
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def theil_sen(xs: Sequence[float] | Floats, ys: Sequence[float] | Floats) -> Lin
     return Line(float(np.median(y - slope * x)), slope)
 
 
-def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
+def fit(seconds: Mapping[int, Sequence[float]]) -> LinkFit:
     """Fit beta to the seconds that messages of each size took.
 
     The interval is a 95 % bootstrap over the samples of each size. ``residual`` is the median relative
@@ -65,7 +67,7 @@ def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
     intercept = float(np.median(bests - beta * sizes))
     misfit = np.abs(bests - intercept - beta * sizes) / bests
     late = np.concatenate([values / best for values, best in zip(samples, bests, strict=True)])
-    low, high = _interval(sizes, samples, seed) if sound else (beta, beta)
+    low, high = _interval(sizes, samples) if sound else (beta, beta)
     return LinkFit(
         beta_s_per_byte=beta,
         beta_median_s_per_byte=max(middle, beta),
@@ -78,7 +80,7 @@ def fit(seconds: Mapping[int, Sequence[float]], *, seed: int = 0) -> LinkFit:
     )
 
 
-def fit_paces(paces: Sequence[float], *, seed: int = 0) -> LinkFit:
+def fit_paces(paces: Sequence[float]) -> LinkFit:
     """Fit beta to the seconds per byte of whole trains, whose errors go both ways.
 
     The median replaces the minimum; ``residual`` is the median relative deviation from the median.
@@ -87,7 +89,7 @@ def fit_paces(paces: Sequence[float], *, seed: int = 0) -> LinkFit:
     middle, p90 = float(np.median(values)), float(np.quantile(values, 0.9))
     sound = middle > 0
     beta = middle if sound else float(np.abs(values).max())
-    drawn = np.median(np.random.default_rng(seed).choice(values, (_BOOTSTRAPS, len(values))), axis=1)
+    drawn = np.median(np.random.default_rng(_SEED).choice(values, (_BOOTSTRAPS, len(values))), axis=1)
     low, high = np.quantile(drawn, (0.025, 0.975))
     return LinkFit(
         beta_s_per_byte=beta,
@@ -107,8 +109,8 @@ def _positive_slope(sizes: Floats, seconds: Floats) -> tuple[float, bool]:
     return float(seconds[-1] / sizes[-1]), False
 
 
-def _interval(sizes: Floats, samples: Sequence[Floats], seed: int) -> tuple[float, float]:
-    rng = np.random.default_rng(seed)
+def _interval(sizes: Floats, samples: Sequence[Floats]) -> tuple[float, float]:
+    rng = np.random.default_rng(_SEED)
     drawn = [rng.choice(values, (_BOOTSTRAPS, len(values))).min(axis=1) for values in samples]
     slopes = _median_slopes(sizes, np.stack(drawn, axis=1))
     low, high = np.quantile(slopes, (0.025, 0.975))

@@ -1,7 +1,7 @@
 """AMD's GPUs and their xGMI links, from the kernel's compute driver (KFD) under /sys/class/kfd.
 
-Its nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes, and give the least and the most MB/s of
-each. Their ratio is the number of xGMI links of the path.
+Its nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes. Each states a least and a most MB/s,
+whose ratio is the number of xGMI links on that path.
 """
 
 from __future__ import annotations

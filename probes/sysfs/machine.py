@@ -25,7 +25,6 @@ METHOD = "sysfs"
 _LEAST_VRAM_BYTES = 2 << 30
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
-_SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*GT/s")
 
 
 def read(host: str, root: Path = Path("/")) -> Topology:
@@ -90,9 +89,9 @@ def _pci(sys: Path) -> Iterator[PciDevice]:
             physical_function=(place / "physfn").resolve().name if (place / "physfn").exists() else "",
             numa=number(place / "numa_node"),
             cpus=cpu_list(place / "local_cpulist"),
-            speed_gts=_speed_gts(place / "current_link_speed"),
+            speed_gts=pci_ids.speed_gts(text(place / "current_link_speed")),
             width=_width(place / "current_link_width"),
-            max_speed_gts=_speed_gts(place / "max_link_speed"),
+            max_speed_gts=pci_ids.speed_gts(text(place / "max_link_speed")),
             max_width=_width(place / "max_link_width"),
         )
     for device in found.values():
@@ -132,11 +131,6 @@ def _gpu(device: PciDevice, sys: Path) -> Gpu:
         memory_bytes=decimal(place / "mem_info_vram_total"),
         numa=device.numa,
     )
-
-
-def _speed_gts(path: Path) -> float | None:
-    match = _SPEED.match(text(path))
-    return float(match[1]) if match else None
 
 
 def _width(path: Path) -> int | None:

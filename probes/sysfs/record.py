@@ -78,6 +78,7 @@ _GLOBAL_GID = "2001:0db8:0000:0000:0000:0000:0000:0001"
 _LOCAL_GID = "fe80:0000:0000:0000:0000:0000:0000:0001"
 # Most bytes that Linux allows in the name of a file.
 _LONGEST_NAME = 255
+# Recordings of machines with eight GPUs have 700 to 900 lines. Each line may become a file, hence a bound.
 _MOST_LINES = 200_000
 
 

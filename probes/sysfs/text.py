@@ -10,7 +10,7 @@ __all__ = ["cpu_list", "decimal", "lines", "number", "text"]
 
 
 def lines(path: Path) -> str:
-    """Return the whole attribute; "" if unreadable (``speed`` of a port that is down: EINVAL)."""
+    """Return the whole attribute; "" if it cannot be read, as ``speed`` of a port that is down."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

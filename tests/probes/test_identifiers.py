@@ -6,6 +6,7 @@ from probes.base.identifiers import (
     cpu_mask,
     cpu_numbers,
     is_hidden,
+    mask_numbers,
     nccl_guid,
     normal_bus_id,
     plain_guid,
@@ -74,6 +75,27 @@ def test_masks_and_lists_hold_the_same_cpus(cpus):
     listed = cpu_list(cpus)
     assert cpu_numbers(listed) == sorted(cpus)
     assert affinity_list(cpu_mask(listed)) == listed
+
+
+@pytest.mark.parametrize("listed", ["0-3,2", "0-3,0-3", "2,0-1,1-3"])
+def test_a_cpu_that_a_list_names_twice_is_once_in_its_mask(listed):
+    assert cpu_mask(listed) == "0000000f"
+
+
+@pytest.mark.parametrize(
+    ("mask", "numbers"),
+    [
+        ("0x00000303,,0x3", [0, 1, 64 + 0, 64 + 1, 64 + 8, 64 + 9]),
+        ("f" * 16384, [*range(4 * 16384)]),
+        ("f" * 16385, []),
+        ("0xf...f", []),
+        ("0x0", []),
+        ("", []),
+        ("what", []),
+    ],
+)
+def test_numbers_of_a_mask(mask, numbers):
+    assert mask_numbers(mask) == numbers
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ CASES = {
         "ACS sends traffic between peers over the processor at 0000:00:01.0, 0000:40:01.0",
         "setpci -s 0000:00:01.0 ECAP_ACS+6.w=0000, and so for each",
     ),
-    "IOMMU": ("TNS", {"iommu": "DMA-FQ"}, "fault", "The IOMMU is on (DMA-FQ)", "iommu=pt"),
-    "IOMMU that passes through": ("TNS", {"iommu": "identity"}, "remark", "TNS", "topo"),
-    "model": ("CNS", {"iommu": "DMA-FQ"}, "remark", "the chipset does not support it", "topo -p2p r"),
+    "IOMMU": ("TNS", {"iommu": "translating"}, "fault", "The IOMMU translates addresses", "iommu=pt"),
+    "IOMMU that passes through": ("TNS", {"iommu": "passthrough"}, "remark", "TNS", "topo"),
+    "model": ("CNS", {"iommu": "translating"}, "remark", "the chipset does not support it", "topo -p2p r"),
     "guest": ("NS", {"virtual_machine": "kvm"}, "remark", "The virtual machine (kvm) may hide", "provider"),
 }
 
@@ -73,7 +73,7 @@ def test_pairs_of_one_reason_are_one_problem():
 
 @pytest.mark.parametrize("word", ["OK", "U", ""])
 def test_pairs_that_can_or_of_which_nothing_is_known_are_no_problem(word):
-    assert peer_problems(host(word), HostHealth("box", acs=("0000:00:01.0",), iommu="DMA")) == []
+    assert peer_problems(host(word), HostHealth("box", acs=("0000:00:01.0",), iommu="translating")) == []
     assert missing_peers(host(word)) == ()
 
 

@@ -6,7 +6,6 @@ from hypothesis import given, strategies as st
 
 from probes.base.errors import DataError
 from probes.detection import merge
-from probes.hwloc.objects import bits
 from probes.paths.bandwidth import load
 from probes.paths.expected import expected_gbs
 from probes.paths.path_type import Paths
@@ -237,7 +236,7 @@ def test_a_machine_without_pci_devices_is_one_with_a_note():
         (V1[:700], "not whole XML"),
         (V1.replace('os_index="1"', ""), "a NUMANode without a number"),
         (V1.replace("0000:05:00.0", "zz"), "pci_busid"),
-        (V2.format(gpus="", mbs="1 2"), "to be square, found 2 things and 6 values"),
+        (V2.format(gpus="", mbs="1 2"), "to be square, found 2 objects and 6 values"),
         ('<!DOCTYPE topology [<!ENTITY a "b">]><topology>&a;</topology>', "document type"),
     ],
 )
@@ -245,20 +244,6 @@ def test_what_is_no_whole_topology_is_refused_with_its_reason(text, reason):
     with pytest.raises(DataError, match=re.escape(reason)) as caught:
         read(text)
     assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("mask", "numbers"),
-    [
-        ("0x00000303,,0x3", [0, 1, 64 + 0, 64 + 1, 64 + 8, 64 + 9]),
-        ("0xf...f", []),
-        ("0x0", []),
-        ("", []),
-        ("what", []),
-    ],
-)
-def test_sets(mask, numbers):
-    assert bits(mask) == numbers
 
 
 SAMPLES = [V1, V2.format(gpus=GPU.format(n=0, device="20b2", even=0, odd=1), mbs=0)]

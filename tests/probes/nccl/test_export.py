@@ -110,7 +110,7 @@ def test_what_would_mislead_is_refused_with_every_reason():
         export(Host("h", "x"))
 
 
-@pytest.mark.parametrize(("ports", "said"), [(10, ""), (60, "have failed with fewer"), (130, "NCCL refuses")])
+@pytest.mark.parametrize(("ports", "said"), [(10, ""), (60, "fail with fewer"), (130, "NCCL refuses")])
 def test_nodes_are_counted_and_too_many_are_told(ports, said):
     pci = tuple(
         PciDevice(f"0000:{n:02x}:00.0", "t", root="pci0", role="device", numa=0) for n in range(ports)

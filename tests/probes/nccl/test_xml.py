@@ -11,7 +11,8 @@ from probes.files.xml import parse_xml
 from probes.nccl import xml
 from probes.nccl.exporter import export
 from probes.nccl.ports import numbered_ports
-from probes.nccl.values import affinity_list, architecture, capability, integer, speed_gts
+from probes.nccl.values import affinity_list, architecture, capability, integer
+from probes.paths import pci_ids
 from probes.paths.path_type import Paths
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies/nccl"
@@ -374,7 +375,8 @@ def test_any_mask_lists_its_bits(mask):
 
 
 def test_spellings_of_values():
-    assert [speed_gts(text) for text in ("16 GT/s", "16.0 GT/s PCIe", "2.5 GT/s", "", "Unknown speed")] == [
+    speeds = ("16 GT/s", "16.0 GT/s PCIe", "2.5 GT/s", "", "Unknown speed")
+    assert [pci_ids.speed_gts(text) for text in speeds] == [
         16.0,
         16.0,
         2.5,

@@ -10,7 +10,7 @@ from probes.paths.bandwidth import load
 from probes.paths.explanation import explain
 from probes.paths.lookup import pair_named
 from probes.paths.reasons import nvlink_of
-from probes.topology import FabricLink, Gpu, Host, Matrix, PciDevice, Topology
+from probes.topology import FabricLink, Gpu, Host, Matrix, Nic, PciDevice, Topology
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies"
 real = pytest.mark.skipif(not FILES.is_dir(), reason="the shared topology files are not beside this checkout")
@@ -146,6 +146,26 @@ def test_between_hosts_it_goes_by_the_nearest_ports():
     # GPU0's own port is down in b: the next one below the same switch takes over.
     assert words[at + 1] == "mlx5_1"
     assert "different hosts" in found.reasons[0]
+
+
+def test_a_port_on_the_switch_of_a_gpu_is_nearer_than_one_over_its_chip_to_chip_link():
+    switch = PciDevice("0000:01:00.0", "sysfs", root="pci0000:00", role="switch")
+    below = [replace(switch, bus_id=f"0000:0{n}:00.0", parent=switch.bus_id, role="device") for n in (2, 3)]
+    other = replace(switch, bus_id="0000:40:00.0", role="device")
+    gpu, near, far = (one.bus_id for one in (*below, other))
+    hosts = [
+        Host(
+            name,
+            "sysfs",
+            pci=(switch, *below, other),
+            gpus=(Gpu(gpu, "nvml", index=0),),
+            nics=tuple(Nic(nic, "sysfs", physical=True, bus_id=nic) for nic in (far, near)),
+            fabric=(FabricLink(gpu, "numa0", "cpu", "c2c", 1, "nvml", gbs=450.0, state="up"),),
+        )
+        for name in ("a", "b")
+    ]
+    steps = why(Topology(tuple(hosts)), "a:GPU0", "b:GPU0").steps
+    assert [step.name for step in steps if step.name in (near, far)] == [near, near]
 
 
 def test_one_nvlink_fabric_across_hosts():

@@ -10,8 +10,8 @@ def test_trials_that_contradict_the_topology_are_told_with_their_cost():
     out = [(0, 2), (0, 3), (1, 2), (1, 3)]
     joined = [Share("a NIC egress", tuple(out))]
     assert contradicted(places, joined) == [
-        "a: eth0, eth1 are declared apart, but together carry no more than one: what has to leave the host "
-        "takes 2.0 times as long as declared"
+        "a: eth0, eth1 are declared apart, but together carry no more than one: data that leave the host "
+        "take 2.0 times as long as declared"
     ]
     as_declared = [
         Share("a NIC egress"),
