@@ -13,7 +13,7 @@ Group-Theoretic Model for Symmetric Interconnection Networks (1989).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links
 
-__all__ = ["OrbitLink", "SymmetricNetwork", "from_links"]
+__all__ = ["OrbitLink", "SymmetricNetwork", "cell_table", "from_links"]
 
 
 class OrbitLink(NamedTuple):
@@ -162,7 +162,6 @@ class SymmetricNetwork:
         orbit, at = self.link_port[entry], self.link_port_at[entry]
         start = offsets(counts)
         if together:
-            port, names = orbit, self.ports
             own = np.unique(link)
             names = (*self.ports, *(f"links like {self.src[e]}→{self.dst[e]}" for e in own.tolist()))
             port = np.insert(orbit.astype(np.int64), start[:-1], len(self.ports) + np.searchsorted(own, link))
@@ -236,6 +235,15 @@ class SymmetricNetwork:
                 self.hold_alpha,
             ).problems()
         )
+
+
+def cell_table(sizes: Sequence[int], axes: Iterable[int]) -> Indices:
+    """Return for each rank the rank of its orbit whose digits along the axes are 0."""
+    rank = np.arange(math.prod(sizes))
+    for axis in axes:
+        stride = math.prod(sizes[:axis])
+        rank -= rank // stride % sizes[axis] * stride
+    return rank
 
 
 def from_links(
