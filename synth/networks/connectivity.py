@@ -64,8 +64,8 @@ def missing_way(network: Network, collective: Collective) -> str:
         for holders in apart:
             lost = targets[~np.logical_or.reduce([reach(rank) for rank in holders])[targets]]
             if len(lost):
-                way = f"a way from rank {holders[0]} to rank {lost[0]}"
-                return f"{way}, and there is none: {_in_parts(collective, part)}"
+                path = f"a path from rank {holders[0]} to rank {lost[0]}"
+                return f"{path}, and there is none: {_in_parts(collective, part)}"
     return ""
 
 

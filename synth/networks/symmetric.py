@@ -1,9 +1,10 @@
-"""Symmetric networks: a group of translations maps ranks, links and ports; one link of each orbit is stored.
+"""Symmetric networks: translations map links to links, and one link of each orbit is stored.
 
 A rank is a number of several digits with bases ``sizes``, the lowest first. A translation adds a constant to
 each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links to
-links of the same cost. Only the identity leaves a rank, a link or a port in place: the group acts freely. So
-a three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks stores n − 1.
+links of the same cost, and ports to ports; an orbit is all that translations make of one of them. Only the
+identity leaves a rank, a link or a port in place: the group of translations acts freely. So a
+three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks stores n − 1.
 
 A translation is written as its *shift*: the rank to which it maps rank 0. `synth.schedules.symmetric` has
 orbits, and schedules on such networks. Symmetry and quotients of networks: Akers and Krishnamurthy, A
