@@ -1,4 +1,4 @@
-"""Collectives: which ranks hold each chunk before, which must hold it after, and which chunks are reduced.
+"""Collectives: the ranks that hold each chunk at first and in the end, and whether it is reduced.
 
 A chunk is the unit that moves; its number is unique within the collective. Its ``sources`` are the ranks
 that hold it at first. If the chunk is ``reduced``, each source holds its own contribution; otherwise all hold
@@ -24,10 +24,10 @@ whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom 
 its own, each with its size, sources and targets (`of_blocks`).
 ``several`` is two or more collectives at once; their chunks are numbered consecutively.
 
-With the sum order "aligned", every sum has one order of additions, which depends on the number of its sources
-only: that of the aligned tree. Its leaves are the sources, rising. A tree over n leaves adds the sum of the
-first m to the sum of the others, where m is the largest power of two below n (as in the Merkle tree of RFC
-6962). Which of two sums is the first summand is free, as a + b and b + a are the same number.
+With the sum order "aligned", every sum has one order of additions, that of the aligned tree, which depends
+only on the number of its sources. The leaves of the tree are the sources, rising. A tree over n leaves adds
+the sum of the first m to the sum of the others, where m is the largest power of two below n (as in the Merkle
+tree of RFC 6962). Two summands may be swapped, as a + b and b + a are the same number.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ _OTHER_NAMES: dict[str, Kind] = {
 _NEAREST: dict[str, str] = {
     "sendrecv": "all_to_next is nearest: each rank sends to the next, and the last to none",
     "hypercube": "it is an all_gather in rounds of doubling distance: write all_gather",
-    "alltoallv": "all_to_all has parts of one size",
+    "alltoallv": "it is an all_to_all with a count for each pair of ranks",
     "barrier": "an all_reduce of a few bytes takes as long",
 }
 REDUCING = ("reduce_scatter", "all_reduce", "reduce")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # The collectives that may be uneven: their data consists of a block for each rank or pair.
 UNEVEN_KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
-# In these, input and output hold the same chunks at the same positions, so they may share memory.
+# Collectives whose input and output hold the same chunks at the same positions, so they may share memory.
 _IN_PLACE = (*_PER_MEMBER, "all_reduce", "broadcast", "reduce")
 
 _REVERSALS: dict[Kind, Kind] = {"reduce_scatter": "all_gather", "reduce": "broadcast"}
@@ -140,9 +140,9 @@ class UnevenBlocks:
     """The data of an uneven collective of ``kind``.
 
     Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. A rank has one block. In an all_to_all of N
-    ranks a pair has one: block i·N + j goes from rank i to rank j. Of kind custom, the chunks say which ranks
-    hold and want each block. The chunks of a block are consecutive and about equal. A block without data has
-    no chunk.
+    ranks a pair has one: block i·N + j goes from rank i to rank j. With kind custom, the sets of the chunks
+    say which ranks hold and want each block. The chunks of a block are consecutive and about equal. A block
+    without data has no chunk.
     """
 
     kind: Kind
@@ -505,7 +505,7 @@ class Collective:
         """Return a finding for each field that is set but has no meaning for the kind."""
         found = []
         if self.kind == "custom" and self.custom is None:
-            found.append("custom: missing, of which kind custom consists")
+            found.append("custom: missing, and kind custom needs it")
         if self.kind != "custom" and self.custom is not None:
             found.append(f"custom: expected none beside kind {self.kind}; only kind custom has it")
         if self.kind != "several" and self.parts:

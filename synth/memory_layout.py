@@ -1,4 +1,4 @@
-"""Numbers for every slot of every rank: the memory cells that the judge, the tracer and the compiler index.
+"""Memory cells: numbers of every slot of every rank, for the judge, the tracer and the compiler.
 
 Cells are numbered rank by rank; within a rank, input comes first, then output, then scratch. In place,
 ``same`` maps the cell of an output slot to that of the input slot whose memory it shares.
@@ -20,9 +20,9 @@ __all__ = ["Cells", "Side", "cells_of", "memory_of", "side_of"]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """All input slots, or all output slots: row n is slot ``slot[n]`` of ``rank[n]`` and holds ``chunk[n]``.
+    """All input slots, or all output slots; ``sizes`` counts the slots of each rank.
 
-    ``sizes`` counts the slots of each rank.
+    Row n is slot ``slot[n]`` of rank ``rank[n]`` and holds chunk ``chunk[n]``.
     """
 
     rank: Indices

@@ -29,6 +29,7 @@ _BETA_S_PER_BYTE = (1e-30, 1e12)
 # The most times that a link may be slower than another. With a larger spread, a float that holds the time of
 # some thousand slow sends could not resolve a fast one.
 _MOST_SPREAD = 1e9
+# Chunk sizes at which links are compared: at the small one latency decides, at the large one the rate.
 _SIZES_BYTES = (1 << 12, 1 << 30)
 # Links of one port whose betas differ by less than this factor run at the port's rate; the difference is
 # measurement error.
@@ -176,6 +177,21 @@ class Network:
         return floats(
             np.insert(self.port_hold_s(chunk_bytes), self.link_port_start[:-1], self.hold_s(chunk_bytes))
         )
+
+    def busy_s(self, links: Indices, chunk_bytes: int) -> Floats:
+        """Return the seconds for which sends over ``links`` hold each resource, as in ``link_resources``."""
+        start, resource = self.link_resources
+        uses = np.repeat(np.bincount(links, minlength=self.links), np.diff(start))
+        return np.bincount(resource, uses * self.held_s(chunk_bytes), self.links + len(self.ports))
+
+    def slowed(self, load: Floats) -> Network:
+        """Return the network with each link's time per byte raised by the largest load of its resources.
+
+        A load of 1 doubles it.
+        """
+        start, resource = self.link_resources
+        busiest = np.maximum.reduceat(load[resource], start[:-1])
+        return replace(self, beta_s_per_byte=floats(self.beta_s_per_byte * (1.0 + busiest)))
 
     def travel_s(self, chunk_bytes: int) -> Floats:
         """Return the seconds from the start of a send to its arrival, for each link."""

@@ -57,7 +57,7 @@ INPUT, OUTPUT, SCRATCH = range(3)
 # The number of messages that a connection holds unless a runtime sets another one. It is that of NCCL's
 # protocol Simple: 8 steps, 4 for a message. Some of MSCCL's programs deadlock with 1.
 FIFO_DEPTH = 2
-# A file must not make the judge allocate more memory than it has.
+# A larger number in a file could make the judge allocate more memory than the machine has.
 _MOST_SCRATCH = 1 << 22
 
 
@@ -228,8 +228,8 @@ class Program:
             for buffer, slot in ((self.src_buffer, self.src_slot), (self.dst_buffer, self.dst_slot))
         )
         return (
-            f"{self.place(step)} reads {source} and writes {into}, which overlap partly: what it reads must "
-            "be exactly what it writes, or apart from it"
+            f"{self.place(step)} reads {source} and writes {into}, which overlap partly: expected the same "
+            "slots or disjoint ones"
         )
 
     def _lengths(self) -> list[str]:

@@ -1,14 +1,14 @@
 """Redistribution: tensors that lie on some ranks in one layout move to other ranks or another layout.
 
-A layout is a mesh of ranks and a placement for each axis of the mesh: tensors are cut along an axis of
-theirs, or replicated. This is the layout of PyTorch's DTensor, with the same uneven cuts: of n rows in k
-parts, each part has ceil(n / k) until none are left. M trainers that feed N generators, tensor parallelism
-that changes its degree, and checkpoints that load on another mesh are redistributions.
+A layout is a mesh of ranks and a placement for each axis of the mesh, which cuts tensors along one of their
+axes or replicates them. This is the layout of PyTorch's DTensor, with the same uneven cuts: if n rows are cut
+into k parts, each part has ceil(n / k) until none are left. Examples are M trainers that feed N generators,
+tensor parallelism that changes its degree, and checkpoints that load on another mesh.
 
-Each target lacks some boxes of each tensor: where its own box meets boxes that it does not hold. All boxes
-with the same holders and the same ranks that lack them travel as one block, however many tensors they are of.
-Any holder may send it, and ranks without a part in it may relay. Data that a rank already holds stays there,
-and is no part of the plan.
+A target lacks those boxes of a tensor where its own box meets boxes that it does not hold. All boxes with the
+same holders and the same ranks that lack them travel as one block, even if they belong to several tensors.
+Any holder may send the block, and ranks that neither hold nor lack it may relay. Data that a rank already
+holds stays there and does not appear in the plan.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from synth.simulation import replay
 
 __all__ = ["Box", "MeshLayout", "Moved", "Piece", "Redistribution", "direct_time_s", "redistribution"]
 
-# For each axis of a tensor the first index and the end.
+# The first index and the end along each axis of a tensor.
 Box = tuple[tuple[int, int], ...]
 
 
@@ -47,7 +47,7 @@ class MeshLayout:
     cuts: tuple[int | None, ...]
 
     def problems(self, axes: int) -> list[str]:
-        """Return what is wrong with the layout for tensors of so many axes."""
+        """Return every problem of the layout for tensors with this many axes."""
         found = []
         if math.prod(self.mesh) != len(self.ranks) or len(set(self.ranks)) != len(self.ranks):
             found.append(
@@ -153,7 +153,7 @@ def redistribution(ranks: int, moved: Sequence[Moved]) -> Redistribution:
                     blocks[key] += [Piece(row, copy, common) for copy in range(one.count)]
                     sizes[key] += volume * one.element_bytes * one.count
     if not blocks:
-        raise UsageError("nothing has to move: every rank holds already what it must have")
+        raise UsageError("nothing has to move: every rank already holds all that it must have")
     order = sorted(blocks)
     return Redistribution(
         ranks,
@@ -165,7 +165,7 @@ def redistribution(ranks: int, moved: Sequence[Moved]) -> Redistribution:
 
 
 def direct_time_s(schedule: Schedule) -> float | None:
-    """Return the simulated time of the same data sent directly from holders, None where links are missing."""
+    """Return the simulated time of the same data sent directly from holders; None if links are missing."""
     try:
         return replay(direct.synthesize(schedule.network, schedule.collective, schedule.chunk_bytes)).time_s
     except NotApplicableError:

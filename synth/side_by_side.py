@@ -2,9 +2,9 @@
 
 Each group has its ranks, its size and the time from which its data is there. First each is planned as if it
 were alone, as libraries do, and all plans are simulated together on the links that they share. Then each
-group is planned again, on a network whose links are slower by what the other groups use of them. Where all
-sizes and releases are equal, all groups are also planned at once. A plan is kept if the whole step ends
-sooner, or if it ends no later and the groups lose less on average.
+group is planned again, on a network whose links are slowed by the load of the other groups. If all sizes and
+releases are equal, all groups are also planned at once. A plan is kept if the whole step ends sooner, or if
+it ends no later and the groups lose less on average.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import SILENT, Floats, Progress, UsageError, floats
+from probes.base import SILENT, Progress, UsageError
 from synth.bounds import Price, StepDemand, part_prices
 from synth.network import Network
 from synth.portfolio import CollectiveRequest, Request, planned
@@ -27,6 +27,8 @@ __all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
 _ROUNDS = 2
 # A plan must shorten the whole by this share: less is rounding.
 _GAIN = 1e-3
+# Prices are the seconds that a part would save with this many more bytes per second.
+_MORE_BYTES_PER_S = 1e9
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class StepGroup:
 
 @dataclass(frozen=True)
 class GroupTimes:
-    """Seconds from a group's release to its end: alone, beside plans unaware of it, planned together."""
+    """Seconds from a group's release to its end: alone, with all planned alone, with all planned together."""
 
     alone_s: float
     ignoring_s: float
@@ -49,7 +51,7 @@ class GroupTimes:
 
     @property
     def lost(self) -> float:
-        """The time planned together over the time alone."""
+        """The time with all planned together, as a multiple of the time alone."""
         return self.together_s / self.alone_s if self.alone_s else 1.0
 
 
@@ -74,7 +76,6 @@ def side_by_side(
     network: Network,
     groups: Sequence[StepGroup],
     *,
-    more_bytes_per_s: float = 1e9,
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> SideBySide:
@@ -107,7 +108,7 @@ def side_by_side(
         for one, group in zip(alone, groups, strict=True)
     ]
     progress.update(steps - 1, steps, "prices")
-    least_s, prices = part_prices(network, demands, more_bytes_per_s)
+    least_s, prices = part_prices(network, demands, _MORE_BYTES_PER_S)
     released_s = [group.release_s for group in groups]
     times = [
         GroupTimes(one_s, beside_s - release_s, end_s - release_s)
@@ -120,6 +121,8 @@ def side_by_side(
 
 @dataclass(frozen=True)
 class _Step:
+    """The groups of a step on their network, and the seconds that each takes alone."""
+
     network: Network
     groups: Sequence[StepGroup]
     alone_s: list[float]
@@ -141,9 +144,8 @@ class _Step:
     def trials(self, best: list[Schedule], number: int, seed: int) -> list[list[Schedule]]:
         """Return plans to try: one group planned again, and at number 0 also all at once."""
         at = number % len(self.groups)
-        beta, found = self._slowed(best, at), []
-        if (beta > self.network.beta_s_per_byte)[best[at].link].any():
-            slowed = replace(self.network, beta_s_per_byte=beta)
+        slowed, found = self._slowed(best, at), []
+        if (slowed.beta_s_per_byte > self.network.beta_s_per_byte)[best[at].link].any():
             again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
             found.append([again if one == at else plan for one, plan in enumerate(best)])
         first = self.groups[0]
@@ -156,19 +158,14 @@ class _Step:
                 found.append(_parts(at_once))
         return found
 
-    def _slowed(self, schedules: Sequence[Schedule], at: int) -> Floats:
-        """Return each link's time per byte, slowed by other groups' use of it and its ports."""
+    def _slowed(self, schedules: Sequence[Schedule], at: int) -> Network:
+        """Return the network with each link slowed by the load of the other groups on it and its ports."""
         network = self.network
-        start, resource = network.link_resources
         busy_s = np.zeros(network.links + len(network.ports))
-        for one in [plan for number, plan in enumerate(schedules) if number != at]:
-            uses = np.bincount(one.link, minlength=network.links)
-            held_s = network.held_s(one.chunk_bytes) * np.repeat(uses, np.diff(start))
-            np.add.at(busy_s, resource, held_s)
-        share = busy_s / max(max(self.alone_s), float(busy_s.max(initial=0.0)), 1e-30)
-        worst = np.zeros(network.links)
-        np.maximum.at(worst, np.repeat(np.arange(network.links), np.diff(start)), share[resource])
-        return floats(network.beta_s_per_byte * (1 + worst))
+        for number, one in enumerate(schedules):
+            if number != at:
+                busy_s += network.busy_s(one.link, one.chunk_bytes)
+        return network.slowed(busy_s / max(max(self.alone_s), float(busy_s.max(initial=0.0)), 1e-30))
 
 
 def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:

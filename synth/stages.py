@@ -193,8 +193,8 @@ def compile(  # noqa: A001 - what GC3 calls it
     A periodic or symmetric schedule is expanded to all its sends, for a buffer of ``size_bytes`` if given. A
     selection gives its schedule for that size, by default for its largest. ``parameters`` are those of an
     algorithm. With ``network``, each copy of the algorithm between two ranks needs a link there.
-    ``instances`` divides every chunk among so many parallel copies (Sec. 5.3.2); ``fuse`` joins a receive
-    with the send that passes its chunk on. About a second for 100,000 steps.
+    ``instances`` is the number of parallel copies that share every chunk (Sec. 5.3.2); ``fuse`` joins a
+    receive with the send that passes its chunk on. About a second for 100,000 steps.
 
     Raises NotProvenError with the findings where the schedule or the program is wrong.
 

@@ -17,7 +17,7 @@ from synth.network import Network
 
 __all__ = ["missing_way", "require_ways", "strong_components"]
 
-# The sentence stays readable if a network falls into hundreds of parts.
+# Most parts of a network that a message names, and most characters for the ranks of one part.
 _MOST_PARTS = 6
 _MOST_LETTERS = 60
 
@@ -38,7 +38,7 @@ def require_ways(network: Network, collective: Collective) -> None:
 
 
 def missing_way(network: Network, collective: Collective) -> str:
-    """Describe a path that a chunk needs and the network lacks, with the network's parts; "" if none lacks.
+    """Describe a path that a chunk needs and the network lacks, with the network's parts; "" for none.
 
     A sum needs a path from every rank that contributes, a copy from one of the holders of the chunk. So a
     network that is connected in one direction only still serves a broadcast from a rank that reaches all
@@ -64,8 +64,8 @@ def missing_way(network: Network, collective: Collective) -> str:
         for holders in apart:
             lost = targets[~np.logical_or.reduce([reach(rank) for rank in holders])[targets]]
             if len(lost):
-                way = f"a way from rank {holders[0]} to rank {lost[0]}"
-                return f"{way}, and there is none: {_in_parts(collective, part)}"
+                path = f"a path from rank {holders[0]} to rank {lost[0]}"
+                return f"{path}, and there is none: {_in_parts(collective, part)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Adds ports that a topology declares to a measured network: PCIe links and links between NUMA nodes.
+"""Add the PCIe links and the links between NUMA nodes of a topology to a measured network, as ports.
 
 A profile has the costs of links and the ports that contention showed. It lacks ports inside hosts: the uplink
 of a PCIe switch that several GPUs share, and the link between two NUMA nodes. The topology shows which of a
@@ -24,7 +24,7 @@ from synth.network import Network
 __all__ = ["with_declared_ports"]
 
 _DEVICE = re.compile(r"cuda:(\d+)")
-# A port of at least this many times the rate of its fastest link is left out: it never limits.
+# Ports with at least this many times the rate of their fastest link are left out: no lone send notices them.
 _WIDE = 1.5
 
 
@@ -61,7 +61,8 @@ def _home(topology: Topology, name: str, device: str) -> tuple[Host, Gpu]:
     found = _DEVICE.fullmatch(device)
     if found is None:
         raise UsageError(
-            f"a rank on {name} is a {device}, not on a GPU: the topology does not say where its memory is",
+            f"a rank on {name} has device {device!r} and is not on a GPU: the topology does not say where "
+            "its memory is",
             hint="Without the topology the profile keeps its own ports.",
         )
     number = int(found[1])

@@ -13,6 +13,7 @@ __all__ = ["MOST_LINKS", "parse_dimensions", "require_links", "require_ranks"]
 MOST_LINKS = 1 << 22
 # Sixteen sizes of 2 already make MOST_RANKS; the others leave room for sizes of 1.
 _MOST_DIMENSIONS = 32
+# The most characters of a name that a message quotes.
 _SHOWN = 60
 
 

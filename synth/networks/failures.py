@@ -1,13 +1,12 @@
 """Networks after failures: ranks and links that are gone, and the network that is left.
 
 A failed rank keeps its number, so that reports still name the same machine. It loses its links and no longer
-takes part in collectives; ``survivors`` are the members that still do.
+takes part in collectives.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +15,9 @@ from probes.base import Indices, Mask, UsageError, floats, ints, offsets, quoted
 from synth.collective import MOST_RANKS
 from synth.network import Network
 
-__all__ = ["Failures", "failures_of", "kept_links", "survivors", "without"]
+__all__ = ["Failures", "failures_of", "kept_links", "without"]
 
-# Most failures that are named; if there are more, their total is added.
+# Most failures that a name or message lists; if there are more, their number follows.
 _SHOWN = 16
 
 
@@ -64,8 +63,8 @@ def failures_of(text: str, network: Network) -> Failures:
         else:
             if noun == "host":
                 names = list(dict.fromkeys(network.hosts))
-                told = f": {network.name} has no host {quoted(value)}"
-                raise UsageError(told, hint=f"Its hosts are {some(names, _SHOWN)}.", argument="without")
+                problem = f": {network.name} has no host {quoted(value)}"
+                raise UsageError(problem, hint=f"Its hosts are {some(names, _SHOWN)}.", argument="without")
             raise UsageError(
                 f": found {quoted(part.strip())}",
                 hint="Write rank:7, rank:4-7, link:3-4 (both ways), link:3>4 or host:NAME, with commas.",
@@ -90,12 +89,6 @@ def without(network: Network, failures: Failures) -> Network:
     if network.ranks - len(set(failures.ranks)) < 1:
         raise UsageError(f": no rank of {network.name} is left", argument="without")
     return replace(kept_links(network, np.flatnonzero(~gone)), name=f"{network.name} without {failures}")
-
-
-def survivors(network: Network, failures: Failures, members: Iterable[int] = ()) -> tuple[int, ...]:
-    """Return the ``members`` (none: all ranks) that have not failed."""
-    asked = list(members) or range(network.ranks)
-    return tuple(rank for rank in asked if rank not in failures.ranks)
 
 
 def kept_links(network: Network, rows: Indices | Mask) -> Network:

@@ -11,12 +11,13 @@
 | ring_fc_switch:AxBxC (rfs) | a ring of A, fully connected B, a switch over C (TACOS Sec. VII)   |
 | KIND_KIND…:AxB…            | any hierarchy of ring, line, fc and switch, such as fc_ring:4x8    |
 | dragonfly:GxA              | G groups of A fully connected ranks, a link between every two      |
-| fat_tree:AxB…, fat_tree:K  | A ranks a leaf, B leaves a switch …; or k-ary; /2 oversubscribes   |
-| rail:HxG, rail:UxHxG       | H hosts of G ranks behind a switch, NIC i on leaf i; in U units    |
+| fat_tree:AxB…              | A ranks below each leaf, B leaves below each switch, and so on     |
+| fat_tree:K                 | a k-ary tree; a final /2 oversubscribes either tree by 2           |
+| rail:HxG, rail:UxHxG       | U units of H hosts of G ranks behind a switch; NIC i is on leaf i  |
 
-The first dimension varies fastest in the rank number. Alpha and bandwidth are one value, or one for each
-dimension; for a dragonfly one of local links, then one of global links; for rails one inside hosts, then one
-of NICs.
+The first size of a name varies fastest in the rank number, but the last one in a dragonfly and in rails.
+Alpha and bandwidth are one value, or one for each dimension. A dragonfly has one for local and one for global
+links, rails one for links inside hosts and one for NICs.
 
 Unwinding by D replaces a switch over n ranks by links n → n+1 … n+D (mod n), each with 1/D of the bandwidth
 (TACOS Sec. IV-D). A degree D above n − 1 counts as n − 1.
@@ -184,7 +185,6 @@ def shape_of(
     if name == "fat_tree":
         sizes, oversubscription = fat_tree.shape(spec, shape)
         require_ranks(spec, math.prod(sizes))
-        _degrees(spec, kinds, unwind)
         costs = 1
     elif name == "rail":
         sizes, oversubscription = _rail_sizes(spec, shape)
@@ -199,11 +199,11 @@ def shape_of(
             f"network {spec}: expected {plural(len(kinds), 'size')}, found {len(sizes)}",
             hint=f"such as {_example(name, kinds)}",
         )
-    # The only cost of a tree and the last cost of rails are those of the dimensions that are left.
+    # All dimensions of a tree have the same cost, and units of rails have the cost of NICs.
     alphas = _per_dimension("alpha", alpha_s, costs)
     bandwidths = _per_dimension("bandwidth", bandwidth_bytes_per_s, costs)
     alphas, bandwidths = (each + each[-1:] * (len(sizes) - costs) for each in (alphas, bandwidths))
-    degrees = [0] * len(sizes) if name == "fat_tree" else _degrees(spec, kinds, unwind)
+    degrees = _degrees(spec, kinds, unwind)
     if name in ("dragonfly", "rail"):
         # A name gives the groups first, but they are the high digit of the rank.
         sizes.reverse()
@@ -296,8 +296,8 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
     switches = kinds.count("switch")
     if not switches or len(unwind) not in (1, switches) or min(unwind) < 1:
         raise UsageError(
-            f": expected a degree ≥ 1 for the switches of network {spec}, of which there are "
-            f"{switches}, found {', '.join(map(str, unwind))}",
+            f": network {spec} has {plural(switches, 'dimension')} of switches; expected one degree ≥ 1 for "
+            f"all or for each of them, found {', '.join(map(str, unwind))}",
             argument="unwind",
         )
     degrees = iter(list(unwind) * (switches if len(unwind) == 1 else 1))

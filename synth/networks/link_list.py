@@ -5,11 +5,11 @@
 | a rank          | a number from 0, or ``host:name``; names are numbered as they first appear   |
 | alpha           | with its unit (``0.5us``), or bare where the header has it: ``Latency (ns)`` |
 | bandwidth       | with its unit (``50GB/s``), or bare where the header has it                  |
-| ports           | what links with the same word share, in further columns; ``;`` separates     |
-|                 | several in one column                                                        |
+| ports           | one word for each port, in further columns or separated by ``;`` in one;     |
+|                 | links with the same word share that port                                     |
 
-A header may name the columns in any order. Empty lines and those that begin with # are passed over; a
-first line that is one number says how many ranks there are.
+A header may name the columns in any order. Empty lines and lines that begin with # are ignored. If the first
+line is a single number, it is the number of ranks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from probes.base import CcctlError, DataError, parse_rate, parse_seconds, whole
 from probes.files import read_text
+from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 
 __all__ = ["read_link_list"]
@@ -32,8 +33,6 @@ _MOST_BYTES = 128 << 20
 _MOST_LINKS = 1 << 20
 # A file in another format has a problem in every line; the first ones show what is wrong.
 _MOST_PROBLEMS = 20
-# The same as MOST_RANKS of synth.collective.
-_MOST_RANKS = 1 << 16
 _DIGITS = re.compile(r"[0-9]+")
 _COLUMNS = {
     "src": ("src", "source", "from"),
@@ -56,7 +55,7 @@ _PLAIN = _Header({"src": 0, "dst": 1, "alpha": 2, "bandwidth": 3}, {}, None)
 
 
 def read_link_list(path: str, *, hold_alpha: bool = False) -> Network:
-    """Return the network in the file ``path``; raises DataError with every problem, each with its line."""
+    """Return the network in the file ``path``; raise DataError with every problem, each with its line."""
     reader = _Reader(path)
     reader.read(read_text(path, _MOST_BYTES))
     return build(Path(path).name, reader.hosts(), reader.links(), hold_alpha=hold_alpha)
@@ -82,9 +81,9 @@ class _Reader:
             self.problems.append(f"expected at most {_MOST_LINKS} links")
         self.numbered = all(_DIGITS.fullmatch(name) for row in self.rows for name in row[:2])
         if self.numbered and any(
-            whole(name, 0, _MOST_RANKS - 1) is None for row in self.rows for name in row[:2]
+            whole(name, 0, MOST_RANKS - 1) is None for row in self.rows for name in row[:2]
         ):
-            self.problems.append(f"rank numbers: expected less than {_MOST_RANKS}")
+            self.problems.append(f"rank numbers: expected less than {MOST_RANKS}")
         if self.problems:
             more = len(self.problems) - _MOST_PROBLEMS
             rest = ["… and more problems"] if more > 0 else []
@@ -97,7 +96,7 @@ class _Reader:
             if len(self.problems) > _MOST_PROBLEMS or len(self.rows) > _MOST_LINKS:
                 return
             if not self.rows and not self.problems and header is _PLAIN:
-                if len(fields) == 1 and (stated := whole(fields[0], 1, _MOST_RANKS)) and not self.stated:
+                if len(fields) == 1 and (stated := whole(fields[0], 1, MOST_RANKS)) and not self.stated:
                     self.stated = stated
                     continue
                 if (found := _header(fields)) is not None:

@@ -1,7 +1,7 @@
-"""Networks by name: they know their translations, and large ones list their links only on demand.
+"""Networks made from a name: their symmetry is known, and large ones list their links only on demand.
 
-A schedule for thousands of equivalent ranks needs one link of each orbit. Listing all links would take longer
-than planning, or more memory than there is.
+A schedule for thousands of equivalent ranks needs only one link of each orbit (`synth.networks.symmetric`).
+Listing all links would take longer than planning, or more memory than there is.
 """
 
 from __future__ import annotations

@@ -38,10 +38,8 @@ class _Rank:
 
 def from_topology(topology: Topology, name: str = "topology", *, hold_alpha: bool = False) -> Network:
     """Return the nominal network of all usable GPUs; raise UsageError if there are fewer than two."""
-    ranks = [
-        _Rank(0, host, gpu, nearest_nic(host, gpu)) for host in topology.hosts for gpu in host.usable_gpus
-    ]
-    ranks = [_Rank(number, rank.host, rank.gpu, rank.nic) for number, rank in enumerate(ranks)]
+    gpus = [(host, gpu) for host in topology.hosts for gpu in host.usable_gpus]
+    ranks = [_Rank(number, host, gpu, nearest_nic(host, gpu)) for number, (host, gpu) in enumerate(gpus)]
     if len(ranks) < 2:
         raise UsageError(
             f"{name}: a network needs two GPUs, this topology has {len(ranks)}",
@@ -62,20 +60,14 @@ def _links(src: _Rank, dst: _Rank, expected: Mapping[str, Expected], name: str) 
     ways = expected[src.host.name]
     way = ways.between(src.gpu, dst.gpu)
     if way.path == "NVL" and way.gbs:
-        direct = any(
-            (link.source, link.target) in ((a.bus_id, b.bus_id) for a, b in _both_directions(src, dst))
-            for link in src.host.fabric
-        )
+        ends = {src.gpu.bus_id, dst.gpu.bus_id}
+        direct = any({link.source, link.target} == ends for link in src.host.fabric)
         yield _link(src, dst, _NVLINK_ALPHA_S, way.gbs, "" if direct else "NVLink")
         return
     if way.path in ("NVL", "NVB"):
         # A library may relay over a GPU in between, but a direct copy goes over PCIe.
         way = ways.over_pci(src.gpu, dst.gpu)
     yield _link(src, dst, _PCIE_ALPHA_S, way.gbs or _UNKNOWN_PCIE_GBS, "PCIe")
-
-
-def _both_directions(a: _Rank, b: _Rank) -> tuple[tuple[Gpu, Gpu], tuple[Gpu, Gpu]]:
-    return (a.gpu, b.gpu), (b.gpu, a.gpu)
 
 
 def _link(src: _Rank, dst: _Rank, alpha_s: float, gbs: float, port: str = "") -> Link:

@@ -37,9 +37,9 @@ class ShortestPaths:
 def shortest_paths(
     nodes: int, src: Indices, dst: Indices, cost: Floats, sources: Indices | None = None
 ) -> ShortestPaths:
-    """Return paths from each of ``sources`` (None: every node) to every node, at ``cost`` ≥ 0 for each edge.
+    """Return the cheapest paths from each of ``sources`` (None: every node) to every node.
 
-    O(sources · (edges + nodes·log nodes)).
+    ``cost`` is that of each edge, at least 0. O(sources · (edges + nodes·log nodes)).
     """
     rows = cheapest_of_parallel(nodes, src, dst, cost)
     graph = _graph(nodes, src[rows], dst[rows], cost[rows])

@@ -83,7 +83,7 @@ def host_places(members: Indices) -> tuple[Indices, Indices]:
 
 
 def reachable(network: Network, collective: Collective) -> Indices:
-    """Return the ranks that take part, and those on a path from one of them to another, rising."""
+    """Return the ranks that take part and those on a path from one of them to another, in rising order."""
     takes_part = np.zeros(network.ranks, dtype=bool)
     for sets in (collective.sources, collective.targets):
         takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
@@ -104,7 +104,7 @@ def renumbered(collective: Collective, ranks: Indices) -> Collective:
 
 
 def embedded(collective: Collective, ranks: int) -> Collective:
-    """Return the same collective in a network of ``ranks`` ranks; the added ranks may only relay."""
+    """Return the same collective in a network of ``ranks`` ranks; the added ranks have no data."""
     if collective.ranks == ranks:
         return collective
     if collective.kind == "several":

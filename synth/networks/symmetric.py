@@ -1,9 +1,10 @@
-"""Symmetric networks: a group of translations maps ranks, links and ports; one link of each orbit is stored.
+"""Symmetric networks: translations map links to links, and one link of each orbit is stored.
 
 A rank is a number of several digits with bases ``sizes``, the lowest first. A translation adds a constant to
 each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links to
-links of the same cost. Only the identity leaves a rank, a link or a port in place: the group acts freely. So
-a three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks stores n − 1.
+links of the same cost, and ports to ports; an orbit is all that translations make of one of them. Only the
+identity leaves a rank, a link or a port in place: the group of translations acts freely. So a
+three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks stores n − 1.
 
 A translation is written as its *shift*: the rank to which it maps rank 0. `synth.schedules.symmetric` has
 orbits, and schedules on such networks. Symmetry and quotients of networks: Akers and Krishnamurthy, A
@@ -13,7 +14,7 @@ Group-Theoretic Model for Symmetric Interconnection Networks (1989).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from synth.collective import MOST_RANKS
 from synth.network import Link, Network, build
 from synth.networks.dimensions import require_links
 
-__all__ = ["OrbitLink", "SymmetricNetwork", "from_links"]
+__all__ = ["OrbitLink", "SymmetricNetwork", "cell_table", "from_links"]
 
 
 class OrbitLink(NamedTuple):
@@ -162,7 +163,6 @@ class SymmetricNetwork:
         orbit, at = self.link_port[entry], self.link_port_at[entry]
         start = offsets(counts)
         if together:
-            port, names = orbit, self.ports
             own = np.unique(link)
             names = (*self.ports, *(f"links like {self.src[e]}→{self.dst[e]}" for e in own.tolist()))
             port = np.insert(orbit.astype(np.int64), start[:-1], len(self.ports) + np.searchsorted(own, link))
@@ -236,6 +236,15 @@ class SymmetricNetwork:
                 self.hold_alpha,
             ).problems()
         )
+
+
+def cell_table(sizes: Sequence[int], axes: Iterable[int]) -> Indices:
+    """Return for each rank the rank of its orbit whose digits along the axes are 0."""
+    rank = np.arange(math.prod(sizes))
+    for axis in axes:
+        stride = math.prod(sizes[:axis])
+        rank -= rank // stride % sizes[axis] * stride
+    return rank
 
 
 def from_links(

@@ -19,7 +19,7 @@ import numpy as np
 from synth.networks.dgx import fabric_of, machine_of
 from synth.networks.families import Dimension, Shape, rail_hosts, shape_of
 from synth.networks.host_links import Fabric, Machine, ports_between, reached_hosts
-from synth.networks.symmetric import OrbitLink, SymmetricNetwork, from_links
+from synth.networks.symmetric import OrbitLink, SymmetricNetwork, cell_table, from_links
 
 __all__ = ["symmetric_family", "symmetric_pod"]
 
@@ -69,9 +69,9 @@ def _of_hosts(spec: str, machine: Machine, fabric: Fabric, hold_alpha: bool) -> 
 def _host_digits(machine: Machine, fabric: Fabric) -> tuple[list[int], list[int]]:
     """Return (sizes of the digits of a rank, axes along which translations move it).
 
-    The digits are the GPU among those that share a NIC, the NIC, and the host. In a rail fabric the NIC is a
-    rail and a tray. The host is then its place among hosts that different uplinks serve, its number among
-    those of the same uplinks, which no translation moves, and its unit.
+    The digits are the GPU among those that share a NIC, the NIC, and the host. In a rail fabric two digits
+    stand for the NIC: its rail and its tray. Three stand for the host: its number among hosts that different
+    uplinks serve, its number among hosts of the same uplink, which no translation changes, and its unit.
     """
     nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
     digits = [(machine.gpus // nics, False)]
@@ -92,9 +92,7 @@ def _is_circulant(dimension: Dimension) -> bool:
 
 def _cells(sizes: Sequence[int], axes: Sequence[int]) -> list[int]:
     """Return the ranks whose digits along the axes are 0."""
-    shape = [1 if axis in axes else size for axis, size in enumerate(sizes)]
-    strides = [math.prod(sizes[:axis]) for axis in range(len(sizes))]
-    return sorted(int(np.dot(digits, strides)) for digits in np.ndindex(*shape))
+    return [int(cell) for cell in np.unique(cell_table(sizes, axes))]
 
 
 def _product(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
@@ -182,22 +180,13 @@ def _between(
     machine: Machine, fabric: Fabric, sizes: Sequence[int], axes: Sequence[int]
 ) -> Iterator[OrbitLink]:
     beta = 1e-9 / machine.nic_gbs
-    cells = _cell_table(sizes, axes)
+    cells = cell_table(sizes, axes).tolist()
     for src in _cells(sizes, axes):
         for other in reached_hosts(fabric, src // machine.gpus):
             for dst in range(other * machine.gpus, (other + 1) * machine.gpus):
                 ports = []
                 for port in ports_between(machine, fabric, src, dst):
-                    # A port is where the first GPU is whose NIC it serves.
+                    # The place of a port is the first GPU that uses its NIC.
                     at = port.host * machine.gpus + machine.first_gpu(port.nic)
                     ports.append((f"{port.kind} {cells[at]}", at - cells[at]))
                 yield OrbitLink(src, dst, machine.nic_alpha_s, beta, tuple(ports))
-
-
-def _cell_table(sizes: Sequence[int], axes: Sequence[int]) -> list[int]:
-    """Return for each rank the rank of its orbit whose digits along the axes are 0."""
-    rank = np.arange(math.prod(sizes))
-    for axis in axes:
-        stride = math.prod(sizes[:axis])
-        rank = rank - rank // stride % sizes[axis] * stride
-    return [int(cell) for cell in rank]

@@ -1,4 +1,4 @@
-"""Finds the translations of a network whose links are listed, and writes it as a symmetric network.
+"""Find the translations of a plain network, and return it as a symmetric network.
 
 Ranks are numbers of several digits, as in `synth.networks.symmetric`. A chain of divisors 1 | d | e | … of
 the number of ranks defines the digits. The translation of the digit between d and e maps rank r to the rank
@@ -9,7 +9,6 @@ found from its links alone, if its ranks are numbered regularly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from probes.base import Indices, ints, offsets, spans
 from synth.network import Network
-from synth.networks.symmetric import SymmetricNetwork
+from synth.networks.symmetric import SymmetricNetwork, cell_table
 
 __all__ = ["FoundSymmetry", "found_symmetry"]
 
@@ -60,7 +59,7 @@ def found_symmetry(network: Network) -> FoundSymmetry | None:
         return None
     bases, moving = found
     strides = np.cumprod([1, *bases])
-    listed = np.flatnonzero(np.isin(network.src, _cells(network.ranks, bases, moving)))
+    listed = np.flatnonzero(np.isin(network.src, cell_table(bases, moving)))
     # The images of listed links and of all ports under each translation, digit by digit.
     shifts: Indices = np.zeros(1, np.int64)
     links: Indices = listed[None]
@@ -109,15 +108,6 @@ def _ranks_per_host(network: Network) -> int:
     host = np.arange(network.ranks) // size
     runs = np.unique(np.stack([host, network.host_of]), axis=1).shape[1]
     return size if runs == len(set(network.hosts)) == network.ranks // size else 1
-
-
-def _cells(ranks: int, bases: Sequence[int], moving: Sequence[int]) -> Indices:
-    """Return the ranks whose digits along ``moving`` are 0."""
-    found, strides = np.arange(ranks), np.cumprod([1, *bases])
-    still = np.ones(ranks, np.bool_)
-    for axis in moving:
-        still &= found // strides[axis] % bases[axis] == 0
-    return np.flatnonzero(still)
 
 
 def _powers(images: Indices, image: Indices, order: int) -> list[Indices]:

@@ -1,4 +1,4 @@
-"""The portfolio: tries many methods on a request, with several options each, and keeps the best schedule.
+"""The portfolio: it tries many methods on a request, with several options each, and keeps the best.
 
 In: a `Request` (network, collective, size or sizes, failures). Out: a `Synthesis`, the best proven schedule
 with its bound.

@@ -23,9 +23,11 @@ __all__ = ["Trial", "Trials"]
 
 # Less work than this stays in this process, as a new one takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
+# Estimates are rough: once plans have run this long here, the others go to processes whatever the estimate.
 _SLOW_S = 2.0
 # Under a time limit, plans that together take longer than this may run in processes, which can be killed.
 _UNSTOPPABLE_S = 0.3
+# A rough estimate for the work of a plan.
 _SECONDS_A_DELIVERY = 5e-6
 
 
@@ -74,7 +76,7 @@ class Trials:
     def result(self, number: int) -> Trial | None:
         """Return the result of plan ``number``; None if time is up and another plan gave a schedule."""
         if self._pool is None and self._is_worth_processes(number):
-            self._pool = self._pools(max(1, self._request.jobs), _Carry(self._request))
+            self._pool = self._pools(max(1, self._request.jobs), _PlanRunner(self._request))
             for later in range(number, len(self._tried)):
                 if not self._tried[later].method.solves:
                     self._submit(later)
@@ -116,7 +118,7 @@ class Trials:
     def _run_here(self, number: int) -> Trial | None:
         if self._found and time.perf_counter() >= self._deadline_s():
             return None
-        return _carried(self._request, self._tried, number, time.perf_counter() - self._begun_s)
+        return _run(self._request, self._tried, number, time.perf_counter() - self._begun_s)
 
     def _from_worker(self, number: int) -> Trial | None:
         pool = self._pool
@@ -138,7 +140,7 @@ class Trials:
 
 
 @dataclass
-class _Carry:
+class _PlanRunner:
     """The work of a process: it makes the request's plans once, then runs one plan a call."""
 
     request: Request
@@ -146,10 +148,10 @@ class _Carry:
 
     def __call__(self, task: tuple[int, float]) -> Trial:
         self.tried = self.tried or list(plans(self.request))
-        return _carried(self.request, self.tried, *task)
+        return _run(self.request, self.tried, *task)
 
 
-def _carried(request: Request, tried: Sequence[Plan], number: int, taken_s: float) -> Trial:
+def _run(request: Request, tried: Sequence[Plan], number: int, taken_s: float) -> Trial:
     try:
         schedule = tried[number].run(request, taken_s, len(tried) - number)
     except (NotApplicableError, UnavailableError) as error:

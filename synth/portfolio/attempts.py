@@ -53,6 +53,7 @@ SMALLEST_CHUNK_BYTES = 4096
 # forwarded sooner. The smallest hold a link for the share _HOLDS_BRIEFLY of its latency.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
+# Chunks are cut no smaller than this for any method.
 _SMALLEST_EXCHANGED_BYTES = 64
 # If the request fixes the chunks, exchanges of at most this many deliveries are always tried.
 _FEW_EXCHANGED = 1_000
@@ -65,9 +66,9 @@ _SENDS_OF_ONE = 3
 # trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
-# Demand plans take no search: most of the time goes into the proof.
+# The most deliveries of the method "demand". It takes no search; most of its time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
-# Other searches of uneven collectives take minutes on more ranks (benchmarks/demands.py).
+# On more ranks, other searches for uneven collectives take minutes (benchmarks/demands.py) and are left out.
 _MOST_RANKS_OF_SEARCHES = 32
 # A ring that fills all ports may have this many sends, as it is built without a search.
 _MOST_RING_SENDS = 550_000
@@ -92,6 +93,7 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
+# The methods that auto tries above _CLASSIC_DELIVERIES.
 _LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
@@ -112,8 +114,8 @@ class Method:
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
     programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
     keeps the order of sums if the collective fixes one. ``own_size``: its schedules are proven at the size
-    that they were made for, and not at others. ``suits`` tells whether auto should try it, and
-    ``pays`` whether it should with a given chunk size.
+    that they were made for, and not at others. ``suits`` tells whether auto should try it, and ``pays``
+    whether auto should try it with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]
@@ -130,6 +132,11 @@ class Method:
     chunk_counts: Callable[[Network], Sequence[int]] | None = None
     suits: Callable[[Network, Collective], bool] = lambda network, shape: True
     pays: Callable[[Network, Collective, int], bool] = lambda network, shape, chunk_bytes: True
+
+
+def _never(network: Network, shape: Collective) -> bool:
+    """Tell auto not to try a method."""
+    return False
 
 
 METHODS: dict[str, Method] = {
@@ -172,8 +179,8 @@ METHODS: dict[str, Method] = {
     "halving_doubling": Method(doubling.halving_doubling),
     "tree": Method(tree.synthesize),
     "hierarchical": Method(hierarchical.synthesize),
-    # Its messages are few if they are merged, which only runtimes' files are (`synth.portfolio.loadable`).
-    "host_halving": Method(host_halving.synthesize, most_sends=600_000, suits=lambda network, shape: False),
+    # Its messages are few only if they are merged, as in files for runtimes (`synth.portfolio.loadable`).
+    "host_halving": Method(host_halving.synthesize, most_sends=600_000, suits=_never),
     "two_step": Method(two_step.synthesize),
     "three_step": Method(two_step.three_step),
     "paths": Method(paths.synthesize, relays=True),
@@ -181,28 +188,12 @@ METHODS: dict[str, Method] = {
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),
     "adapcc": Method(adapcc.synthesize, step=4, relays=True, solves=True, suits=adapcc.suits),
     "adapcc_published": Method(
-        synthesizer("adapcc_published"),
-        step=64,
-        solves=True,
-        exchanges=True,
-        suits=lambda network, shape: False,
+        synthesizer("adapcc_published"), step=64, solves=True, exchanges=True, suits=_never
     ),
-    "taccl": Method(
-        synthesizer("taccl"),
-        most_sends=2000,
-        relays=True,
-        solves=True,
-        suits=lambda network, shape: False,
-    ),
-    "tacos_published": Method(
-        synthesizer("tacos_published"), most_sends=10_000, suits=lambda network, shape: False
-    ),
+    "taccl": Method(synthesizer("taccl"), most_sends=2000, relays=True, solves=True, suits=_never),
+    "tacos_published": Method(synthesizer("tacos_published"), most_sends=10_000, suits=_never),
     "tacos_ilp_published": Method(
-        synthesizer("tacos_ilp_published"),
-        most_split=1,
-        relays=True,
-        solves=True,
-        suits=lambda network, shape: False,
+        synthesizer("tacos_ilp_published"), most_split=1, relays=True, solves=True, suits=_never
     ),
 }
 
@@ -240,7 +231,7 @@ class Plan:
         if self.method.solves:
             share_s = max(0.5, (request.time_limit_s or _SOLVING_S) - taken_s) / left
             most_s = _SOLVING_IN_AUTO_S / 2 if request.method == "auto" else share_s
-            limits = {"solver": request.solver, "time_limit_s": min(share_s, most_s) / _runs_of(self.shape)}
+            limits = {"solver": request.solver, "time_limit_s": min(share_s, most_s) / _calls(self.shape)}
         return serve(
             self.method.synthesize,
             request.network,
@@ -305,16 +296,16 @@ def plans(request: Request) -> Iterator[Plan]:
                 unsuited or not _is_worth_trying(request, method, shape, chunk_bytes)
             ):
                 continue
-            variants: list[dict[str, object]] = [_asked_of(request, name)]
+            variants: list[dict[str, object]] = [_options(request, name)]
             if name == "greedy":
-                tried = greedy.policies(request.network)[: _runs(shape)]
+                tried = greedy.policies(request.network)[: _most_policies(shape)]
                 variants = [{"policy": policy} for policy in tried]
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
 
 
 def _is_worth_trying(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
-    """Return whether to try the method: always for a few given chunks, which cannot hide latency."""
+    """Return whether auto should try the method; always for a few fixed chunks, which cannot hide latency."""
     if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
         return True
     return method.pays(request.network, shape, chunk_bytes)
@@ -327,8 +318,8 @@ def _large_rings(request: Request) -> Iterator[Plan]:
         yield Plan("ring", method, shape, chunk_bytes, {})
 
 
-def _asked_of(request: Request, name: str) -> dict[str, object]:
-    """Return the options of one method that the request sets."""
+def _options(request: Request, name: str) -> dict[str, object]:
+    """Return the options that the request sets for one method."""
     if name in ("adapcc", "adapcc_published") and request.sub_collectives is not None:
         return {"sub_collectives": request.sub_collectives}
     if name == "tacos_ilp_published":
@@ -340,7 +331,7 @@ def _asked_of(request: Request, name: str) -> dict[str, object]:
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
-    """Yield the algorithms of libraries, each with the fewest chunks; an all_reduce also with a single one.
+    """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single one.
 
     Summing a short buffer at one rank takes fewer messages than summing a share at each rank.
     """
@@ -358,16 +349,16 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
     return spread and deliveries(shape) > _PATHS_DELIVERIES
 
 
-def _runs_of(shape: Collective) -> int:
+def _calls(shape: Collective) -> int:
     """Return how often ``serve`` calls a method.
 
     It calls it twice for each part; on a subset of ranks, which may use relays, twice as often.
     """
     each = 2 if shape.members else 1
-    return 2 * sum(map(_runs_of, shape.parts)) if shape.parts else each
+    return 2 * sum(map(_calls, shape.parts)) if shape.parts else each
 
 
-def _runs(shape: Collective) -> int:
+def _most_policies(shape: Collective) -> int:
     """Return how many greedy policies to try: all on small problems, one on large ones."""
     most = 1_000_000 if shape.kind in _ROOTED else 400_000
     return max(1, min(len(greedy.POLICIES), most // deliveries(shape)))

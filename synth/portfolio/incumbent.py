@@ -15,8 +15,9 @@ from synth.streams import busiest_s_per_byte
 
 __all__ = ["Attempt", "Incumbent"]
 
-# Every send costs its ranks some time that alpha does not include, so each doubling of the sends must gain
-# _FINER_MUST_GAIN. Far from the bound (_FAR), and with at most _FEW_SENDS, _NOTICEABLE is enough.
+# Every send costs its ranks some time that alpha does not include, so a schedule with twice the sends must
+# gain the share _FINER_MUST_GAIN. If the best is farther from the bound than the factor _FAR, a schedule of
+# at most _FEW_SENDS need only gain _NOTICEABLE.
 _FINER_MUST_GAIN = 0.008
 _NOTICEABLE = 0.005
 _FAR = 1 / 0.97
@@ -76,7 +77,8 @@ class Incumbent:
     def __init__(self, target_s: float, *, predicted: bool = False) -> None:
         self.target_s = target_s
         self._predicted = predicted
-        self._asked: tuple[Schedule, bool] | None = None
+        # The last schedule for which ``_is_bound_decisive`` was computed, and the answer.
+        self._decisive: tuple[Schedule, bool] | None = None
         self.best: Schedule | None = None
         self.best_s = float("inf")
         self.attempts: list[Attempt] = []
@@ -86,7 +88,7 @@ class Incumbent:
 
     @property
     def ratio(self) -> float:
-        """The time of the best over the bound."""
+        """The time of the best schedule, as a multiple of the bound."""
         return self.best_s / self.target_s if self.target_s else 1.0
 
     @property
@@ -106,13 +108,13 @@ class Incumbent:
         # A single rank has no links.
         if not self._predicted or self.best is None or not self.best.sends:
             return True
-        if self._asked is None or self._asked[0] is not self.best:
+        if self._decisive is None or self._decisive[0] is not self.best:
             network = self.best.network
             near = not network.is_measured_host and not is_clearly_sooner(
                 self.target_s, schedule_run_s(self.best)
             )
-            self._asked = self.best, near
-        return self._asked[1]
+            self._decisive = self.best, near
+        return self._decisive[1]
 
     def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
         self.attempts.append(
@@ -182,7 +184,7 @@ class Incumbent:
             if len(before) < _FORETELLING_FORESTS:
                 return False
         if plan.method.exchanges:
-            # With few chunks exchanges take other paths and may be slower than with one: no trend yet.
+            # Exchanges in a few chunks take other paths and may be slower than in one chunk: no trend yet.
             if len(before) < _FORETELLING_EXCHANGES:
                 return False
             return _extrapolated_s(before) > self.best_s * (1 - _EXCHANGE_MUST_GAIN)

@@ -27,12 +27,14 @@ from synth.networks import hosts_of
 
 __all__ = ["LibraryRate", "library_rates", "nccl_time"]
 
+# The collectives that NCCL serves by rings, and those that it serves by direct sends.
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _DIRECT: tuple[Kind, ...] = ("all_to_all", "all_to_next", "scatter", "gather")
 # Limits of candidates: paths through a host, hops of all of them together, and steps of each path's search.
 _MOST_PATHS = 200
 _MOST_HOPS = 30_000
 _MOST_STEPS = 4_000
+# A link or port with this share of its capacity in use is full: the solver is exact to about 1e-7.
 _BUSY = 1.0 - 1e-6
 
 
@@ -109,7 +111,7 @@ def _paths(network: Network, hosts: Indices) -> list[Indices]:
     joined = np.zeros((network.ranks, network.ranks), dtype=bool)
     joined[network.src, network.dst] = True
     inside = np.asarray(joined[hosts[:, :, None], hosts[:, None, :]].all(axis=0))
-    # Behind a switch all paths are equal but for their ends.
+    # Behind a switch, only the ends of a path matter.
     first = np.flatnonzero((network.src == hosts[0, 0]) & np.isin(network.dst, hosts[0]))[:1]
     alike = bool(inside.sum() == places * (places - 1)) and all(len(network.ports_of(at)) for at in first)
     orders = dict.fromkeys(_strides(inside, 1 if alike else places))
@@ -120,7 +122,7 @@ def _paths(network: Network, hosts: Indices) -> list[Indices]:
 
 
 def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
-    """Return the paths of constant stride, 1 to ``most`` or back by one, from every place."""
+    """Return the paths that go round by a constant step, from 1 to ``most`` or −1, from every place."""
     places = len(inside)
     found = []
     for stride in sorted({*range(1, min(most, places - 1) + 1), max(1, places - 1)}):

@@ -35,13 +35,14 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# Schedules compared by the costs of an interpreter: at most so many, each at most so much slower than the
-# fastest by links alone, and of at most so many sends, instances included: timing more takes seconds.
+# At most _MOST_RUN schedules are compared by the costs of an interpreter. Over links alone, each takes at
+# most _NEAR times as long as the fastest. Programs of more than _MOST_RUN_SENDS sends take seconds to time.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
-# Merged, a schedule of this many sends takes two seconds to compile and two to check: 512 ranks, one lap.
+# The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
+# compile and two to check.
 _MOST_MERGED_SENDS = 600_000
-# The laps that overlap in merged messages. On dgx-h100:4 at 64 MiB, 1 lap reached 50 % of the bound, 4 laps
-# 77 %; more laps take more operations.
+# The numbers of overlapping laps to try with merged messages (`synth.methods.host_halving`). On dgx-h100:4 at
+# 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
 _LAPS = (8, 4, 2, 1)
 
 
@@ -92,8 +93,8 @@ def _as_run(found: Synthesis, others: Sequence[Schedule], progress: Progress) ->
     """Return the result with the program that its runtime carries out fastest, by the interpreter's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
-    faster. Tried are the loaded schedule and those of ``others``, in ascending order of their times by links
-    alone, that take hardly longer.
+    faster. The loaded schedule is compared with those of ``others`` that take hardly longer over links alone.
+    ``others`` ascend by that time.
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
@@ -186,7 +187,7 @@ def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _At
     With ``merging``, messages of adjacent chunks become one.
     """
     if merging:
-        # Nothing is forwarded in one instruction, as few messages have as many chunks as the next.
+        # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
         program = lower(schedule, most_chunks=most, fuse=False)
     else:
@@ -319,8 +320,8 @@ def _named(one: Schedule | UnsizedSchedule) -> str:
 
 
 def _none_loads(runtime: str, candidates: int, limits: Mapping[str, str]) -> UsageError:
-    told = [f"{name}: {limit}" for name, limit in limits.items()]
-    return UsageError([f"{runtime} can load none of {candidates} schedules", *first_of(told, 4, "limit")])
+    reasons = [f"{name}: {limit}" for name, limit in limits.items()]
+    return UsageError([f"{runtime} can load none of {candidates} schedules", *first_of(reasons, 4, "limit")])
 
 
 def _synthesis(
@@ -332,7 +333,7 @@ def _synthesis(
     limit: str,
     tried: int,
 ) -> Synthesis:
-    """Return the search result; ``schedule``, proven, replaces a fastest that cannot be loaded."""
+    """Return the search result with the program; if the fastest does not load, ``schedule`` replaces it."""
     outcome = fastest.listed.outcome
     assert outcome is not None
     loaded = Loaded(runtime, program, plan, outcome.percent_of_optimal, limit, tried)

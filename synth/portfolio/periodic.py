@@ -1,4 +1,4 @@
-"""Synthesizes periodic all_reduces: many chunks fill the pipeline, but only one period is planned.
+"""Synthesis of periodic all_reduces: many chunks fill the pipeline, but only one period is planned.
 
 A plain schedule lists every send, so memory limits its number of chunks, and on a thousand ranks its pipeline
 hardly fills. Here each chunk of a period follows one tree of a set that loads the network evenly. The period
@@ -37,15 +37,18 @@ __all__ = [
 # Trees of a period: few keep the period short, many load the network more evenly.
 _FEWEST_TREES, _MOST_TREES = 16, 128
 _MOST_SENDS = 400_000
+# The number of periods of the coarsest cut.
 _COARSEST_PERIODS = 4
 # A finer cut must shorten the time by this fraction, because each send costs its ranks some time that alpha
 # does not include.
 _NOTICEABLE = 0.005
 # With more chunks than this, bounds count bytes only.
 _MANY_CHUNKS = 1 << 20
+# Shares of trees that are this little above a whole number count as whole, because of rounding.
 _WHOLE = 1e-6
+# Numbers of trees whose balance is within this factor of the best count as equally good.
 _AS_GOOD = 1.001
-# Numbers of trees to try, as multiples of the fewest. With more trees, low trees balance the loads better.
+# Numbers of trees to try, as multiples of the fewest. With more trees, shallow trees balance loads better.
 _MORE_TREES = (1, 2, 4, 8)
 # Sets of trees are compared with the buffer cut into this many periods.
 _FINE_PERIODS = 1024
@@ -72,7 +75,7 @@ def fastest_periodic(request: Request) -> PeriodicSchedule:
     """
     network = request.network
     edges, least = pair_links(network), least_s_per_byte(network, "all_reduce")
-    fewest, most = _trees_of(request, edges, least)
+    fewest, most = _tree_counts(request, edges, least)
     counts = [more * fewest for more in _MORE_TREES if more * fewest <= most]
     packed = [
         _trees(edges, count, least, request.seed, low=low)
@@ -116,7 +119,7 @@ def periodic_bounds(request: Request) -> tuple[Bound, ...]:
     return bounds_of(request)
 
 
-def _trees_of(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[int, int]:
+def _tree_counts(request: Request, edges: Edges, least_s_per_byte: float) -> tuple[int, int]:
     """Return the fewest and the most trees of a period.
 
     The fewest is the smallest number tried whose balance is within a thousandth of the best. If the request

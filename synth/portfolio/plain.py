@@ -74,15 +74,8 @@ def fastest_plain(
     choice = Incumbent(max(bound.time_s for bound in proven), predicted=predicted)
     found: list[Schedule] = []
     with Trials(request, tried, begun_s, pools) as trials:
-        proven = _run_plans(
-            request,
-            trials,
-            tried,
-            choice,
-            proven,
-            progress,
-            _to_both(keep, found.append) if predicted else keep,
-        )
+        takers = [take for take in (keep, found.append if predicted else None) if take is not None]
+        proven = _run_plans(request, trials, tried, choice, proven, progress, takers)
     progress.update(len(tried), len(tried))
     if choice.best is None:
         reasons = dict.fromkeys(attempt.reason for attempt in choice.attempts if attempt.reason)
@@ -112,11 +105,11 @@ def _run_plans(
     choice: Incumbent,
     proven: tuple[Bound, ...],
     progress: Progress,
-    keep: Callable[[Schedule], object] | None,
+    takers: Sequence[Callable[[Schedule], object]],
 ) -> tuple[Bound, ...]:
-    """Run all plans that can still win, give the results to ``choice``, and return the bounds.
+    """Run all plans that can still win, and return the bounds, including those that solvers proved.
 
-    The bounds include those that solvers proved.
+    ``choice`` and all ``takers`` get the schedules.
     """
     solving_s, refinement = 0.0, Refinement(request)
     for done, plan in enumerate(tried):
@@ -136,8 +129,8 @@ def _run_plans(
             choice.refuse(plan, trial.reason)
             continue
         schedule, time_s = trial.schedule, trial.time_s
-        if keep is not None:
-            keep(schedule)
+        for take in takers:
+            take(schedule)
         # Integer programs hold a port for as long as the link, so their bounds are not valid on a network
         # that queues.
         bounded = schedule.outcome is not None and not request.network.queues
@@ -150,23 +143,12 @@ def _run_plans(
     if request.method == "auto" and choice.ratio > _AT_THE_BOUND and trials.in_time:
         progress.update(len(tried), len(tried), "refinement")
         for time_s, plan, schedule in refinement.refined(choice.best_s, choice.target_s):
-            if keep is not None:
-                keep(schedule)
+            for take in takers:
+                take(schedule)
             choice.take(plan, schedule, time_s)
             if not trials.in_time:
                 break
     return proven
-
-
-def _to_both(
-    keep: Callable[[Schedule], object] | None, take: Callable[[Schedule], object]
-) -> Callable[[Schedule], object]:
-    def kept(schedule: Schedule) -> None:
-        take(schedule)
-        if keep is not None:
-            keep(schedule)
-
-    return kept
 
 
 def _why_predicted(best: Schedule, of_links: Schedule) -> str:
@@ -203,8 +185,8 @@ def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Sche
 def warm(ranks: int | None = None) -> None:
     """Load or compile the loop that every search begins with, by a search on two ranks.
 
-    For few ranks nothing is loaded ahead. Other loops are compiled only once they have much to do. A search
-    for 16 ranks calls 57 loops, and few of them ever have.
+    For few ranks nothing is loaded ahead. Other loops are compiled only when they turn out to run long: a
+    search for 16 ranks calls 57 loops, most of them briefly.
     """
     from synth.networks import family
 

@@ -43,7 +43,7 @@ __all__ = ["makes_attempts", "planned"]
 _SIZE_BYTES = 16 << 20
 # If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03
-# The methods when time is short. Forests suit links of different costs, the others links of equal cost.
+# The methods of a quick request. Forests suit links of different costs, the others links of equal cost.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
 
@@ -74,10 +74,10 @@ def planned(
             return around_failures(request, symmetry, progress)
         return fastest_symmetric(request, symmetry, progress)
     request = request.surviving()
-    if request.reproducible:
-        return _in_order(request, progress, pools)
     if request.sizes:
         return sweep(request, progress, race, pools)
+    if request.reproducible:
+        return _in_order(request, progress, pools)
     if race is not None:
         return _raced(request, progress, race, pools)
     if request.quick:
@@ -87,8 +87,6 @@ def planned(
 
 def _in_order(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
     """Return the best schedule whose sums have a fixed order, with the time of the best in any order."""
-    if request.sizes:
-        return sweep(request, progress, None, pools)
     free = replace(request, reproducible=False, method="auto", listed=True)
     any_order = _plain_or_periodic(free, progress, pools)
     found = fastest_plain(request, progress, pools=pools)
@@ -104,38 +102,38 @@ def _refuse_contradictions(request: Request, race: RaceRunner | None) -> None:
     given = {"race": race is not None, "sizes": bool(request.sizes)}
     if request.method == "symmetric":
         given |= {"without": bool(request.without), "ranks": any(one.members for one in request.asked)}
-        told = ": symmetric schedules are for all ranks and one size, and not raced; leave it out"
+        problem = ": symmetric schedules are for all ranks and one size, and not raced; leave it out"
     elif request.method == "periodic":
-        told = ": periodic schedules are made for one size, and not raced; leave it out"
+        problem = ": periodic schedules are made for one size, and not raced; leave it out"
     for argument, is_given in given.items():
         if is_given and request.method in ("symmetric", "periodic"):
-            raise UsageError(told, argument=argument)
+            raise UsageError(problem, argument=argument)
     if request.runtime and (race is not None or request.method in ("symmetric", "periodic")):
-        told = ": a schedule for a runtime lists all its sends, and is not raced"
-        raise UsageError(told, argument="runtime")
+        problem = ": a schedule for a runtime lists all its sends, and is not raced"
+        raise UsageError(problem, argument="runtime")
     if request.reproducible:
-        _refuse_beside_order(request, race)
+        _refuse_free_order(request, race)
     if request.sizes and (request.size_bytes is not None or request.chunk_bytes is not None):
-        told = " sweeps over sizes and chooses chunks; leave out the size and the chunk"
-        raise UsageError(told, argument="sizes")
+        problem = " sweeps over sizes and chooses chunks; leave out the size and the chunk"
+        raise UsageError(problem, argument="sizes")
     if request.size_bytes is not None and request.chunk_bytes is not None:
-        told = " and chunk exclude each other: the size chooses the chunks, the chunk fixes them"
-        raise UsageError(told, argument="size")
+        problem = " and chunk exclude each other: the size chooses the chunks, the chunk fixes them"
+        raise UsageError(problem, argument="size")
     if request.chunks is not None and request.chunk_bytes is None:
-        told = " says how many chunks each rank starts with, and needs the size of a chunk"
-        raise UsageError(told, argument="chunks")
+        problem = " says how many chunks each rank starts with, and needs the size of a chunk"
+        raise UsageError(problem, argument="chunks")
 
 
-def _refuse_beside_order(request: Request, race: RaceRunner | None) -> None:
+def _refuse_free_order(request: Request, race: RaceRunner | None) -> None:
     """Raise UsageError for a request in which sums cannot have a fixed order."""
     kinds = [one.sets.blocks.kind if one.sets and one.sets.blocks else one.kind for one in request.asked]
     if len(kinds) > 1 or kinds[0] not in REDUCING:
-        told = f": expected one of {', '.join(REDUCING)} alone, which add up, found {' and '.join(kinds)}"
-        raise UsageError(told, argument="reproducible")
+        problem = f": expected a single collective of {', '.join(REDUCING)}, found {' and '.join(kinds)}"
+        raise UsageError(problem, argument="reproducible")
     for argument, given in (("race", race), ("runtime", request.runtime), ("trees", request.trees)):
         if given:
             raise UsageError(
-                ": other schedules and runtimes add up in orders of their own; leave it out",
+                ": a fixed order of sums is asked for, which this does not keep; leave it out",
                 argument=argument,
             )
 
@@ -196,7 +194,7 @@ def _plain_or_periodic(request: Request, progress: Progress, pools: WorkerPools)
     if request.chunks is not None or filling_s >= _FILLS_SOON * least_s:
         progress.update(0, 1, "periodic")
         share = f"{100 * filling_s / least_s:.2g} %"
-        why = f"{share} of the bound goes by until plain pipelines, cut as finely as can be, are full"
+        why = f"with the smallest chunks, filling a plain schedule's pipeline takes {share} of the bound"
         if request.chunks is not None:
             why = f"a table of its sends would have at least {deliveries(request.shape()):.2g} rows"
         with suppress(NotApplicableError):

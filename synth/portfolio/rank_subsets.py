@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from probes.base import Floats, Indices, UsageError, bytes_of, floats, ints
+from probes.base import Floats, Indices, UsageError, bytes_of, ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -26,7 +26,7 @@ from synth.streams import streams_of
 
 __all__ = ["pruned", "serve"]
 
-# These cut the buffer into the same chunks whichever ranks take part.
+# Collectives that cut the buffer into the same chunks whichever ranks take part.
 _ALIKE = ("all_reduce", "broadcast", "reduce")
 Synthesizer = Callable[..., Schedule]
 
@@ -81,7 +81,7 @@ def _nothing_moves(collective: Collective) -> bool:
 
 
 def pruned(schedule: Schedule) -> Schedule:
-    """Return the schedule without copies that no rank wants or forwards, and reductions that carry nothing.
+    """Return the schedule without copies that no rank needs, and without reductions that carry nothing.
 
     The other sends keep their order. O(sends).
     """
@@ -133,7 +133,7 @@ def _on_members(
 ) -> Schedule:
     """Return the fastest of: a schedule among the members alone, one through relays, one for all ranks.
 
-    A schedule for all ranks serves the members, too: other ranks add nothing to its sums, and pass on.
+    A schedule for all ranks serves the members, too: the other ranks only forward, and add nothing to sums.
     """
     members = collective.participants
     alone, rows = restricted(network, members)
@@ -169,10 +169,10 @@ def _at_once(
     relays: bool,
     options: dict[str, Any],
 ) -> Schedule:
-    """Return the faster of two: each part planned as if alone, or on what earlier parts leave free."""
+    """Return the faster of two: each part planned as if alone, or around the load of earlier parts."""
     found = [
-        _together(methods, network, collective, chunk_bytes, relays, options, wary=wary)
-        for wary in (False, True)
+        _together(methods, network, collective, chunk_bytes, relays, options, around=around)
+        for around in (False, True)
     ]
     return min(found, key=lambda schedule: replay(schedule).time_s)
 
@@ -185,28 +185,29 @@ def _together(
     relays: bool,
     options: dict[str, Any],
     *,
-    wary: bool,
+    around: bool,
 ) -> Schedule:
     """Return the sends of all parts, merged by their start times when each part runs alone.
 
     Parts are shifted to end together, so longer ones start first. Each part is planned by the first of
-    ``methods`` that serves it. Raises NotApplicableError if ``methods[0]`` serves no part. ``wary``: plan
-    each part on what earlier ones leave free.
+    ``methods`` that serves it. Raises NotApplicableError if ``methods[0]`` serves no part. ``around``: plan
+    each part on a network that the load of earlier parts slows.
     """
     sends, names = Sends(), []
-    offset, asked = 0, False
+    offset, first_serves = 0, False
     alone: list[tuple[Schedule, Floats]] = []
     held_s = np.zeros(network.links + len(network.ports))
     for part in collective.parts:
-        seen = _slowed_by_load(network, held_s) if wary else network
+        # The most loaded link or port takes twice the time per byte.
+        seen = network.slowed(held_s / (held_s.max(initial=0.0) or 1.0)) if around else network
         at, schedule = _first(methods, seen, part, chunk_bytes, relays, options)
-        asked = asked or at == 0
+        first_serves = first_serves or at == 0
         schedule = replace(schedule, network=network)
         alone.append((schedule, replay(schedule).start_s))
         names.append(schedule.method)
-        held_s += _holds_s(schedule)
-    if not asked:
-        raise NotApplicableError(f"serves none of {collective.label}")
+        held_s += network.busy_s(schedule.link, chunk_bytes)
+    if not first_serves:
+        raise NotApplicableError(f"the method serves none of {collective.label}")
     longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
     for schedule, start_s in alone:
         # Shift the parts so that all would end together.
@@ -216,27 +217,6 @@ def _together(
         offset += schedule.collective.chunks
     name = " + ".join(dict.fromkeys(names))
     return sends.schedule(network, collective, chunk_bytes, name, options.get("seed", 0))
-
-
-def _holds_s(schedule: Schedule) -> Floats:
-    """Return the seconds for which a schedule holds each link, then each port."""
-    network = schedule.network
-    uses = np.bincount(schedule.link, minlength=network.links)
-    links_s = uses * network.hold_s(schedule.chunk_bytes)
-    each_s = links_s[network.port_user] * network.port_part
-    ports_s = np.bincount(network.link_port, weights=each_s, minlength=len(network.ports))
-    return np.concatenate((links_s, ports_s))
-
-
-def _slowed_by_load(network: Network, held_s: Floats) -> Network:
-    """Return the network with each link slowed by the load on it, or on the busiest of its ports.
-
-    The most loaded takes twice the time per byte.
-    """
-    share = held_s / (held_s.max(initial=0.0) or 1.0)
-    busiest = share[: network.links].copy()
-    np.maximum.at(busiest, network.port_user, share[network.links + network.link_port])
-    return replace(network, beta_s_per_byte=floats(network.beta_s_per_byte * (1.0 + busiest)))
 
 
 def _first(
@@ -253,7 +233,7 @@ def _first(
         try:
             found = serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
             if found.exchanges:
-                raise NotApplicableError(f"{found.method} serves no several collectives at once")
+                raise NotApplicableError(f"{found.method} does not serve several collectives at once")
             return at, found
         except NotApplicableError as error:
             refusals.append(error)

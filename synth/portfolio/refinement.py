@@ -1,4 +1,4 @@
-"""Refinement: reorders the sends of the best schedules of all attempts, and pipelines smaller chunks."""
+"""Refinement of the best schedules of all attempts: better orders of sends, and smaller chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into at most _MOST_PARTS parts, each at least 1 / _FINER of the smallest chunk of a search.
 # All schedules are tried in two parts, and the best _IN_PARTS of them in more.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
-# Parts are doubled while that brings the time below this fraction of the time before.
+# The number of parts is doubled again while a doubling reduces the time to this fraction or less.
 _WORTH = 0.99
 # Within _TOO_NEAR_FOR_PARTS of the bound, smaller chunks gain less than their sends cost; within
 # _ON_THE_BOUND, the search ends.

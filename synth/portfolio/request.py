@@ -14,6 +14,8 @@ from synth.tacos_ilp import Mechanism
 
 __all__ = ["CollectiveRequest", "Request", "counted", "cut", "cut_again", "divided", "surviving"]
 
+# Collectives whose inputs hold chunks for every rank (in an all_reduce, its share of the sum), and those with
+# a root.
 _OWNED = ("all_reduce", "reduce_scatter", "scatter", "all_to_all")
 _ROOTED = ("broadcast", "reduce", "scatter", "gather")
 # If exactly equal buffers take more chunks than this, buffers are made about equal.
@@ -22,7 +24,7 @@ _MOST_MULTIPLES = 4096
 
 @dataclass(frozen=True)
 class CollectiveRequest:
-    """One collective on ``members`` (empty: all ranks); ``sets`` is a custom one, chunks uncut."""
+    """One collective on ``members`` (empty: all ranks); ``sets`` is a custom one with chunks not yet cut."""
 
     kind: Kind
     root: int = 0
@@ -32,7 +34,7 @@ class CollectiveRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """A request for ``size_bytes`` (chunks are chosen), for ``chunk_bytes`` and ``chunks``, or for ``sizes``.
+    """A request for ``size_bytes`` (chunks are chosen), ``chunk_bytes`` and ``chunks``, or ``sizes``.
 
     - ``without``: failures of the network; the other ranks take part.
     - ``collectives``: replace ``kind`` and ``root`` for subsets of ranks or several collectives at once.

@@ -11,7 +11,7 @@ from synth.schedules import Schedule
 
 __all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "early_limit", "require_runtime"]
 
-RUNTIMES = ("msccl", "rccl", "mscclpp")
+RUNTIMES = (*TARGETS, "mscclpp")
 # 261,040 operations take 14 processor seconds and 0.85 GB to compile and prove (dgx-h100:4, 1 MiB,
 # benchmarks/loadable.py).
 MOST_PLAN_OPERATIONS = 300_000
@@ -37,8 +37,6 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
     if runtime == "mscclpp":
         if _LEAST_OPERATIONS * schedule.sends > MOST_PLAN_OPERATIONS:
             return f"{schedule.sends} sends take more than {MOST_PLAN_OPERATIONS} operations"
-        return ""
-    if runtime not in TARGETS:
         return ""
     limits, network = TARGETS[runtime], schedule.network
     src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)

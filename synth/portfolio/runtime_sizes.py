@@ -21,6 +21,7 @@ from synth.simulation import PROTOCOLS, time_by
 
 __all__ = ["INSTANCES", "SizedProgram", "Timed", "programs_of", "runtime_sweep"]
 
+# The numbers of instances to try.
 INSTANCES = (1, 2, 4, 8)
 # A V100, the smallest GPU of such runtimes, has this many multiprocessors (GC3 Sec. 4.4).
 _MOST_THREADBLOCKS = 80
@@ -74,10 +75,11 @@ def runtime_sweep(
     as_selected: bool = False,
     progress: Progress = SILENT,
 ) -> list[SizedProgram]:
-    """Return the entries for all sizes of a selection, ascending; O(sizes · schedules · instances · steps).
+    """Return the entries for all sizes of a selection, ascending.
 
-    ``instances`` must ascend. With ``as_selected`` each size keeps the schedule that the selection has for
-    it, and only protocol and instances are chosen. Raises UsageError if ``target`` is no known runtime.
+    O(sizes · schedules · instances · steps). ``instances`` must ascend. With ``as_selected`` each size keeps
+    the schedule that the selection has for it, and only protocol and instances are chosen. Raises UsageError
+    if ``target`` is no known runtime.
     """
     programs = _programs(selection, target, instances)
     found: list[tuple[int, _Choice | None, Timed | None, str]] = []
@@ -132,7 +134,7 @@ def _best(
     size_bytes: int,
     before: _Choice | None,
 ) -> tuple[_Choice, Timed]:
-    """Return the fastest choice at one size, or ``before``, that of the smaller size, if hardly slower."""
+    """Return the fastest choice at one size; that of the smaller size, ``before``, if it is hardly slower."""
     network = selection.network
     times = {
         _Choice(number, count, protocol): time_by(protocol, program, network, size_bytes)

@@ -1,4 +1,4 @@
-"""The size sweep: finds candidates at each size, times all at every size, and keeps the fastest.
+"""The size sweep: it finds candidates at each size, times all at every size, and keeps the fastest.
 
 Neighbouring sizes with the same winner become one range. Between two winners, a bisection finds the size at
 which their times cross.
@@ -37,6 +37,7 @@ _HOPELESS = 2.0
 _WORTH_A_SWITCH = 0.005
 # The crossing of two winners is found to within 1 / _CROSSING of the size.
 _CROSSING = 64
+# Less work than this stays in this process, as a new one takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
 
 
@@ -96,7 +97,7 @@ class Candidates:
         winners = self.race.winners(self.sizes, among)
         ranges = tuple(_ranges(self.race, self.sizes, winners))
         points = [(*each, None) for each in zip(self.sizes, winners, self.bounds, strict=True)]
-        return self.swept(_selection(self.race.network, self.race, ranges, points))
+        return self.swept(_selection(self.race, ranges, points))
 
     def swept(self, selection: Selection) -> Synthesis:
         """Return the checked selection as a Synthesis, with the time and memory that it took."""
@@ -148,7 +149,7 @@ def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
         (size, won.number, bound, won.race)
         for size, won, bound in zip(found.sizes, winners, found.bounds, strict=True)
     ]
-    return found.swept(_selection(found.race.network, found.race, ranges, points))
+    return found.swept(_selection(found.race, ranges, points))
 
 
 def timed(selection: Selection) -> Selection:
@@ -203,8 +204,8 @@ def _all_explored(
             if time.perf_counter() < deadline_s:
                 progress.update(at + 1, len(sizes), f"{sizes[at]} bytes")
                 found[at] = _explored(asked[at])
-    told = [found[at] if at in found else _Explored(_bound(one)) for at, one in enumerate(asked)]
-    return told, workers_bytes
+    explored = [found[at] if at in found else _Explored(_bound(one)) for at, one in enumerate(asked)]
+    return explored, workers_bytes
 
 
 def _bound(request: Request) -> Bound:
@@ -214,8 +215,8 @@ def _bound(request: Request) -> Bound:
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
     """Search at the request's size; candidates slower than ``_HOPELESS`` times the best are dropped.
 
-    For a runtime those are dropped that it clearly cannot load, except the best, and slow ones are kept: it
-    may load none of the fast ones.
+    For a runtime, slow candidates are kept, because it may load none of the fast ones. All candidates but the
+    best are dropped instead if it clearly cannot load them.
     """
     kept: list[Schedule] = []
     synthesis = fastest_plain(request, keep=kept.append, pools=pools)
@@ -283,10 +284,10 @@ class _Race:
 
     def winner(self, size_bytes: int, among: Collection[int], before: int | None) -> int:
         best = min(among, key=lambda one: (self.cost_s(one, size_bytes), self.candidates[one].sends, one))
-        slower = before is not None and self.cost_s(best, size_bytes) < self.cost_s(before, size_bytes) * (
-            1 - _WORTH_A_SWITCH
-        )
-        return best if before is None or slower else before
+        if before is None:
+            return best
+        worth_s = self.cost_s(before, size_bytes) * (1 - _WORTH_A_SWITCH)
+        return best if self.cost_s(best, size_bytes) < worth_s else before
 
 
 def _ranges(race: _Race, sizes: Sequence[int], winners: Sequence[int]) -> Iterator[Range]:
@@ -319,16 +320,13 @@ def _crossings(
 
 
 def _selection(
-    network: Network,
-    race: _Race,
-    ranges: tuple[Range, ...],
-    points: Sequence[tuple[int, int, Bound, Race | None]],
+    race: _Race, ranges: tuple[Range, ...], points: Sequence[tuple[int, int, Bound, Race | None]]
 ) -> Selection:
     """Return the selection of the algorithms that win somewhere, numbered in the order of their ranges."""
     used = dict.fromkeys(one.algorithm for one in ranges)
     number = {candidate: place for place, candidate in enumerate(used)}
     return Selection(
-        network=network,
+        network=race.network,
         algorithms=tuple(race.candidates[candidate] for candidate in used),
         ranges=tuple(replace(one, algorithm=number[one.algorithm]) for one in ranges),
         points=tuple(

@@ -13,7 +13,7 @@ from synth.portfolio.request import CollectiveRequest
 
 __all__ = ["cut_request", "uneven_request"]
 
-# Chunks of the busiest buffer. Fewer than 16 leave no pipeline; each step doubles the search's work.
+# Numbers of chunks to try for the busiest buffer. Fewer than 16 leave no pipeline; more take more work.
 _PIECES = (16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 # The busiest buffer may grow by this share when its blocks are rounded up to whole chunks: the planner's own
 # schedules are within about as much of their bounds (benchmarks/demands.py).

@@ -157,7 +157,7 @@ def _worker_at_work() -> Iterator[None]:
         yield
     except (EOFError, OSError) as lost:
         raise UnavailableError(
-            f"a worker of synth on {socket.gethostname()} ended before its work",
+            f"a worker of synth on {socket.gethostname()} ended before its work was done",
             hint="Out of memory? Fewer workers take less.",
         ) from lost
 

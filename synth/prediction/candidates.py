@@ -1,4 +1,4 @@
-"""Selects the few schedules of each method whose runs are worth predicting."""
+"""The choice of the few schedules of each method whose runs are worth predicting."""
 
 from __future__ import annotations
 

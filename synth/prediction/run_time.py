@@ -1,4 +1,4 @@
-"""Predicts a program's time on a measured network: a mean of FIFO and fair sharing at ports."""
+"""The predicted time of a program on a measured network: a mean of FIFO and fair sharing at ports."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _HOMES = {
 
 
 def synthesizer(name: str) -> Callable[..., Schedule]:
-    """Return the method of that name; its module is imported at the first call."""
+    """Return the method ``name``; its module is imported at the first call."""
 
     def synthesize(*asked: Any, **options: Any) -> Schedule:
         made: Schedule = import_module(_HOMES[name]).synthesize(*asked, **options)

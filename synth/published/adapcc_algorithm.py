@@ -1,10 +1,10 @@
-"""Writes AdapCC's published strategies as algorithms in the chunk language (Sec. V-B).
+"""AdapCC's published strategies as algorithms in the chunk language (Sec. V-B).
 
 A chunk of sub-collective m is C_m bytes. A rank that aggregates (a = 1) adds the chunks that it receives to
 its own, and forwards the sum. A rank that does not (a = 0) sends its own chunk and forwards each received
 chunk separately, through scratch, until a rank that aggregates, or the root, adds it. Chunks follow one
-another in a pipeline, and the parts take turns. An all_reduce sends each chunk back from its part's root at
-once.
+another in a pipeline, and the parts take turns. In an all_reduce the root of a part sends each chunk back as
+soon as it is complete.
 """
 
 from __future__ import annotations

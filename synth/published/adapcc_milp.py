@@ -1,8 +1,8 @@
 """AdapCC's integer program as published (Sec. IV-D, equations 1 to 6), for networks of a few ranks.
 
-The program decides for each of M sub-collectives the paths of its flows and the nodes that aggregate (a = 1).
-It also decides the size of its part of the tensor, S_m, and its chunk size, C_m, as a pair out of
-``choices``; and its root unless one is given. A chunk's time on a link is alpha + C·beta·N, where N is the
+For each of M sub-collectives the program decides the paths of its flows, the nodes that aggregate (a = 1),
+and its root unless one is given. It also chooses the size of its part of the tensor, S_m, and its chunk size,
+C_m, as a pair out of ``choices``. A chunk's time on a link is alpha + C·beta·N, where N is the
 number of flows of all sub-collectives on the link or on a port that it shares. If a node aggregates, all
 flows through it leave together when the last has arrived, and count as one flow. So a = 1 costs waiting time,
 also in T_bottle, and a = 0 costs load.

@@ -93,7 +93,7 @@ def schedule_of(strategy: PublishedStrategy, shape: Collective, chunk_bytes: int
         for chunk in range(first, first + count):
             table.chunk(part, chunk)
     chunks, link, op = np.array(table.rows, dtype=np.int64).reshape(-1, 3).T
-    apart = any(part.aggregates != table.forks(part) for part in strategy.parts)
+    apart = any(part.aggregates != table.receivers(part) for part in strategy.parts)
     held = apart and shape.reduces
     flat = [one for addends in table.addends for one in addends] if held else []
     return Schedule(
@@ -122,7 +122,7 @@ class _Table:
             for link, (src, dst) in enumerate(zip(self._network.src, self._network.dst, strict=True))
         }
 
-    def forks(self, part: SubCollective) -> frozenset[int]:
+    def receivers(self, part: SubCollective) -> frozenset[int]:
         """Return the ranks that receive a flow of a part, without its root."""
         into = [int(self._network.dst[path[0]]) for path in part.paths.values() if path]
         return frozenset(into) - {part.root}

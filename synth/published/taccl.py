@@ -1,12 +1,12 @@
 """A TACCL-like baseline (Shah et al., NSDI 2023): routes by an integer program, then orders the sends.
 
-Sketch: a chunk may only take links on paths to its targets that are at most ``detour`` longer than the
-shortest. Routing (its Sec. 5.1): an integer program chooses the links of every chunk and its arrival time at
-every rank. It minimizes the maximum of the last arrival and the largest load of a link or port. The program
-ignores that chunks wait for each other at a link, so TACOS does better. Ordering (Sec. 5.2): each link first
-sends the chunk with the longest remaining path, and among equals the one that has come the shortest way.
-reduce_scatter and reduce are all_gather and broadcast on the transposed network, reversed in time; all_reduce
-is a reduce_scatter followed by an all_gather.
+Sketch: a chunk may only take links on shortest paths to its targets. Routing (its Sec. 5.1): an integer
+program chooses the links of every chunk and its arrival time at every rank. It minimizes the maximum of the
+last arrival and the largest load of a link or port. The program ignores that chunks wait for each other at a
+link, so TACOS does better. Ordering (Sec. 5.2): each link first sends the chunk with the longest remaining
+path, and among equals the one that has come the shortest way. reduce_scatter and reduce are all_gather and
+broadcast on the transposed network, reversed in time; all_reduce is a reduce_scatter followed by an
+all_gather.
 
 TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
 alphas. It is left out, as it would help only if links are held for alpha as well.
@@ -30,10 +30,9 @@ from synth.schedules import COPY, Outcome, Schedule
 from synth.scheduling import Sends, reversed_in_time
 from synth.simulation import replay
 
-__all__ = ["DETOUR", "synthesize"]
+__all__ = ["synthesize"]
 
-# The fraction by which a path in the sketch may exceed the shortest one.
-DETOUR = 0.0
+# Paths whose lengths differ by less than this fraction count as equally long.
 _EQUAL = 1e-9
 # The most (chunk, link) choices of a program. With more, CBC does not finish its first relaxation in a
 # minute.
@@ -48,7 +47,6 @@ def synthesize(
     seed: int = 0,
     time_limit_s: float = 60.0,
     solver: str = "cbc",
-    detour: float = DETOUR,
 ) -> Schedule:
     """Return the schedule along the best routes found in time, its sends in TACCL's order.
 
@@ -63,19 +61,13 @@ def synthesize(
             "taccl",
             seed,
             lambda half: synthesize(
-                network,
-                half,
-                chunk_bytes,
-                seed=seed,
-                time_limit_s=time_limit_s / 2,
-                solver=solver,
-                detour=detour,
+                network, half, chunk_bytes, seed=seed, time_limit_s=time_limit_s / 2, solver=solver
             ),
         )
     turned = collective.reversal is not None
     copying = collective.reversal or collective
     onward = network.transposed() if turned else network
-    routes, gap = _routes(onward, copying, chunk_bytes, detour, solver, time_limit_s, seed)
+    routes, gap = _routes(onward, copying, chunk_bytes, solver, time_limit_s, seed)
     schedule = _ordered(onward, copying, chunk_bytes, routes, seed)
     if turned:
         schedule = reversed_in_time(schedule, network, collective)
@@ -101,8 +93,8 @@ class _Choices:
     taken: list[int]
 
 
-def _sketch(network: Network, collective: Collective, travel_s: Floats, detour: float) -> Mask:
-    """Return for each chunk the links that lie on a short enough path to a target."""
+def _sketch(network: Network, collective: Collective, travel_s: Floats) -> Mask:
+    """Return for each chunk the links that lie on a shortest path to a target."""
     every = distances_s(network, travel_s, np.arange(network.ranks, dtype=np.int64))
     allowed = np.zeros((collective.chunks, network.links), dtype=bool)
     for chunk in range(collective.chunks):
@@ -113,19 +105,13 @@ def _sketch(network: Network, collective: Collective, travel_s: Floats, detour: 
         for target in targets:
             if near[target] > 0:
                 through = near[network.src] + travel_s + every[network.dst, target]
-                allowed[chunk] |= through <= near[target] * (1 + detour) * (1 + _EQUAL)
+                allowed[chunk] |= through <= near[target] * (1 + _EQUAL)
         allowed[chunk] &= ~np.isin(network.dst, sources)
     return allowed
 
 
 def _routes(
-    network: Network,
-    collective: Collective,
-    chunk_bytes: int,
-    detour: float,
-    solver: str,
-    time_limit_s: float,
-    seed: int,
+    network: Network, collective: Collective, chunk_bytes: int, solver: str, time_limit_s: float, seed: int
 ) -> tuple[Mask, float]:
     """Return (the links that each chunk takes, the gap of the program)."""
     begun_s = time.perf_counter()
@@ -133,9 +119,11 @@ def _routes(
     # Times are in units of the longest travel time: in seconds they are too small for a solver's tolerances.
     unit_s = float(travel_s.max())
     travel, held = travel_s / unit_s, held_s / unit_s
-    allowed = _sketch(network, collective, travel_s, detour)
+    allowed = _sketch(network, collective, travel_s)
     if allowed.sum() > _MOST_CHOICES:
-        raise NotApplicableError(f"taccl: {allowed.sum()} choices of routes are more than a program takes")
+        raise NotApplicableError(
+            f"taccl: expected at most {_MOST_CHOICES} choices of a link for a chunk, found {allowed.sum()}"
+        )
     model = IntegerProgram()
     end = model.number()
     model.cost[end] = 1.0
@@ -194,7 +182,7 @@ def _loads(model: IntegerProgram, network: Network, held: Floats, choices: _Choi
 
 
 def _ordered(network: Network, collective: Collective, chunk_bytes: int, routes: Mask, seed: int) -> Schedule:
-    """Return the sends of the routes: longest remaining path first, then shortest way so far."""
+    """Return the sends of the routes: longest remaining path first, then shortest path so far."""
     travel_s = network.travel_s(chunk_bytes)
     sends = Sends()
     for chunk in range(collective.chunks):

@@ -1,11 +1,11 @@
-"""TACOS-Greedy as published (Sec. VI): requested chunks choose links of a time-expanded network at random.
+"""TACOS-Greedy as published (Sec. VI): requests choose links of a time-expanded network at random.
 
 At each instant, every request (a chunk that a rank lacks) is taken up once, in random order. Its rank is
 backtracked: the free links into it whose source holds the chunk are the candidates. Among the shortest of
 them one is drawn at random (Fig. 15, Fig. 16a). A chunk can be sent on only after it has arrived (Fig. 16b).
-A request stays open while its chunk is in flight, for a link that arrives earlier may still serve it. If one
-does, the transmission that it overtakes carries another chunk instead, which its source held when it started
-and which its destination neither has nor awaits (Fig. 16c); without such a chunk it is dropped.
+A request stays open while its chunk is in flight, because another link may still bring the chunk earlier. The
+transmission that such a link overtakes then carries another chunk, one that its source held at the start and
+that its destination neither has nor awaits (Fig. 16c). If there is no such chunk, it is dropped.
 
 Sums are copies reversed in time, and an all_reduce is a reduce_scatter and an all_gather (Sec. VII-A).
 Switches must be unwound into links first (Sec. IV-D). A link is busy for alpha + beta·c, as an edge of the
@@ -35,6 +35,7 @@ __all__ = ["synthesize"]
 
 # The paper starts several searches and keeps the best one (Sec. VI-C); it does not say how many.
 _STARTS = 8
+# The seeds of the searches are this far apart.
 _STRIDE = 1_000_003
 
 

@@ -1,14 +1,15 @@
-"""TACOS-ILP as published (Sec. V-A): integer programs for one horizon after another, from the diameter up.
+"""TACOS-ILP as published (Sec. V-A): an integer program for each horizon, from the diameter up.
 
-Each program decides whether every chunk can arrive by its horizon; the first that can is the optimum. No
-schedule of another method is known to the search, so programs run even where another method meets the bound.
+Each program decides whether every chunk can arrive by its horizon; the first feasible horizon is the optimum.
+The search knows no schedule of another method, so programs run even where another method meets the bound.
 Links cost whole ticks: the coarsest tick that rounds nothing, or times rounded up to a discretization factor
-(Sec. IV-C). The model is that of `synth.tacos_ilp`: the paper's variable sent(c, l, t) is there the step of a
-column that says that c has left over l by t, and columns that no chunk can use in time are left out.
+(Sec. IV-C). The model is that of `synth.tacos_ilp`. Its columns say whether chunk c has left over link l by
+tick t; the paper's variable sent(c, l, t) is the difference between two of them. Columns that no chunk can
+use in time are left out.
 
 When time runs out, the last program is solved for as many arrivals as possible (early termination), and the
 rest takes shortest paths (Sec. V-B). Sums are copies reversed in time, and an all_reduce is a reduce_scatter
-and an all_gather (Sec. VII-A), of which the second is the first reversed if each link has an opposite one.
+and an all_gather (Sec. VII-A). If each link has an opposite one, one search serves both.
 """
 
 from __future__ import annotations
@@ -120,8 +121,8 @@ class _Search:
         made = program(expansion, held, wanted, elastic=elastic, most_columns=_MOST_COLUMNS)
         if made is None:
             raise NotApplicableError(
-                f"tacos_ilp_published: a program of more than {_MOST_COLUMNS} columns for "
-                f"{expansion.instants} starts and {self.collective.chunks} chunks"
+                f"tacos_ilp_published: {expansion.instants} starts and {self.collective.chunks} chunks make "
+                f"a program of more than {_MOST_COLUMNS} columns"
             )
         if not made.possible and not elastic:
             return "infeasible", []
@@ -167,8 +168,8 @@ def _searched(
     expansion = expand(grid, collective.held(), max(grid.ticks(limit_s), diameter))
     if expansion is None:
         raise NotApplicableError(
-            "tacos_ilp_published: links of too many different costs for one network of instants: give a time "
-            "step, TACOS's discretization factor"
+            "tacos_ilp_published: the links have too many different costs for one time-expanded network: "
+            "give a time step, TACOS's discretization factor"
         )
     horizons = [int(tick) for tick in expansion.arrivals if tick >= diameter]
     for horizon in horizons:

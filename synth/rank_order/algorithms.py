@@ -1,4 +1,4 @@
-"""The communication patterns of libraries' fixed algorithms: messages between places in the order of ranks.
+"""The patterns of libraries' fixed algorithms: messages between places in the order of ranks.
 
 The patterns follow the sources of the libraries: Open MPI (``ompi/mca/coll/base``), MPICH (``src/mpi/coll``),
 gloo (``gloo/allreduce.cc``, whose ring runs towards lower ranks), NCCL (``src/graph/connect.cc``,
@@ -36,11 +36,6 @@ class LibraryAlgorithm:
 
     def __str__(self) -> str:
         return f"{self.library}:{self.name}"
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether all messages are in flight at once, in pieces."""
-        return self.library in _OF_GPUS
 
     @property
     def by_hosts(self) -> bool:
@@ -110,9 +105,8 @@ def pattern(algorithm: LibraryAlgorithm, sizes: Sequence[int]) -> Pattern:
     if algorithm.library in _OF_GPUS:
         return _NCCL[algorithm.name](sizes, algorithm.kind)
     if algorithm.name == "ring":
-        down = algorithm.library == "gloo"
         steps = (places - 1) * (2 if algorithm.kind == "all_reduce" else 1)
-        turn = -1 if down else 1
+        turn = -1 if algorithm.library == "gloo" else 1
         ring = [(place, (place + turn) % places, 1 / places) for place in range(places)]
         # An order may begin at any host only if all have the same number of ranks.
         return _pattern(places, [ring], [steps], pipelined=False, symmetric=len(set(sizes)) == 1)

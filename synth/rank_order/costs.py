@@ -68,7 +68,7 @@ def paths_of(network: Network, size_bytes: int) -> RankPaths:
 
 
 def both_ways(paths: RankPaths, host_of: Indices, share: float) -> RankPaths:
-    """Return ``paths`` with a limit on two ranks of different hosts that send to each other at the same time.
+    """Return ``paths`` with a limit on two ranks of different hosts that send to each other at once.
 
     The two directions of each such pair share one more resource, of ``share`` times the rate of the faster
     direction. With ``share`` ≥ 1 it does not limit messages in one direction alone.
@@ -91,7 +91,7 @@ def _routed(network: Network, size_bytes: int) -> dict[tuple[int, int], list[int
     found = shortest_paths(network.ranks, network.src, network.dst, network.travel_s(size_bytes))
     if not np.isfinite(found.cost).all():
         src, dst = np.argwhere(~np.isfinite(found.cost))[0].tolist()
-        raise UsageError(f"{network.name}: there is no way from rank {src} to rank {dst}")
+        raise UsageError(f"{network.name}: there is no path from rank {src} to rank {dst}")
     ranks = range(network.ranks)
     return {(src, dst): found.edges(src, dst) for src in ranks for dst in ranks if src != dst}
 

@@ -1,4 +1,4 @@
-"""Plans an order of hosts and ranks for a library's algorithm, and bounds the gain of any order."""
+"""The best order of hosts and ranks for a library's algorithm, and a bound on the gain of any order."""
 
 from __future__ import annotations
 

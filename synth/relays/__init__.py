@@ -1,4 +1,4 @@
-"""Relays: the role of each rank in a collective for which only some ranks have data yet (AdapCC, Sec. IV-C).
+"""Relays: the role of each rank in a collective while only some ranks are ready (AdapCC, Sec. IV-C).
 
 In: a schedule whose chunks travel along trees or paths, and the ranks that are ready. Out: the behavior tuple
 of each rank, and the schedules of phase 1 (data of the ready ranks) and phase 2 (data of the late ones).

@@ -1,7 +1,6 @@
 from .behavior import behaviors as behaviors, taking_part as taking_part
 from .partial import (
     Phase as Phase,
-    faster_way as faster_way,
     fastest_late_phase as fastest_late_phase,
     has_data as has_data,
     late_schedule as late_schedule,

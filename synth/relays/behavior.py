@@ -59,7 +59,7 @@ def behaviors(
     active: Collection[int],
     unaggregated: Mapping[int, Collection[int]] | None = None,
 ) -> tuple[TreeBehavior, ...]:
-    """Return the tuple of each rank in each tree and stage of a schedule if the ranks ``active`` are ready.
+    """Return the tuple of each rank in each tree and stage of a schedule if only ``active`` are ready.
 
     ``unaggregated`` maps a chunk to the ranks that do not aggregate it; all other ranks do. Raises
     NotApplicableError if chunks do not travel along trees, UsageError for ranks that do not take part.

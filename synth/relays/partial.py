@@ -31,7 +31,6 @@ __all__ = [
     "WAYS",
     "Phase",
     "Way",
-    "faster_way",
     "fastest_late_phase",
     "has_data",
     "late_phase",
@@ -97,12 +96,6 @@ def fastest_late_phase(bases: Sequence[Schedule], late: Collection[int]) -> Phas
     return min(made, key=lambda phase: replay(phase.schedule).time_s)
 
 
-def faster_way(schedule: Schedule, late: Collection[int]) -> Way:
-    """Return the way of phase 2 with the smaller simulated time; ``sum`` if both are equal."""
-    time_s = {way: replay(late_schedule(schedule, late, way)).time_s for way in WAYS}
-    return min(WAYS, key=lambda way: time_s[way])
-
-
 def has_data(schedule: Schedule, ranks: Collection[int]) -> bool:
     """Return whether any of ``ranks`` has data of the collective; without data they need no phase."""
     has = schedule.collective.sources.per_rank(schedule.network.ranks)
@@ -165,7 +158,7 @@ def _choices(items: list[_Item]) -> list[list[Indices]]:
 
 
 class _Item:
-    """The data of ``origins``, whose chunks may take any of ``trees``; ``own`` is each chunk's original tree.
+    """The data of ``origins``, whose chunks may take any of ``trees``; ``own`` is each one's tree so far.
 
     ``left[t]`` marks the sends of tree t that are needed; ``ends[t]`` are the ranks that then have the data.
     """
@@ -204,8 +197,8 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
     for item, taken in zip(items, trees, strict=True):
         for at, (tree, left) in enumerate(zip(item.trees, item.left, strict=True)):
             mine = np.flatnonzero(taken == at)
-            # The chunks that take a tree are spread in order over the tree's own chunks. Each is sent where
-            # its own chunk is in the whole schedule.
+            # The chunks that take a tree are spread in order over the tree's own chunks. Each is sent at the
+            # place of the own chunk that it is assigned to.
             turn = np.arange(len(mine)) * len(tree.rows) // max(1, len(mine))
             rows.append(tree.rows[turn][:, left].ravel())
             carried.append(np.repeat(number[first + mine], int(left.sum())))

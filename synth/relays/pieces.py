@@ -1,4 +1,4 @@
-"""Cuts the chunks of a schedule into pieces, which pipeline better through its trees."""
+"""Schedules whose chunks are cut into pieces, which pipeline better through their trees."""
 
 from __future__ import annotations
 

@@ -16,27 +16,22 @@ from synth.network import Network
 
 __all__ = ["dealt", "loads"]
 
-# A lot is below 2 % of an item's chunks, so loads are even; time grows with the number of lots.
+# The lots in which an item's chunks are dealt. One is below 2 % of the chunks, so loads become even; time
+# grows with the number of lots.
 _LOTS = 64
 
 
 def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Floats:
     """Return (trees, links + ports): seconds for which a chunk on the links ``links[t]`` occupies each."""
-    held = np.zeros((len(links), network.links + len(network.ports)))
-    hold_s = network.hold_s(chunk_bytes)
-    for tree, used in enumerate(links):
-        np.add.at(held[tree], used, hold_s[used])
-        rows, port = network.ports_along(used)
-        np.add.at(held[tree], network.links + port, hold_s[used][rows])
-    return held
+    return np.stack([network.busy_s(used, chunk_bytes) for used in links])
 
 
 def dealt(held: Sequence[Floats], chunks: Sequence[int]) -> list[Indices]:
-    """Return a tree for each of the ``chunks[n]`` chunks of each item n; ``held[n]`` is `loads` of its trees.
+    """Return a tree for each of the ``chunks[n]`` chunks of each item n.
 
-    Chunks are dealt greedily, in at most 64 lots an item, items in turn. Each lot takes the tree that keeps
-    the busiest link or port least busy; of equals, the one on which a chunk occupies links and ports for the
-    least time in total. O(64 · items · trees · links).
+    ``held[n]`` is `loads` of the item's trees. Chunks are dealt greedily, in at most 64 lots an item, items
+    in turn. Each lot takes the tree that keeps the busiest link or port least busy; of equals, the one on
+    which a chunk occupies links and ports for the least time in total. O(64 · items · trees · links).
     """
     found: list[Indices] = [np.zeros(count, dtype=np.int64) for count in chunks]
     # Items with a single tree have no choice, but their load counts.

@@ -9,7 +9,7 @@ from synth.kernels import compiled
 
 __all__ = ["shortened"]
 
-# More of either may improve a tour further, but time grows with both.
+# The most ranks of a piece, and the most moves. More may improve a tour further, but time grows with both.
 _LONGEST_PIECE = 32
 _MOST_ROUNDS = 200
 

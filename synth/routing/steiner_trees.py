@@ -10,6 +10,8 @@ from synth.routing.congestion_prices import ETA, Resources, charge, cheapest, la
 
 __all__ = ["grow"]
 
+# While loads are small, the largest counts as at least this many chunks: one chunk on a link must not repel
+# others.
 _FEW = 4
 
 
@@ -23,8 +25,6 @@ def grow(
     """
     src, ranks = through.src, len(through.out_start) - 1
     search = search_over(through)
-    # While loads are small, the largest counts as at least _FEW chunks: one chunk on a link must not repel
-    # others.
     largest_s = max(largest_load_s(load_s), _FEW * through.held_s.max())
     price = np.exp(ETA * load_s / largest_s)
     depth = np.full(ranks, -1)

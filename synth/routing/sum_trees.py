@@ -3,12 +3,12 @@
 The tree says which sums are added to which, not where. At given prices of links and ports a dynamic program
 over the tree finds the cheapest rank for each addition, for every rank that may want the result: a sum costs
 what its two summands cost to make and to bring there. Chunks are placed batch by batch; in later turns each
-batch is removed and placed again at the prices of all others, as in `synth.routing.min_congestion_paths`.
-Prices first hardly depend on loads, then more from turn to turn: begun steeply, chunks take detours that they
-keep.
+batch is removed and placed again at the prices of all others, as in `synth.routing.min_congestion_paths`. In
+the first turns prices hardly depend on loads, then more from turn to turn: at steep first prices, chunks
+would take detours and keep them.
 
-By weak duality any prices prove a lower bound on time: the cost of all chunks on their cheapest ways, over
-the sum of the prices.
+By weak duality any prices prove a lower bound on time: the cost of all chunks on their cheapest paths,
+divided by the sum of the prices.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["SumTree", "aligned_tree", "batch_of", "place_sums"]
 # exp(16). On torus:4x4, switch:16 and fat_tree:4x4/2 the busiest then carried 8, 15 and 15 chunks of a
 # reduce_scatter, which is the least; with exp(10) from the first turn on it was 8.25 to 10, 16 and 17.
 _FIRST_ETA, _DOUBLED, _TURNS = 0.5, 3, 16
-# The bound is sought in so many steps, at prices of exp(_ETA · load / the largest load). In each step a share
-# of the chunks takes the cheapest ways.
+# The bound is sought in _STEPS steps, at prices of exp(_ETA · load / the largest load). In each step a share
+# of the chunks, at first _FIRST_SHARE, takes the cheapest paths.
 _ETA, _STEPS, _FIRST_SHARE = 10.0, 24, 0.1
 # While loads are small, the largest counts as at least this many chunks: one chunk must not repel others.
 _FEW = 4
 # The most operations of a search: a few seconds.
 _WORK = 4_000_000_000
-# Equal costs are told apart by up to this share, at random, so that chunks spread over equal ways.
+# Costs vary at random by up to this share, so that chunks spread over paths of equal cost.
 _SPREAD = 1e-3
 
 
@@ -69,7 +69,7 @@ def batch_of(ranks: int, chunks: int) -> int:
 
 
 class _Costs(NamedTuple):
-    """Cheapest paths between ranks, with their last links, and the costs of each node's value at each rank.
+    """Cheapest paths between ranks, their last links, and the cost of each node's value at each rank.
 
     ``made_at[i, r]`` is the rank at which node n + i is made when rank r is to have it.
     """
@@ -81,7 +81,7 @@ class _Costs(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """``rank[c, v]`` makes node v for chunk c, and ``link[c, v, : hops[c, v]]`` brings it to its parent's."""
+    """``rank[c, v]`` makes node v of chunk c; ``link[c, v, : hops[c, v]]`` leads on to its parent's rank."""
 
     rank: Ints
     hops: Ints

@@ -1,4 +1,4 @@
-"""The import path of each kind of schedule, by the kind that a file states: it is loaded on first use."""
+"""The import path of each kind of schedule, by the kind that a file states; imported on first use."""
 
 from __future__ import annotations
 

@@ -23,9 +23,11 @@ from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
 __all__ = ["PeriodicSchedule"]
 
+# With at most this many periods, the times of all of them are far from the limits of floats.
 _MOST_PERIODS = 1 << 40
 # Replays are limited to this many sends.
 _MOST_SENDS = 6_000_000
+# Times closer than this share of the total are equal, as sums of floats round.
 _SLACK = 1e-9
 
 
@@ -77,7 +79,7 @@ class PeriodicSchedule:
     @property
     def busy_s(self) -> Floats:
         """Seconds for which each link is held in all periods."""
-        return np.asarray(self.link_busy_s * self.periods)
+        return np.asarray(self.body.busy_s * self.periods)
 
     def remark(self, seconds: Callable[[float], str]) -> str:
         """Return how often its sends are repeated, in words."""
@@ -115,12 +117,6 @@ class PeriodicSchedule:
     def size_bytes(self) -> int:
         """The buffer of all periods, as nccl-tests counts it."""
         return self.collective.total_bytes(self.chunk_bytes) * self.periods
-
-    @property
-    def link_busy_s(self) -> Floats:
-        """Seconds for which each link is held in a period."""
-        uses = np.bincount(self.link, minlength=self.network.links)
-        return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
 
     @property
     def arrival_s(self) -> Floats:

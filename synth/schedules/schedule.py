@@ -22,6 +22,7 @@ __all__ = ["COPY", "REDUCE", "Bound", "Outcome", "Race", "Raced", "Schedule", "T
 
 # 1 PiB, as for the sizes that users write (MOST_BYTES of probes.base.units).
 MOST_CHUNK_BYTES = 1 << 50
+# Values of ``Schedule.op``.
 COPY = 0
 REDUCE = 1
 # Rounding and tolerances of solvers may put a time below a proven bound by this fraction.
@@ -61,7 +62,7 @@ class Outcome:
         return 100.0 * min(1.0, self.binding.time_s / self.time_s) if self.time_s else 100.0
 
     def problems(self) -> list[str]:
-        """Return a finding for each time that is no finite number ≥ 0, and each bound above the time."""
+        """Return a finding for each time that is no finite number ≥ 0, and for each bound above the time."""
         found = claims("time_s", self.time_s, float("inf"))
         for at, bound in enumerate(self.bounds):
             found += claims(f"bounds[{at}].time_s", bound.time_s, self.time_s)
@@ -78,7 +79,7 @@ def claims(name: str, time_s: float, most_s: float) -> list[str]:
 
 @dataclass(frozen=True)
 class Raced:
-    """One schedule of a race: measured seconds (median and quartiles), and the seconds that were predicted.
+    """One schedule of a race: its measured seconds (median and quartiles) and its predicted seconds.
 
     An entry may be a library's own collective: ``method`` then names it, and chunks, sends and prediction are
     None.

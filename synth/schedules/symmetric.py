@@ -2,9 +2,9 @@
 
 **Translations.** A symmetric network (`synth.networks.symmetric`) has a group of translations: permutations
 of its ranks that map links to links of the same cost and ports to ports. On a ring or a torus they are the
-rotations. Only the identity maps any rank, link or port to itself. A translation also maps a chunk of one
-rank to the corresponding chunk of the rank that this rank is mapped to, and a send (chunk, link) to the send
-of the mapped chunk over the mapped link. The image of an object is its *translate*.
+rotations. Only the identity maps any rank, link or port to itself. A translation also maps the chunks of a
+rank to the corresponding chunks of the rank's image, and a send (chunk, link) to the send of the mapped chunk
+over the mapped link. The image of an object is its *translate*.
 
 **Orbits.** An orbit is all translates of one rank, link, port, chunk or send; it has as many members as there
 are translations. A symmetric schedule *lists* one send of each orbit of sends. The other translates are
@@ -110,7 +110,7 @@ class SymmetricSchedule:
 
     @property
     def workload(self) -> Workload:
-        """The whole collective, in chunks of whatever size."""
+        """The whole collective, in chunks of any size."""
         return Workload(self.collective, self.chunk_bytes, fluid=True)
 
     @property

@@ -34,16 +34,15 @@ from synth.simulation import replay
 
 __all__ = ["chunk_counts", "least_bandwidth", "pays", "suits", "synthesize"]
 
-# The most sums of blocks exchanged at one level; more take long to plan and are slow to run.
-_MOST_SUMS = 5_000
-_MOST_RANKS = 256
+# The most sums of blocks exchanged at one level, and the most ranks; more take long to plan and are slow to
+# run.
+_MOST_SUMS, _MOST_RANKS = 5_000, 256
 # The most links out of a rank that get chunks of their own, and the most ranks of a host that do.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
-# The most chunks that each of these links carries one after another, and about the most sends of a schedule
-# with several.
+# The most laps: chunks that each of these links carries one after another. A schedule of several laps has at
+# most about _MOST_SENDS sends.
 _MOST_LAPS, _MOST_SENDS = 32, 10_000
-# If each rank of a host has a share of the chunks, this many powers of two are tried as the number of chunks
-# that a link carries one after another.
+# If each rank of a host has a share of the chunks, this many powers of two are tried as the number of laps.
 _LAPS_OF_SHARES = 6
 # Plans are first compared with few chunks. Those that take at most _NEAR times the best are then made with
 # all chunks: at most the fastest _LEAST_PLANS, or more if together they have at most _MOST_SENDS_OF_PLANS

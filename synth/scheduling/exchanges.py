@@ -153,15 +153,15 @@ class ExchangePlanner:
             if not heap:
                 break
             _, at, job, run = heap[0]
-            thought_s, source, target, since_s = job.soonest(self._free_s, self._travel_s)
-            if thought_s == np.inf:
+            arrival_s, source, target, since_s = job.soonest(self._free_s, self._travel_s)
+            if arrival_s == np.inf:
                 raise NotApplicableError(f"exchange needs a link to rank {target} from ranks that have a sum")
-            if len(heap) > 1 and thought_s > min(heap[1:3])[0]:
-                heapq.heapreplace(heap, (thought_s, at, job, run))
+            if len(heap) > 1 and arrival_s > min(heap[1:3])[0]:
+                heapq.heapreplace(heap, (arrival_s, at, job, run))
                 continue
             self._carry(run, job, source, target, since_s)
             if job.left:
-                heapq.heapreplace(heap, (thought_s, at, job, run))
+                heapq.heapreplace(heap, (arrival_s, at, job, run))
                 continue
             heapq.heappop(heap)
             run.jobs -= 1
@@ -344,8 +344,8 @@ def _paired(blocks: Blocks, distance_s: Floats, table: Ints, used: Floats, hosts
     farthest = np.maximum.reduceat(nearest, start[:-1], axis=1)
     cost = np.maximum(farthest, farthest.T)
     if not np.isfinite(cost).all():
-        raise NotApplicableError("exchange needs ways from every rank to every other")
-    # Round, so that paths over equal links are equally long in whatever order their times were added up.
+        raise NotApplicableError("exchange needs a path from every rank to every other")
+    # Round the lengths: sums of equal link times, added up in another order, differ in the last bits.
     one, other = np.triu_indices(len(blocks), 1)
     long = cost[one, other]
     rough = np.round(long / max(float(long.min()), math.ulp(1.0)), 6)

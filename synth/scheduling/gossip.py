@@ -1,4 +1,4 @@
-"""Gossip: all_reduces in which each rank sends on the sums that its neighbour lacks, by list scheduling.
+"""Gossip: all_reduces in which ranks forward the sums that neighbours lack, by list scheduling.
 
 This is gossiping in the postal model (Bar-Noy and Kipnis 1994) with sums instead of messages. Contributions
 to a chunk first go along a shortest path tree to a root of its own. A sum of at least ``least``
@@ -27,20 +27,20 @@ from synth.scheduling.list_scheduling import in_start_order
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize"]
 
-# A set of contributions is a word of so many bits.
+# A set of contributions is one word of 64 bits.
 _MOST_RANKS = 64
-# The thresholds are compared with the same trees; the _NEAR best are tried _MORE_TREES times with others.
+# All thresholds and orders are first tried with the same trees; then the _NEAR best with _MORE_TREES others.
 _NEAR, _MORE_TREES = 2, 3
 # An attempt of more steps, about sends · links · chunks, takes over 10 ms.
 _MOST_STEPS = 2e6
-# Sums may leave the tree from these shares of all contributions on; 1 is a tree of its own.
+# Thresholds to try: a sum may leave its tree once it has this share of all contributions.
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.75, 1.0)
 # The orders of `_worth`. Early chunks first is the best for short buffers, the others for longer ones.
 _ORDERS = 3
 # The time to receive the buffer may be this multiple of the latency to the farthest rank. Above it, and
 # mostly from a half on, reduce_scatter and all_gather are faster (benchmarks/sizes.py --unusual 8 --seed 8).
 _FARTHEST = 1.5
-# Times are sums of floats: events this close to each other, relatively, are at one time.
+# Events whose times differ by less than this share are simultaneous, as sums of floats round.
 _SLACK = 1e-12
 
 
@@ -165,14 +165,14 @@ def _trees(
 ) -> _Trees:
     """Return a tree for each chunk along nearly shortest paths, and rolled dice.
 
-    Roots are near the middle of the network; a rank that is a root already is chosen later.
+    Roots are near the middle of the network; ranks that are the root of fewer chunks are preferred.
     """
     ranks, src, dst = network.ranks, network.src, network.dst
     travel_s, hold_s = network.travel_s(chunk_bytes), network.hold_s(chunk_bytes)
     far_s = distances_s(network, travel_s, np.arange(ranks))
     middle_s = (far_s.max(axis=0) + far_s.max(axis=1)) * (1 + 0.1 * draw.random(ranks))
     if not np.isfinite(middle_s).all():
-        raise NotApplicableError("gossip needs ways from every rank to every other")
+        raise NotApplicableError("gossip needs a path from every rank to every other")
     taking_part = set(members.tolist())
     used, roots = np.zeros(network.links), np.zeros(ranks)
     parent, subtree = np.full((chunks, ranks), -1, np.int64), np.zeros((chunks, ranks), np.uint64)

@@ -32,6 +32,7 @@ from synth.kernels import (
 
 __all__ = ["CLUSTER", "PLAIN", "STRICT", "LinkFigures", "MatchingPolicy", "match"]
 
+# The preferences: none, first the chunks that the target's cluster lacks, and only those.
 PLAIN, CLUSTER, STRICT = range(3)
 
 

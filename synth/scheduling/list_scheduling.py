@@ -1,4 +1,4 @@
-"""List scheduling (Graham 1969): makes a schedule of a given set of sends, event by event.
+"""List scheduling (Graham 1969): a schedule of a given set of sends, made event by event.
 
 A method assigns chunks to links and gives each send a turn. A send is ready when all sends of its chunk that
 reach its source in earlier turns have arrived. Whenever a link and its ports are free, the most urgent ready
@@ -38,9 +38,7 @@ class Sends:
         turn: int | Indices,
         urgency: int | Indices | Floats | None = None,
     ) -> None:
-        """Add sends of ``chunk`` over ``link``.
-
-        The turn of a send must be later than those of the sends that it needs.
+        """Add sends of ``chunk`` over ``link``; a send's turn must be later than those of sends it needs.
 
         Among ready sends the lowest ``urgency`` goes first, by default the lowest turn. Each argument may be
         one number or a column; they are broadcast against each other.
@@ -116,7 +114,7 @@ def in_start_order(schedule: Schedule) -> Schedule:
 def in_order(schedule: Schedule, order: Indices) -> Schedule:
     """Return the sends with row ``order[n]`` as the n-th, without those that ``order`` lacks.
 
-    An addend of a send that is left must not be left out.
+    It must not lack an addend of a send that it has.
     """
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream

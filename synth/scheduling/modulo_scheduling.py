@@ -27,11 +27,7 @@ _ROUNDED = 1e-6
 
 def least_period_s(schedule: Schedule) -> float:
     """Return the time that the busiest link or port needs for ``schedule``: no period is shorter."""
-    network = schedule.network
-    start, resource = network.link_resources
-    counts = np.bincount(schedule.link, minlength=network.links)
-    busy_s = np.repeat(counts, np.diff(start)) * network.held_s(schedule.chunk_bytes)
-    return float(np.bincount(resource, busy_s).max())
+    return float(schedule.network.busy_s(schedule.link, schedule.chunk_bytes).max())
 
 
 def modulo_scheduled(schedule: Schedule, period_s: float) -> tuple[Floats, float] | None:

@@ -1,4 +1,4 @@
-"""An all_to_all on a symmetric network: chunks take shortest paths that load all orbits of links evenly.
+"""An all_to_all on a symmetric network, along shortest paths that load all orbits of links evenly.
 
 Between two ranks many paths are equally short. Paths from one rank of each orbit are chosen one by one, each
 with its last hop over the link with the least load so far; the paths of all other ranks are translates of
@@ -26,6 +26,7 @@ __all__ = ["all_to_all_sends"]
 
 # With more links no shortest paths are computed, and each chunk takes a direct link.
 _MOST_LINKS = 1 << 22
+# Paths whose times differ by less than this share are equally short, as sums of floats round.
 _SLACK = 1e-9
 # Paths by prices are worth a schedule if shortest ones keep some port busy for this many times as long; less
 # is within the rounding of shares.
@@ -51,10 +52,10 @@ def all_to_all_sends(
 ) -> Iterator[tuple[Indices, Indices, Indices]]:
     """Yield (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
 
-    The first are those over shortest paths. Others follow, over paths by prices, if their busiest port is
-    less busy. Raises NotApplicableError if there is no path to some rank, or no
-    direct link if the network has too many links for shortest paths. O(hops · log hops), and for each orbit
-    of ranks O(links · log ranks).
+    The first are those over shortest paths. Those over paths by prices follow if they keep their busiest port
+    less busy. Raises NotApplicableError if there is no path to some rank; on a network with too many links
+    for shortest paths, if there is no direct link. O(hops · log hops), and for each orbit of ranks O(links ·
+    log ranks).
     """
     links = _links_of(network, chunk_bytes)
     if network.links > _MOST_LINKS:

@@ -1,4 +1,4 @@
-"""Searches for symmetric schedules: one rank's chunks per orbit; translations give the others.
+"""The search for symmetric schedules: it plans one rank's chunks per orbit; the others are translates.
 
 `spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
 time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of
@@ -21,6 +21,7 @@ from synth.schedules import COPY, REDUCE, SYMMETRIC, Schedule, SymmetricSchedule
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.symmetric_paths import all_to_all_sends
 from synth.scheduling.symmetric_spreading import spread
+from synth.scheduling.time_reversal import backwards
 from synth.simulation import replay
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
@@ -43,7 +44,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if found is None:
         raise NotApplicableError(f"{network.name}: no translation of its ranks maps links to links")
     if collective.kind not in SYMMETRIC or not collective.whole or collective.chunks % network.ranks:
-        raise NotApplicableError(f"symmetric does not serve {collective.label}, or not in so many chunks")
+        raise NotApplicableError(
+            f"symmetric does not serve {collective.label} in {collective.chunks} chunks on these ranks"
+        )
     tried = symmetric_schedules(found.network, collective, chunk_bytes, seed)
     best = min(tried, key=lambda made: replay(made.quotient).time_s)
     chunk, link, shift, op = best.implied()
@@ -125,7 +128,7 @@ def _backwards(
 
     If ``opposite`` is None, ``made`` is an all_gather on the transposed network.
     """
-    order = np.argsort(-replay(made.quotient).arrival_s, kind="stable")
+    order = backwards(replay(made.quotient).arrival_s)
     link, network = made.link[order], whole.network
     if opposite is None:
         shift = network.moved(made.shift[order], network.back(network.shift_of(network.dst))[link])

@@ -1,4 +1,4 @@
-"""An all_gather on a symmetric network: chunks of one rank of each orbit are spread greedily to all ranks.
+"""An all_gather on a symmetric network: one rank of each orbit spreads its chunks greedily.
 
 This is TACOS's matching of chunks to links (Sec. IV; `link_chunk_matching`) with one link for each orbit of
 links. When a link and its ports are free, it looks at the chunks that have arrived at the sources of its
@@ -13,15 +13,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probes.base import Bytes, Floats, Indices, Longs, Mask, offsets
 from synth.kernels import compiled, pop, push
 from synth.networks import SymmetricNetwork
 
 __all__ = ["RankDigits", "all_free", "far_end", "rank_table", "spread", "wake", "wake_users"]
-
-Table = NDArray[np.int64]
 
 
 class _Classes(NamedTuple):
@@ -53,8 +50,8 @@ class RankDigits(NamedTuple):
     ``cell`` is the number of the cell of each rank.
     """
 
-    digit: Table
-    far: Table
+    digit: Longs
+    far: Longs
     size: Indices
     stride: Indices
     moves: Mask

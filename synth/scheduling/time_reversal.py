@@ -1,6 +1,6 @@
 """Reversal in time: a schedule that copies becomes one that reduces on the transposed network.
 
-So reduce_scatter is all_gather backwards, and reduce is broadcast backwards (TACOS Sec. IV);
+A reduce_scatter is an all_gather backwards, and a reduce is a broadcast backwards (TACOS Sec. IV);
 ``Collective.reversal`` gives the pairs.
 """
 

@@ -1,4 +1,4 @@
-"""The simulator of programs: threadblocks, channels, FIFO slots, instruction overheads, the critical path.
+"""The simulator of programs: threadblocks, channels, FIFO slots, overheads, and the critical path.
 
 Each threadblock runs its steps one after the other. A step starts when the step that it waits for has ended,
 its message has arrived, and a slot of its FIFO and the link with all its ports are free. A message holds its
@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Floats, Indices, UsageError, floats
 from synth.network import Network, fastest_links
 from synth.program import FIFO_DEPTH, READS_SRC, WRITES_DST, Program
-from synth.simulation.fifo_order import ThreadblockLinks, links_of
+from synth.simulation.fifo_order import links_of
 from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
 
 __all__ = ["Costs", "ProgramTiming", "links_used", "simulate_program"]
@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of the executor in addition to the network's: the seconds of a step, the rate of a threadblock.
+    """The executor's costs beside the network's: the seconds of a step, the rate of a threadblock.
 
     A message between hosts holds its link and ports for ``message_s`` more than its bytes need. Messages are
     forwarded in ``slices`` (GC3 Sec. 4.3 has four); with 1 they move whole.
@@ -109,7 +109,7 @@ def simulate_program(
         end_s,
         time_s,
         shares,
-        _binding(links, network, link, shares, held),
+        _binding(network, shares, held),
         floats(held / time_s if 0 < time_s < np.inf else held * 0.0),
         cause,
         culprit,
@@ -214,14 +214,12 @@ def _chain(
     return shares
 
 
-def _binding(
-    links: ThreadblockLinks, network: Network, link: Indices, shares: dict[str, float], held_s: Floats
-) -> str:
+def _binding(network: Network, shares: dict[str, float], held_s: Floats) -> str:
     largest = max(shares, key=lambda name: shares[name])
     if largest != "transfer":
         return {
             "latency": "latency of the links",
-            "threadblock": "what one threadblock can move",
+            "threadblock": "the rate of one threadblock",
             "instructions": "the overhead of instructions",
         }[largest]
     busiest = int(np.argmax(held_s))

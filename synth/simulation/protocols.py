@@ -1,4 +1,4 @@
-"""The costs of NCCL's protocols Simple, LL128 and LL on GPUs (GC3 Sec. 4.3), for the simulator of programs.
+"""The costs of NCCL's protocols Simple, LL128 and LL (GC3 Sec. 4.3), for the simulator of programs.
 
 LL sends 4 bytes of flag with every 4 bytes of data: the lowest latency, at half of a link's rate. LL128 sends
 8 bytes of flag with every 120 bytes of data, for 94 % of the rate. Simple sends data, a memory fence and a
@@ -103,7 +103,7 @@ def in_tiles(program: Program, tiles: int) -> Program:
     ahead = np.where(waits >= 0, length[waits] * tile, 0)
     columns = ("op", "src_buffer", "src_slot", "dst_buffer", "dst_slot", "count", "wait_tb")
     repeated = {name: getattr(program, name)[step] for name in columns}
-    told = {name: getattr(program, name)[step] for name in ("line", "turn") if len(getattr(program, name))}
+    given = {name: getattr(program, name)[step] for name in ("line", "turn") if len(getattr(program, name))}
     return replace(
-        program, tb_start=start, wait_step=ints(program.wait_step[step] + ahead), **repeated, **told
+        program, tb_start=start, wait_step=ints(program.wait_step[step] + ahead), **repeated, **given
     )

@@ -73,9 +73,8 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
 
 def utilization(schedule: Schedule, timing: Timing) -> Floats:
     """Return for each link the share of the total time during which sends hold it."""
-    held_s = schedule.network.hold_s(schedule.chunk_bytes)
-    uses = np.bincount(schedule.link, minlength=schedule.network.links)
-    return np.asarray(uses * held_s / timing.time_s if timing.time_s else uses * 0.0)
+    busy_s = schedule.busy_s
+    return np.asarray(busy_s / timing.time_s if timing.time_s else busy_s * 0.0)
 
 
 def critical_path(schedule: Schedule, timing: Timing) -> list[int]:

@@ -1,8 +1,8 @@
 """A simulation of several schedules at once on one network, each with a time at which it may begin.
 
-Within a schedule, sends take turns in table order, as in `replay`. Schedules know nothing of each other:
-where sends of different ones hold the same link or port, they share it fairly, and all proceed more slowly
-(max-min fairness, Bertsekas and Gallager 1992). A schedule alone takes the time of `replay`.
+Within a schedule, sends take turns in table order, as in `replay`. Sends of different schedules that need the
+same link or port at the same time share it fairly, and all of them proceed more slowly (max-min fairness,
+Bertsekas and Gallager 1992). A schedule alone takes the time of `replay`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A schedule in SimGrid, an independent simulator: the same sends and costs with SimGrid's clock and sharing.
+"""A schedule in SimGrid, an independent simulator: the same sends and costs, SimGrid's clock.
 
 Links carry one send at a time, in table order. At ports, sends either take turns in table order, as in
 `synth.simulation.schedule`, or share the ports. A shared port is a link of SimGrid with the speed that
@@ -75,8 +75,8 @@ def replay_in_simgrid(schedule: Schedule, *, turns: bool) -> InSimgrid:
     done = _run([python, "-I", simgrid_engine.__file__], json.dumps(given))
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["nothing"]
-        told = next((line for line in lines if "CRITICAL" in line), lines[-1])
-        raise DataError("SimGrid", [f"it ended with status {done.returncode} and said: {told}"])
+        said = next((line for line in lines if "CRITICAL" in line), lines[-1])
+        raise DataError("SimGrid", [f"it ended with status {done.returncode} and said: {said}"])
     found = json.loads(done.stdout)
     if None in found["arrival"]:
         raise DataError("SimGrid", [f"send {found['arrival'].index(None)} never arrives"])

@@ -1,4 +1,4 @@
-"""The event loop of the program simulator: the start and end of each step, and the cause of its last wait."""
+"""The event loop of the program simulator: start and end of each step, and the cause of its last wait."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_threadblocks(
     late_s: Floats,
     slice_part: float,
 ) -> tuple[Floats, Floats, Indices, Indices]:
-    """Return (start, end, cause, culprit) of each step; a step that never runs starts and ends at infinity.
+    """Return (start, end, cause, culprit) of each step; both times are infinite if it never runs.
 
     ``cause`` indexes CAUSES: what the step waited for last; ``culprit`` is the step that caused the wait. If
     several steps could take a link or port at the same moment, the one with the least ``late_s`` does. A

@@ -1,4 +1,4 @@
-"""TACOS-ILP (Sec. V): the time-expanded network, its integer program, the search over horizons, recovery."""
+"""TACOS-ILP (Sec. V): time-expanded network, integer program, search over horizons, and recovery."""
 
 import lazy_loader as lazy
 

@@ -217,7 +217,7 @@ class HorizonSearch:
 
     def _cluster(self, bundles: Bundles) -> None:
         """Solve short windows one after the other, each moving as many chunks as it can."""
-        # A tick is at most the shortest time per bytes: alpha is rounded on its own.
+        # The tick is at most the shortest time that a chunk holds a link; alphas are rounded apart from that.
         tick_s = self.time_step_s or float(self.network.beta_s_per_byte.min()) * self.chunk_bytes
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s, up=self._up)
         window = _WINDOW_HOPS * int(grid.travel.max())

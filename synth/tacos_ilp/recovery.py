@@ -1,4 +1,4 @@
-"""Recovers a schedule from the moves of a time-expanded network, and completes it by shortest paths.
+"""Recovery of a schedule from the moves of a time-expanded network, completed by shortest paths.
 
 A chunk that the moves do not bring to a rank takes a shortest path from the nearest rank that holds it (TACOS
 Sec. V-B, early termination and recovery).
@@ -35,7 +35,7 @@ def completed(
     Raises NotApplicableError if a rank cannot be reached. O(missing · ranks + ranks²·log ranks).
     """
     network = bundles.network
-    links = _links(bundles, chunk_bytes, moves)
+    links = _links(bundles, moves)
     chunks = np.array([move.chunk for move in moves], dtype=np.int64)
     held = collective.held()
     held[network.dst[links], chunks] = True
@@ -49,14 +49,14 @@ def completed(
     return sends.schedule(network, collective, chunk_bytes, method, seed)
 
 
-def _links(bundles: Bundles, chunk_bytes: int, moves: Sequence[LinkMove]) -> Indices:
-    """Return for each move the link of its bundle that becomes free first."""
-    free = [dict.fromkeys(rows.tolist(), 0.0) for rows in bundles.links]
-    hold_s = bundles.network.hold_s(chunk_bytes)
+def _links(bundles: Bundles, moves: Sequence[LinkMove]) -> Indices:
+    """Return for each move the link of its bundle whose last start is longest ago."""
+    last = [dict.fromkeys(rows.tolist(), -1) for rows in bundles.links]
     chosen = []
     for move in moves:
-        link = min(free[move.bundle], key=lambda row, at=move.bundle: free[at][row])  # type: ignore[misc] # mypy infers no lambda with a default
-        free[move.bundle][link] = max(free[move.bundle][link], move.tick) + hold_s[link]
+        starts = last[move.bundle]
+        link = min(starts, key=starts.__getitem__)
+        starts[link] = move.tick
         chosen.append(link)
     return np.array(chosen, dtype=np.int64)
 

@@ -21,7 +21,7 @@ from synth.tacos_ilp.time_expanded_network import UNREACHED, Expansion
 
 __all__ = ["LinkMove", "TimeExpandedProgram", "moves_of", "program"]
 
-# Each chunk and pair of neighbours adds a row, which is too many on more ranks.
+# The most ranks for which `_cross` adds its rows, one for each chunk and pair of neighbours.
 _MOST_CUT_RANKS = 64
 
 

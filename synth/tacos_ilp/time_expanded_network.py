@@ -1,4 +1,4 @@
-"""The time-expanded network of TACOS (Sec. IV): the ticks at which each bundle of links may start a send.
+"""The time-expanded network of TACOS (Sec. IV): the ticks at which bundles of links may start a send.
 
 Start times need only be sums of hold and travel times: every send can be moved earlier, in the order of the
 schedule, until it starts when its chunk arrives or when its link or a port is free. Those sums are
@@ -24,13 +24,14 @@ from synth.networks import distances_s
 
 __all__ = ["UNREACHED", "Bundles", "Expansion", "TimeGrid", "bundle", "expand", "grid_of"]
 
-# Beyond the 1e9 ticks of a horizon (see _FINEST), and sums of several fit into int64.
+# The distance of ranks without a path: more than the 1e9 ticks of any horizon (see _FINEST), and small enough
+# that sums of several fit into int64.
 UNREACHED = 1 << 40
 # Times that have no common divisor are rounded to this share of the horizon.
 _FINEST = 1e-9
-# Times of whole ticks may miss them by rounding.
+# Times within this share of a whole number of ticks count as whole, because of rounding.
 _SLACK = 1e-7
-# Each instant becomes columns of the integer program, so more would be too many to solve.
+# The most instants of a bundle. Each becomes columns of the integer program, and more take too long to solve.
 _MOST_INSTANTS = 400
 
 

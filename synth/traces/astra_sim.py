@@ -8,6 +8,7 @@ same in both directions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ _COLLECTIVES = {
 }
 # The bytes of a GB in ASTRA-sim.
 _GB = 1 << 30
+# Costs that differ by less than this share are equal, as floats round.
 _ALIKE = 1e-9
 
 
@@ -40,7 +42,7 @@ class Files(NamedTuple):
 
 
 def astra_sim_files(schedule: Schedule) -> Files:
-    """Return ``collective.RANK.et`` of each rank and, if possible, ``workload.RANK.et`` and configurations.
+    """Return ``collective.RANK.et`` of each rank, if possible also ``workload.RANK.et`` and settings.
 
     Paths in the configurations are relative to the folder of the files. Raises UnavailableError if `protobuf`
     is not installed.
@@ -79,21 +81,21 @@ def _json(document: dict[str, object]) -> bytes:
 def _network(network: Network) -> tuple[dict[str, bytes], str]:
     """Return (the network's file, or none if ASTRA-sim has no such network; a caution, or "")."""
     if network.hold_alpha:
-        return {}, "a network whose links are held for alpha, too, is not one of ASTRA-sim's: it has no file"
+        return {}, "ASTRA-sim has no network whose links are held for alpha, too: no network file is written"
     shape = _shape(network)
     if shape is not None:
         alpha_ns, gb_per_s = network.alpha_s[0] * 1e9, 1 / (network.beta_s_per_byte[0] * _GB)
         caution = ""
         if shape == "Switch":
             alpha_ns /= 2
-            caution = "ASTRA-sim's switch passes messages on whole: each takes its bytes' time once more"
+            caution = "ASTRA-sim's switch stores and forwards: each message takes its transfer time twice"
         text = (
             f"topology: [ {shape} ]\nnpus_count: [ {network.ranks} ]\n"
             f"bandwidth: [ {gb_per_s:.17g} ]\nlatency: [ {alpha_ns:.17g} ]\n"
         )
         return {"network.yml": text.encode()}, caution
     if len(network.ports) or not _both_ways(network):
-        return {}, "ASTRA-sim has no network with such links or shared ports: it has no file"
+        return {}, "ASTRA-sim has no network with such links or shared ports: no network file is written"
     return {"network.txt": _ns3(network)}, "only ASTRA-sim's ns-3 backend knows such a network: network.txt"
 
 
@@ -132,16 +134,7 @@ def _one_port_a_way(network: Network) -> bool:
 
 def _both_ways(network: Network) -> bool:
     """Return whether each link has a reverse link of the same cost, and no parallel link."""
-    cost = {
-        (src, dst): (alpha_s, beta)
-        for src, dst, alpha_s, beta in zip(
-            network.src.tolist(),
-            network.dst.tolist(),
-            network.alpha_s.tolist(),
-            network.beta_s_per_byte.tolist(),
-            strict=True,
-        )
-    }
+    cost = {(src, dst): (alpha_s, beta) for src, dst, alpha_s, beta in _links(network)}
     return len(cost) == network.links and all(cost.get((b, a)) == of for (a, b), of in cost.items())
 
 
@@ -149,13 +142,13 @@ def _ns3(network: Network) -> bytes:
     """Return the ns-3 file: no switches, each pair of opposite links as one, error rate 0."""
     lines = [
         f"{src} {dst} {8e-9 / beta:.12g}Gbps {alpha_s * 1e3:.12g}ms 0"
-        for src, dst, alpha_s, beta in zip(
-            network.src.tolist(),
-            network.dst.tolist(),
-            network.alpha_s.tolist(),
-            network.beta_s_per_byte.tolist(),
-            strict=True,
-        )
+        for src, dst, alpha_s, beta in _links(network)
         if src < dst
     ]
     return "\n".join([f"{network.ranks} 0 {len(lines)}", "", *lines, ""]).encode()
+
+
+def _links(network: Network) -> Iterator[tuple[int, int, float, float]]:
+    """Return (source, destination, alpha, beta) of each link."""
+    columns = (network.src, network.dst, network.alpha_s, network.beta_s_per_byte)
+    return zip(*(column.tolist() for column in columns), strict=True)

@@ -1,4 +1,4 @@
-"""Execution traces of MLCommons Chakra (schema 0.0.4): one file for each rank, as ASTRA-sim reads them.
+"""Execution traces of MLCommons Chakra (schema 0.0.4), one file for each rank, as ASTRA-sim reads.
 
 A file is a sequence of length-prefixed messages: the metadata, then the nodes. A send matches its receive by
 tag, source, destination and size. The needed part of the schema (et_def.proto) is built at run time, so that
@@ -19,9 +19,10 @@ from synth.traces.operations import ADD, RECV, SEND, TraceOperation
 __all__ = ["chakra_trace", "collective_trace", "messages"]
 
 _VERSION = "0.0.4"
+# Values of NodeType in Chakra's et_def.proto: COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE and COMM_COLL_NODE.
 _TYPE = {ADD: 4, SEND: 5, RECV: 6}
-# COMM_COLL_NODE of NodeType in Chakra's et_def.proto.
 _COLLECTIVE_NODE = 7
+# Fields of its messages that may occur several times.
 _REPEATED = ("attr", "data_deps")
 
 

@@ -1,4 +1,4 @@
-"""The operations of each rank of a schedule for traces: sends, receives and adds, with their dependencies.
+"""The sends, receives and adds of each rank of a schedule, with their dependencies, for traces.
 
 An operation waits only for its data. A send waits for the last arrival of its chunk. A copying receive waits
 for the chunk's arrival before it, and an add waits for that and for the message that it adds. A trace does

@@ -1,4 +1,4 @@
-"""Fractional packing of pairs of trees with one root: one tree to reduce along, one to broadcast along.
+"""Fractional packing of pairs of trees with one root: one to reduce along, one to broadcast along.
 
 One spanning tree for both ways (`spanning_trees`) is best if both directions of a link cost the same. If a
 NIC sends faster than it receives, or a link is slow in one direction, the two ways should differ: an
@@ -19,7 +19,7 @@ from synth.bounds import Trees, link_load, solve
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.min_arborescence import cheapest_arborescence
-from synth.tree_packing.rooted_trees import depths
+from synth.tree_packing.rooted_trees import height
 
 __all__ = ["PairPacking", "pack_pairs"]
 
@@ -61,8 +61,8 @@ def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 
     pairs = Trees()
     used = np.zeros(busy.shape[0])
     for _ in range(_FIRST_PAIRS):
-        pair, height = _cheapest(network, np.asarray(one_way.T @ used), random)
-        used += busy[:, pairs.add(pair, height)].sum(axis=1)
+        pair, levels = _cheapest(network, np.asarray(one_way.T @ used), random)
+        used += busy[:, pairs.add(pair, levels)].sum(axis=1)
     bound, before, steady = enough_s_per_byte, 0, np.zeros_like(used)
     for rounds in range(_MOST_ROUNDS + 1):
         found = solve(busy, pairs, np.ones(1))
@@ -74,8 +74,8 @@ def pack_pairs(network: Network, *, enough_s_per_byte: float = 0.0, seed: int = 
         steady = latest if rounds == 0 else _STEADY * steady + (1 - _STEADY) * latest
         for price in (steady, latest):
             cost = np.asarray(one_way.T @ price)
-            pair, height = _cheapest(network, cost, random)
-            pairs.add(pair, height)
+            pair, levels = _cheapest(network, cost, random)
+            pairs.add(pair, levels)
             # This is the cheapest of all pairs, so its cost bounds the load of every packing of pairs.
             bound = max(bound, float(np.asarray(busy.T @ price)[pair].sum() / price.sum()))
     kept = found.share > 1e-9
@@ -101,9 +101,5 @@ def _cheapest(network: Network, cost: Floats, random: np.random.Generator) -> tu
         total = float(weight[up[up >= 0]].sum() + weight[down[down >= 0]].sum())
         if total < best_cost:
             best_cost, best = total, np.concatenate((up[up >= 0], links + down[down >= 0]))
-            best_height = _height(network.dst, up) + _height(network.src, down)
+            best_height = height(up, network.dst) + height(down, network.src)
     return best, best_height
-
-
-def _height(parent_of: Indices, entered_by: Indices) -> int:
-    return int(depths(np.where(entered_by >= 0, parent_of[entered_by], -1)).max())

@@ -17,7 +17,7 @@ from synth.bounds import Trees, link_load, solve
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.min_arborescence import cheapest_arborescence
-from synth.tree_packing.rooted_trees import depths
+from synth.tree_packing.rooted_trees import height
 
 __all__ = ["RootedPacking", "pack_rooted"]
 
@@ -56,8 +56,8 @@ def pack_rooted(
     trees = Trees()
     used = np.zeros(busy.shape[0])
     for at, root in enumerate(roots.tolist()):
-        tree, height = _cheapest(network, np.asarray(busy.T @ used), root, random)
-        used += busy[:, trees.add(tree, height, at)].sum(axis=1) * demand[root]
+        tree, levels = _cheapest(network, np.asarray(busy.T @ used), root, random)
+        used += busy[:, trees.add(tree, levels, at)].sum(axis=1) * demand[root]
     bound, before = enough_s_per_byte, 0
     for rounds in range(_MOST_ROUNDS + 1):
         found = solve(busy, trees, demand[roots])
@@ -68,9 +68,9 @@ def pack_rooted(
         cost = np.asarray(busy.T @ found.price)
         proven = 0.0
         for at, root in enumerate(roots.tolist()):
-            tree, height = _cheapest(network, cost, root, random)
+            tree, levels = _cheapest(network, cost, root, random)
             proven += float(demand[root] * cost[tree].sum())
-            trees.add(tree, height, at)
+            trees.add(tree, levels, at)
         if found.price.sum():
             bound = max(bound, proven / float(found.price.sum()))
     kept = found.share > 1e-12
@@ -89,4 +89,4 @@ def _cheapest(network: Network, cost: Floats, root: int, random: np.random.Gener
     )
     if (chosen == -2).any():
         raise NotApplicableError(f"{network.name}: rank {root} does not reach every rank")
-    return chosen[chosen >= 0], int(depths(np.where(chosen >= 0, network.src[chosen], -1)).max())
+    return chosen[chosen >= 0], height(chosen, network.src)

@@ -9,18 +9,15 @@ is taken, so a step costs a few searches and no max-flow.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from probes.base import Indices, Mask
+from probes.base import Indices, Longs, Mask
 from synth.kernels import compiled
 from synth.network import Network
 
-__all__ = ["CapacityGraph", "Rows", "flows_fit", "graph_of", "whole_trees"]
-
-Rows: TypeAlias = NDArray[np.int64]
+__all__ = ["CapacityGraph", "flows_fit", "graph_of", "whole_trees"]
 
 
 class CapacityGraph(NamedTuple):
@@ -37,8 +34,8 @@ class CapacityGraph(NamedTuple):
 class _Search(NamedTuple):
     """Buffers of a search: the link by which each rank was reached (-1: none), and the order of ranks."""
 
-    came: Rows
-    queue: Rows
+    came: Longs
+    queue: Longs
 
 
 def graph_of(network: Network) -> CapacityGraph:
@@ -47,7 +44,9 @@ def graph_of(network: Network) -> CapacityGraph:
 
 
 @compiled
-def _path(graph: CapacityGraph, origin: int, goal: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
+def _path(
+    graph: CapacityGraph, origin: int, goal: int, flow: Longs, capacity: Longs, search: _Search
+) -> bool:
     """Grow the flow from ``origin`` to ``goal`` by one along a shortest path; return False without one."""
     came, queue, src, dst = search.came, search.queue, graph.src, graph.dst
     came[:] = -1
@@ -85,7 +84,7 @@ def _path(graph: CapacityGraph, origin: int, goal: int, flow: Rows, capacity: Ro
 
 
 @compiled
-def flows_fit(graph: CapacityGraph, capacity: Rows, supply: Rows, flow: Rows) -> Mask:
+def flows_fit(graph: CapacityGraph, capacity: Longs, supply: Longs, flow: Longs) -> Mask:
     """Fill ``flow[v]`` so that the supply of each rank reaches v.
 
     Return a set of ranks that cannot receive it all; an empty set on success.
@@ -103,7 +102,7 @@ def flows_fit(graph: CapacityGraph, capacity: Rows, supply: Rows, flow: Rows) ->
 
 
 @compiled
-def _withdraw(graph: CapacityGraph, root: int, sink: int, flow: Rows) -> None:
+def _withdraw(graph: CapacityGraph, root: int, sink: int, flow: Longs) -> None:
     """Reduce the flow from ``root`` to ``sink`` by one unit."""
     rank = root
     while rank != sink:
@@ -117,8 +116,8 @@ def _withdraw(graph: CapacityGraph, root: int, sink: int, flow: Rows) -> None:
 
 @compiled
 def whole_trees(
-    graph: CapacityGraph, roots: Rows, capacity: Rows, flow: Rows, seed: int
-) -> tuple[Rows, Rows]:
+    graph: CapacityGraph, roots: Longs, capacity: Longs, flow: Longs, seed: int
+) -> tuple[Longs, Longs]:
     """Return (links of each tree in the order they joined, heights), one tree for each of ``roots``.
 
     ``flow[v]`` brings one unit from every root to v within ``capacity``; both are used up. Low trees are
@@ -156,7 +155,7 @@ def whole_trees(
 
 
 @compiled
-def _leaving_links(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
+def _leaving_links(graph: CapacityGraph, level: Longs, capacity: Longs) -> Longs:
     """Return the links that leave ``level``, most capacity left first; ties break at random."""
     count = 0
     for rank in level:
@@ -172,7 +171,7 @@ def _leaving_links(graph: CapacityGraph, level: Rows, capacity: Rows) -> Rows:
 
 
 @compiled
-def _may_take(graph: CapacityGraph, link: int, flow: Rows, capacity: Rows, search: _Search) -> bool:
+def _may_take(graph: CapacityGraph, link: int, flow: Longs, capacity: Longs, search: _Search) -> bool:
     """Take one unit of ``link``'s capacity if the flow to its target allows; return whether it does."""
     src, dst = graph.src, graph.dst
     for other in range(len(src)):

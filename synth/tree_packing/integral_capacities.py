@@ -15,11 +15,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from probes.base import Floats, Mask
+from probes.base import Floats, Longs, Mask
 from synth.errors import NotApplicableError
 from synth.milp import IntegerProgram
 from synth.network import Network
-from synth.tree_packing.integral_arborescences import Rows, flows_fit, graph_of
+from synth.tree_packing.integral_arborescences import flows_fit, graph_of
 
 __all__ = ["IntegralRates", "TreeUnits", "exact_trees", "rates", "units"]
 
@@ -42,8 +42,8 @@ class IntegralRates:
     """Integers in proportion to the rates of links and ports, in units of ``unit_bytes_per_s``."""
 
     network: Network
-    link: Rows
-    port: Rows
+    link: Longs
+    port: Longs
     unit_bytes_per_s: float
 
 
@@ -51,8 +51,8 @@ class IntegralRates:
 class TreeUnits:
     """The trees each link carries within ``time`` (trees over rate); ``flow[v]`` proves that they fit."""
 
-    capacity: Rows
-    flow: Rows
+    capacity: Longs
+    flow: Longs
     time: Fraction
 
 
@@ -78,7 +78,7 @@ def rates(network: Network) -> IntegralRates:
     return IntegralRates(network, link, port, fastest / common)
 
 
-def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> tuple[Fraction, int]:
+def exact_trees(found: IntegralRates, supply: Longs, rate_bytes_per_s: float) -> tuple[Fraction, int]:
     """Return (x*, the fewest trees per root that reach it); x* is the rate as an exact fraction.
 
     The rate is an integer cut capacity over a number of roots outside, so its denominator is at most the
@@ -90,7 +90,7 @@ def exact_trees(found: IntegralRates, supply: Rows, rate_bytes_per_s: float) -> 
     )
 
 
-def units(found: IntegralRates, supply: Rows, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
+def units(found: IntegralRates, supply: Longs, best: Fraction, trees: int, solver: str = "cbc") -> TreeUnits:
     """Return the capacities for the least time in which ``trees`` trees of each root in ``supply`` fit.
 
     ``solver`` divides shared ports among their links. Raises NotApplicableError if no time near the optimum
@@ -113,12 +113,12 @@ def _times(found: IntegralRates, best: Fraction, trees: int) -> Iterator[Fractio
         yield time
 
 
-def _fitted(found: IntegralRates, supply: Rows, time: Fraction, solver: str) -> TreeUnits | None:
+def _fitted(found: IntegralRates, supply: Longs, time: Fraction, solver: str) -> TreeUnits | None:
     network = found.network
     most, ports = _floors(found.link, time), _floors(found.port, time)
     if (_entering(network, most) < supply.sum() - supply).any():
         return None
-    capacity: Rows | None = _equal(network, most, ports).astype(np.int64)
+    capacity: Longs | None = _equal(network, most, ports).astype(np.int64)
     cuts: list[Mask] = []
     for _ in range(_MOST_CUTS):
         if capacity is None:
@@ -134,7 +134,7 @@ def _fitted(found: IntegralRates, supply: Rows, time: Fraction, solver: str) -> 
     return None
 
 
-def _equal(network: Network, most: Rows, ports: Rows) -> Floats:
+def _equal(network: Network, most: Longs, ports: Longs) -> Floats:
     """Return the share of each link if every port is divided equally."""
     users = np.bincount(network.link_port, minlength=len(ports))
     equal = most.astype(float)
@@ -142,19 +142,19 @@ def _equal(network: Network, most: Rows, ports: Rows) -> Floats:
     return equal
 
 
-def _floors(rate: Rows, time: Fraction) -> Rows:
+def _floors(rate: Longs, time: Fraction) -> Longs:
     return np.array([int(each) * time.numerator // time.denominator for each in rate], dtype=np.int64)
 
 
-def _entering(network: Network, capacity: Rows) -> Rows:
+def _entering(network: Network, capacity: Longs) -> Longs:
     entering = np.zeros(network.ranks, dtype=np.int64)
     np.add.at(entering, network.dst, capacity)
     return entering
 
 
 def _shared(
-    network: Network, most: Rows, ports: Rows, supply: Rows, cuts: list[Mask], solver: str
-) -> Rows | None:
+    network: Network, most: Longs, ports: Longs, supply: Longs, cuts: list[Mask], solver: str
+) -> Longs | None:
     """Return link capacities that keep to their ports and let enough into every rank and each of ``cuts``.
 
     They are close to equal shares of all ports. Return None if no such capacities are found. The search ends

@@ -1,4 +1,4 @@
-"""The throughput-optimal trees of an all_gather, with every rank the root of equally many (ForestColl)."""
+"""The throughput-optimal trees of an all_gather: equally many for each root (ForestColl)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from probes.base import Longs
 from synth.bounds import least_s_per_byte
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.tree_packing.arborescences import RootedPacking
-from synth.tree_packing.integral_arborescences import Rows, graph_of, whole_trees
+from synth.tree_packing.integral_arborescences import graph_of, whole_trees
 from synth.tree_packing.integral_capacities import IntegralRates, TreeUnits, exact_trees, rates, units
 
 __all__ = ["Optimum", "gathering_trees", "optimum"]
@@ -52,10 +53,8 @@ def gathering_trees(network: Network, chunks: int, seed: int = 0, solver: str = 
     """Return the trees for ``chunks`` chunks a root.
 
     They are the fewest optimal trees if their number for each root divides ``chunks``, else one tree for each
-    chunk.
-
-    ``solver`` divides shared ports. Raises NotApplicableError if bandwidths have no common unit or ports
-    cannot be divided, UnavailableError without the solver.
+    chunk. ``solver`` divides shared ports. Raises NotApplicableError if bandwidths have no common unit or
+    ports cannot be divided, UnavailableError without the solver.
     """
     least = optimum(network)
     trees = least.trees_a_root if chunks % least.trees_a_root == 0 else chunks
@@ -73,5 +72,5 @@ def _units(network: Network, trees: int, solver: str) -> TreeUnits:
     return units(least.rates, _every_rank(network), least.best, trees, solver)
 
 
-def _every_rank(network: Network) -> Rows:
+def _every_rank(network: Network) -> Longs:
     return np.ones(network.ranks, dtype=np.int64)

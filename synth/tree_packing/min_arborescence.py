@@ -7,17 +7,12 @@ repeats until there is no cycle; then the choices are unfolded.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-from probes.base import Floats, Indices, Mask
+from probes.base import Floats, Indices, Longs, Mask
 from synth.kernels import compiled
 
 __all__ = ["cheapest_arborescence"]
-
-Rows: TypeAlias = NDArray[np.int64]
 
 
 @compiled
@@ -29,9 +24,9 @@ def cheapest_arborescence(ranks: int, src: Indices, dst: Indices, cost: Floats, 
     nodes = ranks
     tail, head, price = src.astype(np.int64), dst.astype(np.int64), cost.copy()
     # One entry for each level of contraction; the first entry only gives the compiler the types.
-    heads: list[Rows] = [np.zeros(0, np.int64)]
-    chosen_at: list[Rows] = [np.zeros(0, np.int64)]
-    origin_at: list[Rows] = [np.zeros(0, np.int64)]
+    heads: list[Longs] = [np.zeros(0, np.int64)]
+    chosen_at: list[Longs] = [np.zeros(0, np.int64)]
+    origin_at: list[Longs] = [np.zeros(0, np.int64)]
     in_cycle: list[Mask] = [np.zeros(0, np.bool_)]
     top = root
     while True:
@@ -59,7 +54,7 @@ def cheapest_arborescence(ranks: int, src: Indices, dst: Indices, cost: Floats, 
 
 
 @compiled
-def _best_in(nodes: int, tail: Rows, head: Rows, price: Floats, root: int) -> Rows:
+def _best_in(nodes: int, tail: Longs, head: Longs, price: Floats, root: int) -> Longs:
     best = np.full(nodes, -1)
     for row in range(len(tail)):
         node = head[row]
@@ -69,7 +64,7 @@ def _best_in(nodes: int, tail: Rows, head: Rows, price: Floats, root: int) -> Ro
 
 
 @compiled
-def _contract(nodes: int, tail: Rows, best: Rows, root: int) -> tuple[Rows, int, Mask]:
+def _contract(nodes: int, tail: Longs, best: Longs, root: int) -> tuple[Longs, int, Mask]:
     """Return (new number of each node, number of nodes, whether a node is on a cycle of best links)."""
     label = np.full(nodes, -1)
     seen = np.full(nodes, -1)
@@ -95,7 +90,9 @@ def _contract(nodes: int, tail: Rows, best: Rows, root: int) -> tuple[Rows, int,
 
 
 @compiled
-def _unfold(heads: list[Rows], chosen_at: list[Rows], origin_at: list[Rows], in_cycle: list[Mask]) -> Rows:
+def _unfold(
+    heads: list[Longs], chosen_at: list[Longs], origin_at: list[Longs], in_cycle: list[Mask]
+) -> Longs:
     chosen = chosen_at[-1]
     for level in range(len(chosen_at) - 2, 0, -1):
         before = np.full(len(chosen_at[level]), -1)

@@ -6,7 +6,15 @@ import numpy as np
 
 from probes.base import Indices
 
-__all__ = ["depths"]
+__all__ = ["depths", "height"]
+
+
+def height(entered_by: Indices, parent_of: Indices) -> int:
+    """Return the height of an arborescence; ``entered_by`` is each rank's link, -1 at the root.
+
+    ``parent_of`` has the parent's end of each link of the network.
+    """
+    return int(depths(np.where(entered_by >= 0, parent_of[entered_by], -1)).max())
 
 
 def depths(parent: Indices) -> Indices:

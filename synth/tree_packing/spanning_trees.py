@@ -67,7 +67,7 @@ class Edges:
 
     @cached_property
     def unavoidable(self) -> Floats:
-        """A load of each resource by any spanning tree: all edges at some rank load it so much."""
+        """The least load of each resource by any spanning tree, which uses some edge at each rank."""
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])
         for rank in range(self.network.ranks):
@@ -124,7 +124,7 @@ def pair_links(network: Network) -> Edges:
 
 
 def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0, seed: int = 0) -> Packing:
-    """Return the packing that makes the largest load least, to 0.2 % or for 60 rounds.
+    """Return the packing whose largest load is within 0.2 % of the least, or the best of 60 rounds.
 
     ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. ``headroom``
     is the extra weight of load above the unavoidable load. It makes trees branch where bandwidth is spare.
@@ -216,9 +216,10 @@ def low_tree(edges: Edges, cost: Floats, root: int, per_level: float) -> Indices
 def _grow(
     start: Indices, edge: Indices, other: Indices, cost: Floats, root: int, per_level: float
 ) -> tuple[Indices, Indices]:
-    """Return Prim's tree: (edge that joins each rank, -1 at the root and if unreached; depth of each rank).
+    """Return Prim's tree: (edge that joins each rank, depth of each rank).
 
-    ``per_level`` is added for each level below the root, so that equal costs give a low tree.
+    The edge is -1 at the root and at ranks that are not reached. ``per_level`` is added for each level below
+    the root, so that equal costs give a low tree.
     """
     ranks = len(start) - 1
     best = np.full(ranks, np.inf)

@@ -1,4 +1,4 @@
-"""Trees for both ways of an all_reduce: links to reduce up to a root, and links to broadcast down from it."""
+"""Trees for both ways of an all_reduce: links to reduce up to a root and to broadcast down from it."""
 
 from __future__ import annotations
 

@@ -235,6 +235,9 @@ def test_an_unknown_collective_is_refused_with_what_may_be_meant():
     with pytest.raises(UsageError, match="'allredcue': unknown collective") as refused:
         kind_of("allredcue")
     assert refused.value.hint.startswith("did you mean 'all_reduce'? known: all_gather, ")
+    with pytest.raises(UsageError) as uneven:
+        kind_of("MPI_Alltoallv")
+    assert "all_to_all with a count for each pair" in uneven.value.hint
 
 
 def test_who_takes_part_is_told_beside_how_many_there_are():

@@ -46,6 +46,13 @@ def test_a_network_of_unequal_directions_or_ports_has_no_opposite_links(shared_n
     assert build("shared one way", ["a", "b", "c"], links).opposite_links() is None
 
 
+def test_sends_keep_links_and_their_ports_busy_and_slow_others_down(shared_nic):
+    busy_s = shared_nic.busy_s(ints([0, 1, 1, 2]), 1000)
+    assert np.allclose(busy_s, [1e-6, 2e-6, 1e-7, 3e-6, 2e-6])
+    slowed = shared_nic.slowed(np.array([0.0, 0.5, 0.25, 1.0, 0.0]))
+    assert np.allclose(slowed.beta_s_per_byte, [2e-9, 2e-9, 1.25e-10])
+
+
 def test_links_are_grouped_by_both_ends(shared_nic):
     start, links = shared_nic.out_links
     assert [list(links[start[r] : start[r + 1]]) for r in range(3)] == [[0, 2], [1], []]

@@ -1,4 +1,4 @@
-"""Periodic all_reduces on equal machines with failed ranks or links, along trees that load all NICs evenly.
+"""Periodic all_reduces on equal machines with failures, along trees that load all NICs evenly.
 
 Failures break the symmetry only at the hosts that they hit, so each tree is built host by host. Inside a host
 it spans the ranks that are left. Between hosts it is a binary tree. Its leaves are the hosts that it enters
@@ -39,11 +39,13 @@ from synth.tree_packing import TwoWayTree
 
 __all__ = ["all_reduce_with_failures", "around_failures", "bounds_with_failures", "serves_failures"]
 
-# Numbers to try: how many trees of a period enter a host at each of its ranks. Then the most sends in a
-# period.
+# Numbers to try: how many trees of a period enter a host at each of its ranks.
 _TREES_A_RANK = range(2, 9)
+# The most sends in a period.
 _MOST_SENDS = 400_000
+# No more trees are tried once the busiest NIC has at most this many times the load of even trees.
 _EVEN = 1.01
+# Chunk sizes to try, until a smaller one is no faster.
 _CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
 
 
@@ -169,7 +171,7 @@ def _trees(
     has_link: Callable[[int, int], bool],
     ports: Callable[[int, int], int],
 ) -> tuple[Floats, dict[tuple[int, int], int], list[TwoWayTree]]:
-    """Return (sends of each rank to other hosts, row of each link used, trees), with ``laps`` trees a rank.
+    """Return (sends of each rank to other hosts, row of each used link, trees): ``laps`` trees a rank.
 
     ``most`` is the limit of sends of a rank to other hosts; ``ports`` counts the ports of a link.
     """
@@ -288,7 +290,7 @@ def _between(doors: list[int], children: list[int]) -> Iterator[tuple[int, int]]
 def _inside(
     ranks: list[int], door: int, depth: int, has_link: Callable[[int, int], bool]
 ) -> list[tuple[int, int, int]]:
-    """Return (rank below, rank above, depth below) of the edges inside a host: breadth-first from its door.
+    """Return (rank below, rank above, depth below) of the edges in a host, breadth-first from its door.
 
     Raises NotApplicableError if links do not join all ranks in both directions.
     """
@@ -300,5 +302,5 @@ def _inside(
                 reached.append((below, level + 1))
                 edges.append((below, above, level + 1))
     if rest:
-        raise NotApplicableError(f"links inside its host join rank {rest[0]} to no other")
+        raise NotApplicableError(f"no links both ways join rank {rest[0]} to the others inside its host")
     return edges

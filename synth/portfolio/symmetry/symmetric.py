@@ -1,6 +1,6 @@
-"""Synthesizes symmetric schedules: only the chunks of one rank of each orbit are scheduled.
+"""Synthesis of symmetric schedules: only the chunks of one rank of each orbit are scheduled.
 
-So networks are served whose table of all sends would be too large. `synth.scheduling.symmetric_search` makes
+This serves networks whose table of all sends would be too large. `synth.scheduling.symmetric_search` makes
 the schedules.
 """
 
@@ -23,10 +23,10 @@ __all__ = ["fastest_symmetric", "is_large"]
 
 # Plain schedules of more deliveries take longer than a minute, or too much memory.
 _MOST_DELIVERIES = 1 << 20
+# The search ends if the bound is more than this share of the best time.
 _NEAR = 0.995
-_NOTICEABLE = 0.002
-# The search ends after this many cuts in a row that gain less than _NOTICEABLE.
-_PATIENCE = 2
+# The search ends after _PATIENCE cuts in a row that gain less than the share _NOTICEABLE.
+_NOTICEABLE, _PATIENCE = 0.002, 2
 
 
 def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
@@ -69,7 +69,7 @@ def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Pro
     found_s = time.perf_counter()
     schedule = proven_with(best, proven)
     row = len(best.chunk)
-    why = f"{row} sends are listed, each for {best.network.translations} that start with it"
+    why = f"{row} sends are listed, each for {best.network.translations} that start together"
     return Synthesis(
         schedule, tuple(attempts), found_s - begun_s, time.perf_counter() - found_s, why, peak_bytes()
     )
@@ -82,7 +82,7 @@ def _cuts(request: Request, network: SymmetricNetwork, kind: Kind) -> Iterator[t
         shape = collective(kind, ranks, request.chunks or 1)
         if shape.chunks % ranks:
             raise UsageError(
-                f": an all_reduce by symmetry gives each of {ranks} ranks as many, found {shape.chunks}",
+                f": expected a multiple of {ranks}, as ranks own equally many chunks, found {shape.chunks}",
                 argument="chunks",
             )
         yield shape, request.chunk_bytes

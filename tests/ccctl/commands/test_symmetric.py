@@ -37,7 +37,7 @@ def test_where_no_table_of_sends_would_end_it_is_taken_by_itself(run_ccctl):
     asked = ("synth", "--network", "torus:16x8x16", "--bandwidth", "50GB/s", "--size", "1G")
     done = run_ccctl(*asked, "-o", "s.json")
     assert done.returncode == 0, done.stderr
-    assert "sends are listed, each for 2048 that start with it" in done.stderr
+    assert "sends are listed, each for 2048 that start together" in done.stderr
     assert "checked: 8384512 sends proven" in done.stderr
     compiled = run_ccctl("compile", "s.json", "-o", "p.json")
     assert compiled.returncode == 2

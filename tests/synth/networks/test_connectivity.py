@@ -52,7 +52,7 @@ def test_a_way_is_missing_exactly_where_networkx_finds_none(found):
     if possible:
         require_ways(network, asked)
         return
-    with pytest.raises(UsageError, match=r"needs a way from rank \d to rank \d.*parts"):
+    with pytest.raises(UsageError, match=r"needs a path from rank \d to rank \d.*parts"):
         require_ways(network, asked)
     assert bounds(network, asked, 1 << 20)[0].time_s == np.inf
 

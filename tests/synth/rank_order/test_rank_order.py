@@ -198,7 +198,7 @@ def test_packets_take_the_fastest_path_where_no_link_is():
     # No link carries two messages of a round the same way in this order, but two in another.
     assert costs.time_s(np.array([0, 1, 2, 3])) < costs.time_s(np.array([0, 2, 1, 3]))
     apart = build("apart", ["a", "b", "c"], [Link(0, 1, 0.0, 1 / RATE), Link(1, 0, 0.0, 1 / RATE)])
-    with pytest.raises(UsageError, match="no way from rank 0 to rank 2"):
+    with pytest.raises(UsageError, match="no path from rank 0 to rank 2"):
         plan_order(apart, algorithm_of("openmpi", "all_reduce"), SIZE)
 
 

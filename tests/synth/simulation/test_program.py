@@ -104,7 +104,7 @@ def test_a_missing_link_is_named():
         (FREE, 1e6, 1e-9, "transfers, most on link 0 -> 1"),
         (FREE, 1e12, 1e-3, "latency of the links"),
         (Costs(1.0), 1e12, 0, "the overhead of instructions"),
-        (Costs(0.0, 1e3), 1e12, 0, "what one threadblock can move"),
+        (Costs(0.0, 1e3), 1e12, 0, "the rate of one threadblock"),
     ],
 )
 def test_what_binds_is_said(costs, bandwidth, alpha, says):
