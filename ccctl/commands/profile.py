@@ -163,6 +163,8 @@ def profile(options: ProfileOptions) -> None:
     whose spread is checked. On a terminal it shows the slowest and the newest links while it measures, and
     which ranks wait for which.
     """
+    from probes.profiling import below_expectation, compare
+
     with prometheus.exposed(options.prom, "profile") as exposition:
         expected = parse_rate(options.expect, "--expect") if options.expect is not None else None
         before = codec.read(options.baseline, "profile") if options.baseline is not None else None
@@ -174,13 +176,13 @@ def profile(options: ProfileOptions) -> None:
         if bought is not None or plan is not None:
             found = _with_offer(found, bought, plan)
         prometheus.add_profile(exposition, found)
-        drift = _drift(before.body, found) if before else None
+        drift = compare(before.body, found) if before else None
         if before and options.baseline:
             inputs[options.baseline] = before.sha256
         if options.output is not None:
             with _kept_elsewhere(found, inputs, measured=options.source is None):
                 codec.write(options.output, "profile", found, inputs)
-        short = _below(found, expected)
+        short = below_expectation(found, expected) if expected is not None else ""
         _tell(found, options.output, options.json, drift, options.baseline or "", short)
         if drift:
             exposition.add(
@@ -345,18 +347,6 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     while 2 * found[-1] <= most:
         found.append(2 * found[-1])
     return tuple(found)
-
-
-def _drift(before: Profile, now: Profile) -> Drift:
-    from probes.profiling import compare
-
-    return compare(before, now)
-
-
-def _below(found: Profile, expected: float | None) -> str:
-    from probes.profiling import below_expectation
-
-    return below_expectation(found, expected) if expected is not None else ""
 
 
 def _tell(
