@@ -39,7 +39,6 @@ EXAMPLES = (
         "the order of the GPUs inside a host for each channel; NCCL_GRAPH_FILE names the file",
     ),
 )
-_DEFAULT_SIZE = "16M"
 _GRAPH = "nccl-graph"
 # Command lines that read each format; PROGRAM stands for the user's own.
 _STARTS = {
@@ -84,11 +83,8 @@ class OrderOptions(GeneralOptions, FamilyOptions):
         ),
     ] = "all_reduce"
     size: Annotated[
-        str | None,
-        typer.Option(
-            "--size", metavar="SIZE", help=f"Size of the buffer, as nccl-tests counts it. [{_DEFAULT_SIZE}]"
-        ),
-    ] = None
+        str, typer.Option("--size", metavar="SIZE", help="Size of the buffer, as nccl-tests counts it.")
+    ] = "16M"
     to: Annotated[
         str | None,
         typer.Option(
@@ -159,7 +155,7 @@ def _planned(options: OrderOptions) -> RankOrder:
     from synth.rank_order import algorithm_of, plan_order
 
     algorithm = algorithm_of(options.library, kind_of(options.collective))
-    size_bytes = parse_size(options.size or _DEFAULT_SIZE, "--size")
+    size_bytes = parse_size(options.size, "--size")
     loaded, _ = load_network(options.network, options.alpha, options.bandwidth)
     return plan_order(loaded, algorithm, size_bytes, seed=options.seed)
 
