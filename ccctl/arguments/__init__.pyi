@@ -39,6 +39,7 @@ from .options import (
     WorldOptions as WorldOptions,
     collective_option as collective_option,
     network_option as network_option,
+    refuse_given as refuse_given,
     refuse_unknown as refuse_unknown,
     written_option as written_option,
 )

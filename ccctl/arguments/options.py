@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,7 @@ __all__ = [
     "collective_option",
     "network_option",
     "positive_seconds",
+    "refuse_given",
     "refuse_unknown",
     "writable",
     "written_option",
@@ -147,6 +148,13 @@ def refuse_unknown(option: str, word: str, known: Iterable[str]) -> None:
         raise UsageError(
             f"{option}: expected one of {', '.join(words)}, found {word!r}", hint=meant(word, words)
         )
+
+
+def refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Raise UsageError for the first option that was given a value."""
+    for option, value in options.items():
+        if value is not None:
+            raise UsageError(f"{option}: {why}")
 
 
 def _timeout(value: float | None) -> float | None:

@@ -96,9 +96,7 @@ def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
     options, paths = setup.options, setup.options.paths or []
     _refuse_collective(paths)
     without = {"--collective": options.collective, "--for": options.runtime, "--fresh": options.fresh or None}
-    for option, given in without.items():
-        if given is not None:
-            raise UsageError(f"{option} is for a bench without ARTIFACT, which says what it does itself")
+    refuse_given(without, "it is for a bench without ARTIFACT, which says itself what it does")
     library = library_of(options.device, sockets=setup.sockets)
     found = contestants(paths, options.parameters, options.profile, library)
     program = found[0].proven.program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import FileOrFolder, GeneralOptions, Parameters
+from ccctl.arguments import FileOrFolder, GeneralOptions, Parameters, refuse_given
 from ccctl.artifacts import codec, made_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
@@ -164,11 +164,11 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a fun
         "--no-fuse": None if options.fuse else True,
     }
     if options.to in _TRACES:
-        _refuse_given({**given, "--target": options.target}, f"a schedule goes to {options.to} as it is")
+        refuse_given({**given, "--target": options.target}, f"a schedule goes to {options.to} as it is")
         _write_traces(options.schedule, options.to, options.network, options.output, json=options.json)
         return
     if options.to == "msccl":
-        _refuse_given({**given, "--network": options.network}, "a selection brings its own along")
+        refuse_given({**given, "--network": options.network}, "leave it out; a selection has its own")
         _write_folder(options.schedule, options.target or "msccl", options.output, json=options.json)
         return
     from dataclasses import replace
@@ -272,13 +272,6 @@ def _say_plan(plan: ExecutionPlan, json: bool) -> None:
             f"{values['memory_channels']} ends of memory channels and {values['port_channels']} of port "
             f"channels, {'in' if plan.in_place else 'out of'} place; proven"
         )
-
-
-def _refuse_given(options: Mapping[str, object], why: str) -> None:
-    """Raise UsageError for the first option that was given a value."""
-    for option, value in options.items():
-        if value is not None:
-            raise UsageError(f"{option}: {why}")
 
 
 def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> None:

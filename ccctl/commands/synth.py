@@ -16,6 +16,8 @@ from ccctl.arguments import (
     read_groups,
     read_redistribution,
     uneven_collective,
+    refuse_given,
+    topology_in,
 )
 from ccctl.artifacts import (
     codec,
@@ -203,7 +205,7 @@ def _step(options: SynthOptions) -> bool:
         "for": options.runtime,
         "chunk": options.chunk,
     }
-    _refuse_beside(options, "each group of the file has its own", **others)
+    _refuse_sizes(options, "each group of the file has its own", **others)
     if options.output == "-":
         raise UsageError("-o -: each group has a schedule of its own", hint="Name a folder: -o step.")
     with console.progress("synth", 1.0) as bar:
@@ -224,9 +226,8 @@ def _for_stock_nccl(options: SynthOptions) -> None:
     from ccctl.render.text import stock_nccl as text
     from exec.library_rules import plan_stock
 
-    for option, given in (("--size", options.size), ("--chunk", options.chunk), ("--race", options.race)):
-        if given:
-            raise UsageError(f"{option}: leave it out with --for nccl, which plans for a range of --sizes")
+    given = {"--size": options.size, "--chunk": options.chunk, "--race": options.race or None}
+    refuse_given(given, "leave it out with --for nccl, which plans for a range of --sizes")
     if options.output == "-":
         raise UsageError("-o -: NCCL loads several files", hint="Name a folder: -o nccl.")
     network, _ = load_network(options.network, options.alpha, options.bandwidth, topology=options.topology)
@@ -290,14 +291,12 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     size_bytes = None if options.size is None else parse_size(options.size, "--size")
     chunk_bytes = None if options.chunk is None else parse_size(options.chunk, "--chunk")
     if redistributed:
-        _refuse_beside(
-            options, "the file already says what moves", counts=options.counts, ranks=options.ranks
-        )
+        _refuse_sizes(options, "the file already says what moves", counts=options.counts, ranks=options.ranks)
         blocks = read_redistribution(options.collective.removeprefix(_REDISTRIBUTE), network.ranks)
         one, size_bytes = blocks.request(chunk_bytes)
         collectives, chunk_bytes = (one,), None
     if options.counts is not None:
-        _refuse_beside(options, "--counts already says how large each block is")
+        _refuse_sizes(options, "--counts already says how large each block is")
         collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
         chunk_bytes = None
     step = options.time_step
@@ -324,12 +323,10 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     return request, digests
 
 
-def _refuse_beside(options: SynthOptions, why: str, **others: str | None) -> None:
+def _refuse_sizes(options: SynthOptions, why: str, **others: str | None) -> None:
     """Raise UsageError for an option that has no meaning where blocks have sizes of their own."""
-    sizes = {"size": options.size, "sizes": options.sizes, "chunks": options.chunks}
-    for name, value in (sizes | others).items():
-        if value is not None:
-            raise UsageError(f"--{name}: {why}")
+    sizes = {"--size": options.size, "--sizes": options.sizes, "--chunks": options.chunks}
+    refuse_given({**sizes, **{f"--{name}": value for name, value in others.items()}}, why)
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:

@@ -165,7 +165,10 @@ WRONG = {
         ["schedule.json", "--collective", "reduce"],
         "--collective is for a bench",
     ),
-    "an artifact measured anew": (["schedule.json", "--fresh"], "--fresh is for a bench without ARTIFACT"),
+    "an artifact measured anew": (
+        ["schedule.json", "--fresh"],
+        "--fresh: it is for a bench without ARTIFACT",
+    ),
     "a size that is none": (
         ["schedule.json", "--sizes", "1K,many"],
         "--sizes: expected a size",
