@@ -56,4 +56,8 @@ from .proven import (
 from .redistributions import read_redistribution as read_redistribution
 from .run_options import RunOptions as RunOptions
 from .synth_options import SynthOptions as SynthOptions
-from .topologies import read_or_described as read_or_described, read_topologies as read_topologies
+from .topologies import (
+    read_or_described as read_or_described,
+    read_topologies as read_topologies,
+    topology_in as topology_in,
+)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
-from ccctl.arguments.topologies import read_or_described
+from ccctl.arguments.topologies import LINK_LISTS, read_or_described, topology_in
 from ccctl.artifacts import exists, read_input
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["load_network", "network_of", "parse_racks", "parse_ranks"]
 
-_LISTS = (".csv", ".links")
 _RANKS = re.compile(r"[0-9,\s-]+")
 # A name of a network, known or not: b200, b200/8x400:4, torus:4x4, b200:64/rail/2. Other text is a path.
 _LIKE_A_NAME = re.compile(r"[^/.:]+(/[0-9]+x[0-9.]+)?(:[^/.]*(/(rail|ring))?(/[0-9]+)?)?")
@@ -102,7 +101,7 @@ def _whole(
         raise UsageError(f"{wrong}: only for families; {spec} has links and costs of its own")
     if named:
         return pod(spec, hold_alpha=hold_alpha), {}
-    if spec.endswith(_LISTS):
+    if spec.endswith(LINK_LISTS):
         from synth.networks import read_link_list
 
         return read_link_list(spec, hold_alpha=hold_alpha), {}
@@ -257,13 +256,11 @@ def _repeated(path: str, hosts: int) -> Network | None:
     from probes.detection import side_by_side
     from synth.networks import from_topology
 
-    if hosts == 1 or path.endswith(_LISTS):
+    topology = topology_in(path) if hosts > 1 else None
+    if topology is None or len(topology.hosts) > 1:
         return None
-    artifact = read_or_described(path, "profile", "topology", *SCHEDULE_KINDS)
-    if artifact.kind != "topology" or len(artifact.body.hosts) > 1:
-        return None
-    _tell_unknown_links(artifact.body, path)
-    return from_topology(side_by_side([artifact.body] * hosts), Path(path).name)
+    _tell_unknown_links(topology, path)
+    return from_topology(side_by_side([topology] * hosts), Path(path).name)
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:

@@ -256,23 +256,16 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
 
 
 def _topology(network: str | None) -> Topology | None:
-    """Return the topology that --network names; None where it names something else, which is told."""
-    from ccctl.arguments import read_or_described
-    from ccctl.artifacts import exists
-    from synth.schedules import SCHEDULE_KINDS
+    """Return the topology that --network names; None, with a note, where it names something else."""
+    from ccctl.arguments import topology_in
 
-    if network is None:
-        return None
-    if exists(network) and not network.endswith((".csv", ".links")):
-        artifact = read_or_described(network, "topology", "profile", *SCHEDULE_KINDS)
-        if artifact.kind == "topology":
-            topology: Topology = artifact.body
-            return topology
-    console.note(
-        f"--network {network}: not a topology, so GPUs and NICs are not compared with it; give topology.json "
-        "of ccctl detect, or the XML that NCCL_TOPO_DUMP_FILE writes"
-    )
-    return None
+    found = None if network is None else topology_in(network)
+    if network is not None and found is None:
+        console.note(
+            f"--network {network}: not a topology, so GPUs and NICs are not compared with it; give "
+            "topology.json of ccctl detect, or the XML that NCCL_TOPO_DUMP_FILE writes"
+        )
+    return found
 
 
 def _log_evidence(files: ForeignFiles) -> list[Evidence]:

@@ -14,14 +14,14 @@ from ccctl.arguments import (
     load_network,
     parse_collectives,
     read_groups,
+    read_or_described,
     read_redistribution,
-    uneven_collective,
     refuse_given,
     topology_in,
+    uneven_collective,
 )
 from ccctl.artifacts import (
     codec,
-    exists,
     is_folder,
     made_folder,
     refuse_unwritable,
@@ -35,7 +35,6 @@ from ccctl.runs import RaceLauncher
 from probes.base import parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
-    from probes.topology import Topology
     from synth import Request, Synthesis
     from synth.portfolio import Loaded, LoadedRange
     from synth.tacos_ilp import Mechanism
@@ -230,10 +229,15 @@ def _for_stock_nccl(options: SynthOptions) -> None:
     refuse_given(given, "leave it out with --for nccl, which plans for a range of --sizes")
     if options.output == "-":
         raise UsageError("-o -: NCCL loads several files", hint="Name a folder: -o nccl.")
-    network, _ = load_network(options.network, options.alpha, options.bandwidth, topology=options.topology)
+    network, digests = load_network(options.network, options.alpha, options.bandwidth)
+    machine = topology_in(options.network)
+    if options.topology is not None:
+        machine = read_or_described(options.topology, "topology").body
+        # Measured links also get the ports of the topology; other networks have ports of their own.
+        if "profile" in digests:
+            network, _ = load_network(options.network, None, None, topology=options.topology)
     sizes = _sizes(options.sizes or _STOCK_SIZES, options.factor if options.sizes else 4.0)
     folder = Path(options.output or "nccl").absolute()
-    machine = _machine(options.network, options.topology)
     plan = plan_stock(network, machine, sizes, str(folder), spec=options.network, seed=options.seed)
     if options.output is not None and plan.files:
         folder.mkdir(parents=True, exist_ok=True)
@@ -243,16 +247,6 @@ def _for_stock_nccl(options: SynthOptions) -> None:
         console.summary(text.summary(plan))
     else:
         text.draw(plan)
-
-
-def _machine(spec: str, topology: str | None) -> Topology | None:
-    """Return the topology of --topology, or that which --network is; None if there is none."""
-    from ccctl.arguments import read_or_described
-
-    if topology is None and (spec == "-" or not exists(spec) or spec.endswith(".csv")):
-        return None
-    found = read_or_described(topology or spec, "topology", "profile", *codec.SCHEDULE_KINDS)
-    return found.body if found.kind == "topology" else None
 
 
 def _refuse_output(options: SynthOptions) -> None:
