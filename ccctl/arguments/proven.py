@@ -192,7 +192,7 @@ def check_world(program: Program, ranks: int | None) -> int:
     if ranks is not None and ranks != program.ranks:
         raise UsageError(
             f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
-            hint="Leave -n out, or synthesize for that many ranks.",
+            hint="Leave -n out, or synthesize for that many. -n of nccl-tests is --iters of ccctl bench.",
         )
     return program.ranks
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import BenchOptions
+from ccctl.arguments import BenchOptions, check_world, refuse_given
 from ccctl.artifacts import codec, exists
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import World, paced_between_hosts, placed, run_ranks, started_by_mpi
@@ -16,7 +16,6 @@ from ccctl.rescue import rescuing
 if TYPE_CHECKING:
     from ccctl.arguments import BenchSetup, Contestant
     from exec.benchmark import Report, RowChange
-    from synth.program import Program
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -100,8 +99,13 @@ def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
     library = library_of(options.device, sockets=setup.sockets)
     found = contestants(paths, options.parameters, options.profile, library)
     program = found[0].proven.program
-    _refuse_others(program, options.ranks, options.root)
+    check_world(program, options.ranks)
     setup.refuse(program.collective.kind, program.ranks)
+    if options.root not in (None, program.collective.root):
+        raise UsageError(
+            f"-r {options.root}: the root of {program.name} is {program.collective.root}, and is part of it",
+            hint=f"Synthesize one with --root {options.root}.",
+        )
     return found, options.timeout
 
 
@@ -185,21 +189,6 @@ def _world_asked(options: BenchOptions) -> World:
             hint="ccctl bench -n 4 runs on this host, --hosts gpu[1-4]:8 on others.",
         )
     return world
-
-
-def _refuse_others(program: Program, ranks: int | None, root: int | None) -> None:
-    """Raise UsageError where -n or -r asks for other ranks, or another root, than a program has."""
-    if ranks is not None and ranks != program.ranks:
-        raise UsageError(
-            f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
-            hint="Leave -n out. What nccl-tests calls -n is --iters here.",
-        )
-    rooted = program.collective.kind in ("broadcast", "reduce", "scatter", "gather")
-    if root is not None and rooted and root != program.collective.root:
-        raise UsageError(
-            f"-r {root}: the root of {program.name} is {program.collective.root}, and is part of it",
-            hint=f"Synthesize one with --root {root}.",
-        )
 
 
 def _changes(setup: BenchSetup, report: Report) -> list[RowChange] | None:

@@ -103,7 +103,10 @@ WRONG = {
     "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-o report.json"),
     "calls that do not wait": (["schedule.json", "-z", "0"], "a call returns when it is done"),
     "an operator, as nccl-tests has it": (["schedule.json", "-o", "sum"], "Write --op sum"),
-    "iterations, as nccl-tests has them": (["schedule.json", "-n", "20"], "-n is --iters here"),
+    "iterations, as nccl-tests has them": (
+        ["schedule.json", "-n", "20"],
+        "-n of nccl-tests is --iters of ccctl bench",
+    ),
     "another root": (["program.json", "-r", "1"], "-r 1: the root of pass on is 0"),
     "a root of a collective without one": (["schedule.json", "-r", "0"], "all_gather has no root"),
     "two collectives": (["schedule.json", "program.json"], "only one collective can be compared"),
