@@ -34,7 +34,7 @@ _OTHER_OPTIONS = {
     **dict.fromkeys(("numchunks", "nchunks", "chunkcount", "numberofchunks"), "--chunks"),
     "bw": "--bandwidth",
 }
-# Options of other commands, and how what they are for is done here or elsewhere.
+# Options of other commands that users may type here, and the advice to give.
 _OTHER_WAYS = {
     (
         "tune",
@@ -125,7 +125,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
 
 
 def _same_words(word: str, options: list[str]) -> str:
-    """Return the option whose words ``word`` begins or else ends with; "" if there is none."""
+    """Return the option with whose words ``word`` begins, or else ends; "" if there is none."""
     typed = word.lower().replace("_", "-").strip("-").split("-")
     parts = {option: option.strip("-").split("-") for option in options if option.startswith("--")}
     inside = [option for option, own in parts.items() if len(own) < len(typed)]

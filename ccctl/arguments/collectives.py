@@ -42,14 +42,15 @@ def parse_collectives(
     # Split only at commas before a letter: the name of a collective begins with a letter, a rank does not.
     named = re.split(r",(?=\s*[A-Za-z])", text)
     if len(named) > 1 and members is not None:
-        raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
+        raise UsageError("--ranks: several collectives have ranks of their own, as in broadcast:0-7")
     return tuple(_named(part.strip(), members, root) for part in named)
 
 
 def read_groups(text: str, ranks: int) -> list[StepGroup]:
     """Return the groups of the file that `--collective` names; [] if it names no file of groups.
 
-    Several sets of ranks in one table are as many groups alike. Raises DataError or MissingInputError.
+    A table with several sets of ranks stands for an equal group on each set. Raises DataError or
+    MissingInputError.
     """
     if not text.endswith((".toml", ".json")):
         return []

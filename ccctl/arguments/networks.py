@@ -73,7 +73,7 @@ def _with_topology(
 
     if set(digests) != {"profile"} or spec == "-":
         raise UsageError(
-            f"--topology: {spec} is not the file of a profile; only measured links take declared ports",
+            f"--topology: {spec} is not the file of a profile; a topology adds ports to measured links only",
             hint="A topology alone is a network, too: --network FILE.",
         )
     artifact = read_or_described(path, "topology")
@@ -94,7 +94,7 @@ def _whole(
     if not named and spec != "-" and not there and _LIKE_A_NAME.fullmatch(spec):
         raise _unknown(spec)
     if not named and spec != "-" and not there:
-        read_input(spec)  # which says that it is not there, and what is
+        read_input(spec)  # raises the error for a missing file
     given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
     if any(value is not None for value in given.values()):
         wrong = " and ".join(name for name, value in given.items() if value is not None)
@@ -198,7 +198,7 @@ def network_of(
     unwind: str | None = None,
     failed: str | None = None,
 ) -> Network:
-    """Return the network of the report's ranks; one-host machines and topologies are repeated.
+    """Return the network of the report's ranks; a machine or topology of one host is repeated for each host.
 
     Without ``spec`` it is the named machine with the report's GPUs, if the report is of one host. Raises
     UsageError if no such machine is known or the network does not fit the report, and whatever
@@ -218,9 +218,7 @@ def network_of(
     if found is None:
         found, _ = load_network(spec, alpha, bandwidth, unwind=unwind, failed=failed)
     if found.ranks != report.ranks:
-        told = (
-            f"{spec} has {found.ranks} ranks, of which the report's {report.ranks} are the first of each host"
-        )
+        told = f"{spec} has {found.ranks} ranks, the report {report.ranks}: taken for the first of each host"
         found = fitted(found, report)
         console.note(told)
     return found
@@ -243,7 +241,7 @@ def _guessed(report: Report) -> str:
         likely = known[0] if known else "dgx-a100"
         example = f"{likely}:{len(report.hosts)}" if len(report.hosts) > 1 else likely
         raise UsageError(
-            f"the report is of {what}{f', {model}' if model else ''}: expected --network, which joins them",
+            f"the report is of {what}{f', {model}' if model else ''}: expected --network, to connect them",
             hint=f"For example --network {example}, {likely}/4x200 with 4 NICs of 200 Gbit/s a host, "
             "system.xml (NCCL_TOPO_DUMP_FILE), profile.json, or switch:8 --bandwidth 25GB/s.",
         )

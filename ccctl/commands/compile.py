@@ -42,11 +42,11 @@ EXAMPLES = (
     ),
     (
         "ccctl compile table.json --to msccl -o xmls",
-        "of a selection a folder of MSCCL XML: for each range of sizes schedule, protocol and instances",
+        "a folder of MSCCL XML from a selection: a file for each range of sizes",
     ),
     (
         "ccctl compile schedule.json --to chakra -o traces",
-        "write Chakra traces, and what ASTRA-sim wants beside them, into a folder",
+        "write Chakra traces and the configuration of ASTRA-sim into a folder",
     ),
 )
 _TRACES = ("chakra", "goal")
@@ -144,10 +144,10 @@ class CompileOptions(GeneralOptions):
 def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name
     """Compile a schedule, or the chunk language, to a program.
 
-    A program holds the instructions of every rank's threadblocks. The schedule is proven before, and every
-    program after: every rank ends with the right result, no two threadblocks race, nothing deadlocks. If the
-    output's name ends in .xml, it is MSCCL XML; --to writes for other runtimes, proven by their own rules,
-    and for simulators.
+    A program holds the instructions of every rank's threadblocks. The schedule is proven before it is
+    compiled, and the program afterwards: every rank ends with the right result, no two threadblocks race,
+    nothing deadlocks. If the output's name ends in .xml, it is MSCCL XML; --to writes for other runtimes,
+    proven by their own rules, and for simulators.
 
     A periodic schedule is expanded to the sends of all its periods, a symmetric one to those of all ranks, up
     to half a million sends.
@@ -221,7 +221,7 @@ def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None
         network = found.schedule.network
     if network is None:
         raise UsageError(
-            "which ranks share a host is not known", hint="Say --ranks-per-host N, or --network FILE."
+            "which ranks share a host is not known", hint="Add --ranks-per-host N, or --network FILE."
         )
     hosts: list[int] = network.host_of.tolist()
     return hosts

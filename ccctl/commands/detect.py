@@ -36,15 +36,15 @@ EXAMPLES = (
     ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
     ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
     ("ccctl detect --from topology.json --why NIC0 NIC0", "explain the way between two devices"),
-    ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write what NCCL_TOPO_FILE may name"),
+    ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write a file for NCCL_TOPO_FILE"),
     (
         "ccctl detect --declared system.xml profile.json --export nccl-xml fixed.xml",
         "compare a topology with what was measured, and write it corrected (exit 1 where it is wrong)",
     ),
     ("ccctl detect --active", "probe actively, too; what cannot be probed is listed with its reason"),
-    ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
+    ("ccctl detect --diff topology.json", "print what differs from what was kept (exit 1)"),
 )
-# The command that is suggested next starts this many ranks where GPUs give no number.
+# The number of ranks in the command that is suggested next on a machine with fewer than two GPUs.
 _PROCESSES = 4
 _LOST = ("host-missing", "host-failed")
 _FORMATS = ("nccl-xml",)
@@ -223,7 +223,7 @@ def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
         raise FoundProblem(
-            f"{fold(lost)} gave nothing; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
+            f"{fold(lost)} did not answer; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
         )
     if comparison is not None and comparison.differences:
         raise FoundProblem(f"{plural(len(comparison.differences), 'difference')} from {diff}")

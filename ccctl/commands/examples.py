@@ -18,7 +18,7 @@ __all__ = ["EXAMPLES", "examples"]
 EXAMPLES = (
     ("ccctl examples", "list them"),
     ("ccctl examples hierarchical_allreduce.py", "copy one into this folder"),
-    ("ccctl examples systemd -o units", "copy what is in a folder of theirs into another folder"),
+    ("ccctl examples systemd -o units", "copy the files of a folder of examples into another folder"),
     ("ccctl examples ring_allreduce.py -o -", "print one"),
 )
 
@@ -67,7 +67,7 @@ def _files() -> dict[str, Path]:
 
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
-    """Return the example named, with its suffix or without, or a folder's; raises UsageError."""
+    """Return the example of this name, with or without its suffix, or all of a folder; raises UsageError."""
     from probes.base import meant
 
     plain = name.rstrip("/")

@@ -1,4 +1,4 @@
-"""`ccctl explain`: is this bandwidth normal, what is the most that this network can do, what do logs tell?"""
+"""`ccctl explain`: whether a bandwidth is normal, what limits it, and what logs of other tools show."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def explain(options: ExplainOptions) -> None:
 
     Each row gets a verdict. The column "at most" is a bound that is proven for every schedule whose sums are
     made at ranks. The columns ring, tree and direct are what NCCL's algorithms could carry over these links
-    and ports by bytes alone, without start-up. A row is normal from two thirds of the slower of them on.
+    and ports by bytes alone, without start-up. A row is normal if it reaches two thirds of the slower one.
     Without --network the machine is recognized by its GPUs, if the report is of one host.
 
     From a recording of NCCL's Inspector it tells how long ranks waited for the last one, which is no fault of
@@ -373,7 +373,7 @@ def _declared(source: str, options: ExplainOptions) -> Network:
 
     if options.network is None:
         raise UsageError(
-            f"{source} does not say on which hosts it ran: expected --network, which joins the ranks"
+            f"{source} does not say on which hosts it ran: expected --network, which connects the ranks"
         )
     named = (options.network, options.alpha, options.bandwidth)
     return load_network(*named, unwind=options.unwind, failed=options.without)[0]

@@ -28,7 +28,7 @@ EXAMPLES = (
     ),
     (
         "ccctl order links.csv --for mpich:rabenseifner --size 64M --json",
-        "what MPICH's reduce_scatter and all_gather gain, and what any order could, as one object",
+        "what an order gains for Rabenseifner's algorithm, and the most that any order could, as one object",
     ),
     (
         "ccctl order dgx-a100:4 --for nccl:tree --to torchrun",
@@ -122,9 +122,9 @@ def order(options: OrderOptions) -> None:
     clusters are searched, with the same result for the same seed. The output gives the predicted gain, and a
     limit that no order's gain exceeds. An order that would gain less than 2 % is not changed.
 
-    NCCL and RCCL choose the order of GPUs inside a host themselves. --to nccl-graph writes a file that sets
-    another one: from a topology, the GPUs and the NIC of each channel, so that all channels together carry
-    most.
+    NCCL and RCCL choose the order of GPUs inside a host themselves. --to nccl-graph reads a topology and
+    writes a file that sets the order of the GPUs and the NIC of each channel, so that all channels together
+    carry the most.
     """
     from exec.launcher.starters import FORMATS
 
@@ -132,7 +132,7 @@ def order(options: OrderOptions) -> None:
     if options.to is not None:
         refuse_unknown("--to", options.to, known)
     if options.output is not None and options.to is None:
-        raise UsageError("-o: --to says in which format", hint=f"--to {'|'.join(known)}")
+        raise UsageError("-o: the format is missing, which --to names", hint=f"--to {'|'.join(known)}")
     if (options.measured is not None or options.one_host) and options.to != _GRAPH:
         raise UsageError("--measured and --one-host are for --to nccl-graph")
     if options.json and options.to is not None and options.output in (None, "-"):
@@ -226,5 +226,3 @@ def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:
         console.summary(rank_order.summary(found))
         return
     rank_order.draw(found, say=console.note if aside else console.data)
-    if not found.changed:
-        console.note("the order given stays: this one gains less than 2 %")

@@ -54,12 +54,12 @@ EXAMPLES = (
     ),
     (
         "ccctl profile -n 4 --quick --topology live",
-        "detect NICs first, and measure by samples what they declare alike",
+        "detect NICs first; of NICs that are alike, measure only a sample",
     ),
     ("ccctl profile --from profile.json --baseline profile.json", "compare two files without measuring"),
     (
         "ccctl profile --from profile.json --spec 8x400",
-        "name what is slower than what was bought, also where all links are",
+        "name the parts that are slower than what was bought, even if all links are",
     ),
     ("ccctl profile -n 4 --quick --expect 100MB/s", "exit with 1 where a link carries less"),
     (
@@ -204,7 +204,7 @@ def _offer(options: ProfileOptions) -> tuple[Bought | None, FabricPlan | None]:
 
 
 def _with_offer(found: Profile, bought: Bought | None, plan: FabricPlan | None) -> Profile:
-    """Return the profile with the faults that it has against the offer and the plan."""
+    """Return the profile with the faults that it has by comparison with the offer and the plan."""
     from probes.profiling import faults_of, with_faults
 
     return with_faults(found, faults_of(found, bought, plan), bought=bought is not None)

@@ -48,7 +48,7 @@ EXAMPLES = (
     ),
     (
         "ccctl synth --network profile.json --collective broadcast --size 1M --race -o raced.json",
-        "run what predictions cannot tell apart on the ranks of the profile, and keep the fastest",
+        "run the schedules that are predicted about equal on the profile's ranks, and keep the fastest",
     ),
     (
         "ccctl synth --network mesh:4x4 --bandwidth 50GiB/s --alpha 0.5us --collective all_gather --chunk 1M",
@@ -69,11 +69,11 @@ EXAMPLES = (
     ),
     (
         "ccctl synth --network mesh:32x32 --bandwidth 50GB/s --alpha 0.5us --size 1G -o large.json",
-        "on 1,024 ranks no table fills the pipelines of 1 GiB: a periodic schedule does",
+        "1,024 ranks: a periodic schedule, as a list of all sends would be too long",
     ),
     (
         "ccctl synth --network torus:16x16x64 --bandwidth 50GB/s --alpha 0.5us --size 1G -o huge.json",
-        "16,384 ranks: the sends of one chunk stand for all their translates",
+        "16,384 ranks: a symmetric schedule, which lists the sends of one chunk",
     ),
     (
         "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 32 -o table.json",
@@ -107,7 +107,7 @@ EXAMPLES = (
 )
 
 
-# A collective that begins so names a file of tensors and layouts.
+# The prefix of --collective before the name of a file of tensors and layouts.
 _REDISTRIBUTE = "redistribute:"
 # Sizes from those of barriers to those of whole models' gradients.
 _STOCK_SIZES = "1K:4G"
@@ -120,12 +120,11 @@ def synth(options: SynthOptions) -> None:
     checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
     ingress or egress of a rank, a cut or partition between hosts or racks, or count, the bytes of all sends
     over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink SHARP,
-    SHARP) can be faster. With --sizes it times every
-    candidate at every size and writes a selection: which schedule to use from which size on. With --race,
-    schedules that the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is
-    kept.
+    SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection: which
+    schedule to use from which size on. With --race, schedules that are predicted about equal run in turn on
+    ranks, with real data, and the fastest is kept.
 
-    A large all_reduce whose pipelines no list of sends could fill, such as 1G on mesh:32x32, becomes a
+    A large all_reduce for which a list of all sends would be too long, such as 1G on mesh:32x32, becomes a
     periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
     wherever that is possible.
 
@@ -137,20 +136,20 @@ def synth(options: SynthOptions) -> None:
     machines becomes a periodic schedule around the failures.
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
-    proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
-    For MSCCL and RCCL it is timed by the interpreter's costs, with each protocol and in up to 8 instances.
-    With --sizes, too, the output is a folder with a file for each range of sizes, which each file states, and
-    the last line is the environment in which the runtime finds them.
+    proven of a plan) is found, compiled and proven by the runtime's rules, and the output is the file that it
+    loads. For MSCCL and RCCL it is timed by the interpreter's costs, with each protocol and in up to 8
+    instances. If --sizes is given, too, the output is a folder with a file for each range of sizes. Each file
+    states its range, and the last lines are the environment in which the runtime finds the files.
 
     --for nccl is for the unmodified library, which loads no schedules: it writes the order of hosts, graph
     files for hosts whose links are uneven (with a topology), a tuner file where another algorithm or protocol
     is faster than NCCL's choice on the measured links, and the environment, each with its expected gain. If
     NCCL's own choices are as good, nothing is written.
 
-    A --collective file of groups, each with its ranks, size and release, plans a step: what each group takes
-    alone, beside the others, and planned together, and what 1 GB/s more on each link, NIC and trunk would
-    save. -o then names a folder with a schedule for each group. redistribute:FILE moves tensors from one
-    layout of ranks to another.
+    A --collective file of groups, each with its ranks, size and release, plans the groups of a training step
+    together. It prints the time of each group alone, beside the others, and planned together, and the time
+    that 1 GB/s more on a link, NIC or trunk would save. -o then names a folder with a schedule for each
+    group. redistribute:FILE moves tensors from one layout of ranks to another.
 
     With --reproducible each element is summed in one order, that of a balanced binary tree over the ranks by
     number. So the same data gives the same bits at any size, on any network of as many ranks, around any

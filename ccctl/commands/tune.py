@@ -121,7 +121,8 @@ def tune(options: TuneOptions) -> None:
     if measured:
         if options.tables:
             raise UsageError(
-                "tables of nccl-tests are for --for nccl, rccl or ncclx", hint="MPI is measured."
+                "tables of nccl-tests are for --for nccl, rccl or ncclx",
+                hint="Leave them out: MPI libraries are measured.",
             )
         kinds = _kinds(options.collectives)
         # Read the file to merge first, so that an invalid one is refused before minutes of measuring.
@@ -202,7 +203,7 @@ def _tried(text: str) -> MeasuredSetting:
     report = read_any(path, "report").body
     if wrong := report.wrong_results:
         raise FoundProblem(
-            f"{path}: {some(wrong, 4)}: a setting whose results are wrong is not tuned by",
+            f"{path}: {some(wrong, 4)}: the results are wrong, so no rule is made of this setting",
             hint=f"Leave {setting} out, and find out why its results are wrong.",
         )
     return MeasuredSetting(Setting.of(setting), report, path)

@@ -293,7 +293,7 @@ def _costs(options: FusionOptions) -> tuple[RingCosts, dict[str, str]]:
     network, ranks, bandwidth = options.network, options.ranks, options.bandwidth
     if (network is None) == (ranks is None):
         raise UsageError(
-            "expected one of --network and --ranks: what collectives cost",
+            "expected one of --network and --ranks, which say what collectives cost",
             hint="For example --ranks 64 --alpha 26us --bandwidth 10Gbit/s, or --network profile.json.",
         )
     if network is not None:

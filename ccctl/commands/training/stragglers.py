@@ -272,7 +272,7 @@ def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:
 
     schedule = _schedule(options)
     if (options.buy is None) == (schedule is None):
-        raise UsageError("expected one of --buy, --schedule and --network: what going costs")
+        raise UsageError("expected one of --buy, --schedule and --network: the cost of going ahead")
     if schedule is None:
         if options.volume:
             raise UsageError("--volume: expected a --schedule or a --network, whose volume it is")
