@@ -13,7 +13,7 @@ from ccctl import console
 from ccctl.arguments import GeneralOptions, PrometheusFile, WorldOptions
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import Drawn, World, placed, started_by_mpi
+from ccctl.launching import Deadline, Drawn, World, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
@@ -21,7 +21,6 @@ from probes.base import parse_seconds
 
 if TYPE_CHECKING:
     from ccctl.watch import (
-        Deadline,
         LinkTurns,
         Measure,
         StateFolder,
@@ -129,7 +128,7 @@ def watch(options: WatchOptions) -> None:
 
     if started_by_mpi():
         raise UsageError("watch starts its own ranks", hint="Run it outside mpirun, with --hosts.")
-    deadline = once.Deadline(options.timeout)
+    deadline = Deadline(options.timeout)
     at_s, began_s = time.time(), time.monotonic()
     with prometheus.exposed(options.prom, "watch") as exposition, rescuing(lambda why: ""):
         request = _request(options)
