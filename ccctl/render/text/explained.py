@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.render import Case, Column, about, cell, cells, figures, markdown_table, percent, seconds
 from ccctl.render.text.report import changes_of
+from ccctl.render.text.side_by_side import CHANGES
 from probes.base import plural, some
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Explained:
         parts = [f"### {cell(self._title())}\n", *lead, markdown_table(columns, rows, right)]
         parts += [f"{cell(line)}\n" for line in self.sentences()]
         if self.baseline:
-            parts.append(markdown_table(*cells(_CHANGES, self.baseline), [1, 2, 3]))
+            parts.append(markdown_table(*cells(CHANGES, self.baseline), [1, 2, 3, 4]))
         parts += [f"**failed:** {cell(why)}\n" for why in self.failures]
         return "\n".join(parts)
 
@@ -297,13 +298,6 @@ _COLUMNS = (
 )
 _CARRIED = [Column(name, _carried_gbs(name), _gbs) for name in ("ring", "tree", "direct")]
 _VERDICT = Column("verdict", lambda one: "wrong" if one.row.wrong_results else one.verdict)
-_CHANGES = (
-    Column("row", "label"),
-    Column("before (us)", "old_us", "{:.1f}"),
-    Column("now (us)", "new_us", "{:.1f}"),
-    Column("ratio", "ratio", "{:.2f}x"),
-    Column("", lambda change: "**slower**" if change.slower else "faster" if change.faster else "same"),
-)
 
 
 def _waiting(one: WaitTime) -> dict[str, Any]:
