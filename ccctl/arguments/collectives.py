@@ -47,13 +47,11 @@ def parse_collectives(
 
 
 def read_groups(text: str, ranks: int) -> list[StepGroup]:
-    """Return the groups of the file that `--collective` names; [] if it names no file of groups.
+    """Return the groups of a TOML or JSON file; [] if the file has none.
 
     A table with several sets of ranks stands for an equal group on each set. Raises DataError or
     MissingInputError.
     """
-    if not text.endswith((".toml", ".json")):
-        return []
     document = read_document(text)
     if "group" not in document:
         return []
