@@ -143,7 +143,11 @@ def tune(options: TuneOptions) -> None:
     elif loaded and options.output not in (None, "-"):
         for kind, points in found.summary().items():
             console.note(_gained(kind, points))
-        console.note("to load it: export " + " ".join(f"{name}={value}" for name, value in loaded.items()))
+        if options.merge is None and not any(map(_replaced, found.summary().values())):
+            console.note(f"{options.output} need not be loaded: it only repeats the library's own choice")
+        else:
+            exports = " ".join(f"{name}={value}" for name, value in loaded.items())
+            console.note(f"to load {options.output}: export {exports}")
 
 
 def _tell_loading(text: str, lines: list[str]) -> None:
@@ -154,13 +158,18 @@ def _tell_loading(text: str, lines: list[str]) -> None:
         console.note(text.splitlines()[0].lstrip("# "))
 
 
-def _gained(kind: str, points: list[dict[str, Any]]) -> str:
-    """Return a line that says at how many sizes the rules replace the library's own choice."""
+def _replaced(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the points at which a rule replaces the library's own choice."""
     from exec.library_rules import OWN
 
-    ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]
+    return [one for one in points if one["algorithm"] != OWN]
+
+
+def _gained(kind: str, points: list[dict[str, Any]]) -> str:
+    """Return a line that says at how many sizes the rules replace the library's own choice."""
+    ratios = [one["untouched_s"] / one["time_s"] for one in _replaced(points)]
     if not ratios:
-        return f"{kind}: the library's own choice stays at all {len(points)} sizes"
+        return f"{kind}: no algorithm is faster than the library's own choice at any of {len(points)} sizes"
     most = f"up to {max(ratios):.2f}x as fast"
     return (
         f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most} as the library's choice"
