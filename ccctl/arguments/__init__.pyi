@@ -6,7 +6,11 @@ from .bench_requests import (
     of_selection as of_selection,
     setup_of as setup_of,
 )
-from .collectives import parse_collectives as parse_collectives, read_groups as read_groups
+from .collectives import (
+    has_groups as has_groups,
+    parse_collectives as parse_collectives,
+    read_groups as read_groups,
+)
 from .counts import uneven_collective as uneven_collective
 from .networks import load_network as load_network, network_of as network_of, parse_racks as parse_racks
 from .options import (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.arguments import (
     SynthOptions,
+    has_groups,
     load_network,
     parse_collectives,
     read_groups,
@@ -165,8 +166,8 @@ def synth(options: SynthOptions) -> None:
     if options.runtime == "nccl":
         _for_stock_nccl(options)
         return
-    is_file = options.collective.endswith((".toml", ".json"))
-    if is_file and not options.collective.startswith(_REDISTRIBUTE) and _step(options):
+    if not options.collective.startswith(_REDISTRIBUTE) and has_groups(options.collective):
+        _plan_step(options)
         return
     _refuse_output(options)
     searching = _searching(options) if not options.race else None
@@ -186,8 +187,8 @@ def synth(options: SynthOptions) -> None:
     _tell(found, request, options.output, options.json, digests)
 
 
-def _step(options: SynthOptions) -> bool:
-    """Plan a step if --collective names a file of groups; return whether it does."""
+def _plan_step(options: SynthOptions) -> None:
+    """Plan the groups of the file that --collective names."""
     from ccctl.render.text import step as text
     from synth.side_by_side import side_by_side
 
@@ -195,8 +196,6 @@ def _step(options: SynthOptions) -> bool:
         options.network, options.alpha, options.bandwidth, unwind=options.unwind, topology=options.topology
     )
     groups = read_groups(options.collective, network.ranks)
-    if not groups:
-        return False
     others = {
         "ranks": options.ranks,
         "counts": options.counts,
@@ -216,7 +215,6 @@ def _step(options: SynthOptions) -> bool:
         console.summary(text.summary(found))
     else:
         text.draw(found)
-    return True
 
 
 def _for_stock_nccl(options: SynthOptions) -> None:
