@@ -46,15 +46,15 @@ EXAMPLES = (
 def bench(options: BenchOptions) -> None:
     """Time collectives beside the libraries, and check the results.
 
-    Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT the links
-    between the ranks are measured, schedules synthesized for them, the near-best of these raced, and all
-    kept in the user's cache folder for the next run on the same hosts, which says how old they are. With
-    --for only schedules that a runtime can load take part, and none is raced: predictions decide.
+    Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT it measures the
+    links between the ranks, synthesizes schedules, races those that are predicted about equal, and keeps all
+    in the user's cache folder. The next run on the same hosts uses what was kept, and prints how old it is.
+    With --for only schedules that a runtime can load take part, and none is raced: predictions decide.
 
-    Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
-    and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
-    medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
-    those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
+    Prints the columns of nccl-tests, then how the runs differ and which rank is slowest, the predicted time
+    and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios follow from
+    medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of those
+    it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
     from ccctl.arguments import setup_of
     from ccctl.runs import BenchRows

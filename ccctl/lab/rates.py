@@ -36,7 +36,7 @@ _ARROW = "->"
 _WAYS = ("egress", "ingress")
 _NO_LIMIT = "unlimited"
 _MTU = ".mtu"
-# A time as ``parse_seconds`` reads it, which no rate looks like.
+# A time as ``parse_seconds`` reads it; no rate has this form.
 _TIME = re.compile(r"[0-9.]+\s*(s|ms|us|µs|μs|ns)?")
 # Most rates that may be set in all: four times the number of hosts and pairs of the largest lab.
 _MOST_CHANGES = 250_000

@@ -145,7 +145,9 @@ def _cached_or_made(
     """Return the artifact of an earlier run, with a note of its age, or make it now and keep it."""
     cached = None if fresh else cache.read(kind, key)
     if cached is not None:
-        console.note(f"{kind}: from an earlier run {_age(cached.age_s)} ago; --fresh makes a new one")
+        console.note(
+            f"{kind}: the one kept by an earlier run {_age(cached.age_s)} ago; --fresh makes a new one"
+        )
         console.detail(f"{kind}: kept as {cached.artifact.source}")
         return cached.artifact
     artifact = cache.keep(kind, key, made(), inputs)

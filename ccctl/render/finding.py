@@ -187,8 +187,8 @@ def _of_report(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
     if beaten:
         yield (
             "doubtful",
-            f"{plural(len(beaten), 'row')} faster than the bound allows: the network that the bound is of is "
-            "not the one that this was measured on",
+            f"{plural(len(beaten), 'row')} faster than the bound allows: they were measured on another "
+            "network than that of the bound",
         )
 
 

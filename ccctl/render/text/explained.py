@@ -20,8 +20,8 @@ __all__ = ["Explained"]
 
 _MEANS = {
     "normal": "normal",
-    "low": "low: below two thirds of what NCCL's own algorithms could carry",
-    "very low": "very low: below a third of what NCCL's own algorithms could carry",
+    "low": "low: below two thirds of what the slower of them could carry",
+    "very low": "very low: below a third of what the slower of them could carry",
     "start-up": "too small to judge: starting the steps takes longer than moving the bytes",
     "in-network": "faster than ranks alone can be: switches do the sums (NVLink SHARP, SHARP), "
     "or the run was on another network",
@@ -128,7 +128,10 @@ class Explained:
     def draw(self) -> None:
         """Print the table of all rows, then the sentences on the rows that count."""
         console.data(f"# {self._title()}")
-        console.data("# busbw in GB/s: measured; at most here (proven); of NCCL's algorithms without latency")
+        console.data(
+            "# busbw in GB/s: measured; at most: proven for this size; ring, tree, direct: what these "
+            "algorithms carry by bytes alone, without latency"
+        )
         columns, rows = self._table()
         if self.wrong:
             console.prose(self.verdict)
@@ -223,7 +226,8 @@ class Explained:
             )
         for each in one.libraries:
             could = _gbs(one.busbw_gbs(each.time_s))
-            parts.append(f"NCCL's {each.algorithm} could carry {could}, limited by {each.binding}.")
+            whose = "A" if self.report.executor == "mpi" else "NCCL's"
+            parts.append(f"{whose} {each.algorithm} could carry {could}, limited by {each.binding}.")
         if at in self.made_s:
             parts.append(
                 f"A synthesized schedule is predicted to reach {_gbs(one.busbw_gbs(self.made_s[at]))}."

@@ -144,12 +144,12 @@ WRONG = {
     ),
     "sizes that end below their beginning": (
         ["schedule.json", "--sizes", "4K:1K"],
-        "--sizes 4K:1K: it ends below its beginning",
+        "--sizes 4K:1K: expected FROM:TO that rises",
     ),
     "an end below the beginning that nobody said": (
         ["schedule.json", "-e", "512"],
         "-b 1K is larger than -e 512",
-        "1K is what is taken where none is said.",
+        "1K is the default.",
     ),
     "another placement, before links are measured": (
         ["-n", 4, "--placement", "up"],
@@ -563,7 +563,8 @@ def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made
     again = run_ccctl(*given, "--vs", "none", **kept)
     assert again.returncode == 0, again.stderr
     assert "race:" not in again.stderr
-    assert "profile: from an earlier run" in again.stderr and "selection: from an earlier run" in again.stderr
+    for kind in ("profile", "selection"):
+        assert f"{kind}: the one kept by an earlier run" in again.stderr
     assert all(row["peers"] == {} for row in json.loads(again.stdout)["rows"])
 
 

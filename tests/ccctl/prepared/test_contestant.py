@@ -48,7 +48,7 @@ def test_schedules_are_kept_for_this_profile_collective_and_sizes(wanted, monkey
     )
     again, _ = prepared(wanted())
     assert (swept, again.proven.inputs) == ([], first.proven.inputs)
-    assert "selection: from an earlier run" in capsys.readouterr().err
+    assert "selection: the one kept by an earlier run" in capsys.readouterr().err
     prepared(wanted(fresh=True))
     prepared(wanted(sizes=(1 << 12,)))
     assert len(swept) == 2
@@ -57,7 +57,7 @@ def test_schedules_are_kept_for_this_profile_collective_and_sizes(wanted, monkey
 def test_schedules_for_a_runtime_are_kept_apart(wanted, capsys):
     prepared(wanted())
     found, _ = prepared(wanted(runtime="rccl"))
-    assert "selection: from an earlier run" not in capsys.readouterr().err
+    assert "selection: the one kept by an earlier run" not in capsys.readouterr().err
     assert all(beyond(found.at(size).program, "rccl") == [] for size in SIZES)
     with pytest.raises(UsageError, match="expected msccl"):
         prepared(wanted(runtime="nccl"))
