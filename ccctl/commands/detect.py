@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import (
-    GeneralOptions,
-    Output,
-    Seed,
-    WorldOptions,
-)
+from ccctl.arguments import GeneralOptions, Output, Seed, WorldOptions, refuse_unknown
 from ccctl.artifacts import codec, write_atomically, write_output
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import World, by_default, started_by_mpi
@@ -236,8 +231,7 @@ def _export(found: Topology, wanted: tuple[str, str]) -> None:
     from probes.nccl import export
 
     kind, path = wanted
-    if kind not in _FORMATS:
-        raise UsageError(f"--export {kind}: unknown format; known is {', '.join(_FORMATS)}")
+    refuse_unknown("--export", kind, _FORMATS)
     groups = fold_hosts(found)
     if len(groups) != 1:
         raise UsageError(

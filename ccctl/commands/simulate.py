@@ -19,6 +19,7 @@ from ccctl.arguments import (
     load_network,
     network_option,
     read_or_compiled,
+    refuse_unknown,
     written_option,
 )
 from ccctl.artifacts import codec
@@ -251,8 +252,8 @@ def _protocol(options: SimulateOptions) -> Protocol | None:
     if name is not None and (options.rate is not None or options.hold_alpha):
         option = "--threadblock" if options.rate is not None else "--hold-alpha"
         raise UsageError(f"{option}: leave it out; --protocol sets what a threadblock moves and a hop costs")
-    if name is not None and name not in words.PROTOCOLS:
-        raise UsageError(f"--protocol: expected {', '.join(words.PROTOCOLS)}, found {name!r}")
+    if name is not None:
+        refuse_unknown("--protocol", name, words.PROTOCOLS)
     return name  # type: ignore[return-value] # one of the protocols
 
 

@@ -18,6 +18,7 @@ from ccctl.arguments import (
     read_or_described,
     read_redistribution,
     refuse_given,
+    refuse_unknown,
     topology_in,
     uneven_collective,
 )
@@ -363,11 +364,8 @@ def _mechanism(name: str | None, method: str) -> Mechanism:
         return "auto"
     if method != "ilp":
         raise UsageError("--mechanism: only TACOS's integer programs have one", hint="Add --method ilp.")
-    if name == "early-termination":
-        return "early-termination"
-    if name == "time-clustering":
-        return "time-clustering"
-    raise UsageError(f"--mechanism: expected {' or '.join(words.MECHANISMS)}, found {name!r}")
+    refuse_unknown("--mechanism", name, words.MECHANISMS)
+    return name  # type: ignore[return-value] # one of the mechanisms
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:
