@@ -153,7 +153,9 @@ class FusionOptions(GeneralOptions, FamilyOptions):
     ] = None
     measure_timeout: Annotated[
         float,
-        typer.Option("--measure-timeout", metavar="SECONDS", help="Stop a run of --measure after this long."),
+        typer.Option(
+            "--measure-timeout", metavar="SECONDS", min=0.001, help="Stop a run of --measure after this long."
+        ),
     ] = 600.0
     seed: Seed = 0
     trace: Annotated[
@@ -275,15 +277,12 @@ def _run(options: FusionOptions, search: Tuning, plan: Callable[[int], FusionPla
     if options.measure is None:
         return tuned(search, options.trials, lambda size: plan(size).iteration_s, options.state)
     line, timeout_s = options.measure, options.measure_timeout
-    if timeout_s <= 0:
-        raise UsageError(f"--measure-timeout: expected seconds > 0, found {timeout_s:g}")
+
+    def measure(size_bytes: int) -> float:
+        return seconds_of(words_of(line, {"bytes": str(size_bytes)}), timeout_s)
+
     with unwinding():
-        return tuned(
-            search,
-            options.trials,
-            lambda size: seconds_of(words_of(line, {"bytes": str(size)}), timeout_s),
-            options.state,
-        )
+        return tuned(search, options.trials, measure, options.state)
 
 
 def _costs(options: FusionOptions) -> tuple[RingCosts, dict[str, str]]:
