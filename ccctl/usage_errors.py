@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from probes.base import shortened
+from probes.base import meant, shortened
 
 __all__ = ["explained"]
 
@@ -106,8 +106,6 @@ def _one_dash(parameter: Any) -> str | None:
 
 def _unknown_option(name: str, context: typer.Context | None) -> str:
     """Return the message for an unknown option, with a likely correction."""
-    from probes.base import meant
-
     # For a long word after one dash, typer reports only the first letter.
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]

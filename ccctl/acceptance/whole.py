@@ -12,7 +12,7 @@ from ccctl.arguments import BenchOptions, Contestant, setup_of
 from ccctl.errors import CcctlError, FoundProblem, TimeoutExpired, UnavailableError
 from ccctl.launching import World, run_ranks
 from ccctl.prepared import BenchWorkload, prepared
-from probes.base import plural
+from probes.base import format_size, plural
 
 if TYPE_CHECKING:
     from exec.benchmark import Integrity, Report
@@ -101,8 +101,6 @@ class WholeStage:
 
     def _bench(self, kind: Kind, sizes_bytes: tuple[int, ...], libraries: list[str]) -> None:
         """Run one collective of all sizes, and keep each size's rows as soon as they are there."""
-        from probes.base import format_size
-
         sizes = " and ".join(map(format_size, sizes_bytes))
         console.note(f"collectives: {kind} of {sizes} on {plural(len(self.profile.ranks), 'rank')}")
         path = str(self.folder.file("profile.json"))

@@ -18,6 +18,7 @@ from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
 from ccctl.launching import HOSTS_VARIABLE, World, world_of
+from probes.base import meant
 
 __all__ = [
     "MOST_COUNT",
@@ -143,8 +144,6 @@ def refuse_unknown(option: str, word: str, known: Iterable[str]) -> None:
     """Raise UsageError, with the word that may be meant, unless ``word`` is one of ``known``."""
     words = [*known]
     if word not in words:
-        from probes.base import meant
-
         raise UsageError(
             f"{option}: expected one of {', '.join(words)}, found {word!r}", hint=meant(word, words)
         )

@@ -15,7 +15,7 @@ from ccctl.artifacts import codec, made_folder, refuse_unwritable, write_atomica
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.render import figures
-from probes.base import parse_size
+from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
     from ccctl.arguments import Proven
@@ -256,8 +256,6 @@ def _write_plan(
 
 
 def _say_plan(plan: ExecutionPlan, json: bool) -> None:
-    from probes.base import plural
-
     values = figures(plan, "ranks operations threadblocks_max in_place") | {
         "memory_channels": sum(len(gpu.memory) for gpu in plan.gpus),
         "port_channels": sum(len(gpu.port) for gpu in plan.gpus),
@@ -370,8 +368,6 @@ def _write_chakra(schedule: Schedule, output: str | None, json: bool) -> None:
 
 
 def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) -> None:
-    from probes.base import plural
-
     ranks, adds = schedule.network.ranks, int(schedule.op.sum())
     if json:
         console.summary({"ranks": ranks, "messages": schedule.sends, "adds": adds, "files": files})
@@ -393,7 +389,6 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
 def _say(program: Program, compile_s: float, json: bool) -> None:
     from ccctl.render import seconds
-    from probes.base import plural
 
     if json:
         told = figures(program, "ranks instructions=steps threadblocks_max channels")

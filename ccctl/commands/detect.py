@@ -13,6 +13,7 @@ from ccctl.arguments import GeneralOptions, Output, Seed, WorldOptions, refuse_u
 from ccctl.artifacts import codec, write_atomically, write_output
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import World, by_default, started_by_mpi
+from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.detection import DetectRequest
@@ -213,7 +214,6 @@ def _draw(found: Topology, why: Explanation | None, comparison: Comparison | Non
 def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
     """Raise FoundProblem if hosts are missing or something differs."""
     from exec.launcher import fold
-    from probes.base import plural
 
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:

@@ -12,6 +12,7 @@ import typer
 from ccctl import console
 from ccctl.errors import CannotWriteError, UsageError
 from ccctl.shipped import with_own_command
+from probes.base import meant
 
 __all__ = ["EXAMPLES", "examples"]
 
@@ -68,8 +69,6 @@ def _files() -> dict[str, Path]:
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
     """Return the example of this name, with or without its suffix, or all of a folder; raises UsageError."""
-    from probes.base import meant
-
     plain = name.rstrip("/")
     chosen = {
         key: path

@@ -21,7 +21,7 @@ from ccctl.arguments import (
 )
 from ccctl.artifacts import write_output
 from ccctl.errors import FoundProblem, UsageError
-from probes.base import parse_size, some
+from probes.base import decimal, parse_size, plural, quoted, some
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact, Dumps, ForeignFiles
@@ -71,8 +71,6 @@ _MOST_NAMED = 16
 
 def _share(text: str) -> float:
     """Return a share of one: 60% is 0.6; raises UsageError."""
-    from probes.base import decimal, quoted
-
     found = decimal(text.strip().removesuffix("%").strip(), 0.0, 100.0)
     if found is None:
         raise UsageError(f"--at-least: expected a percentage such as 80%, found {quoted(text)}")
@@ -231,7 +229,6 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
     from ccctl.render.text import evidence
     from exec.acceptance import evidence_of
     from exec.benchmark.foreign import is_nccl_debug, parse_nccl_debug
-    from probes.base import plural
 
     given = {
         "--markdown": options.markdown,
@@ -289,8 +286,6 @@ def _tell_late(source: str, found: Recorded, timed: Inspected | None, *, json: b
 
 def _judge_late(source: str, found: Recorded) -> None:
     """Raise FoundProblem if a rank holds up others."""
-    from probes.base import plural
-
     if found.lags:
         ranks = sorted({lag.rank for lag in found.lags})
         hold = "holds" if len(ranks) == 1 else "hold"
@@ -354,7 +349,6 @@ def _network_of(report: Report, options: ExplainOptions) -> Network:
 def _write_profile(files: ForeignFiles, output: str, dumps: Dumps | None) -> None:
     """Write a profile of the timed sends between two ranks; raises UsageError where there are none."""
     from ccctl.artifacts import codec, sent_in
-    from probes.base import plural
 
     sent, library = sent_in(files) if dumps is None else (dumps[0].sent, dumps[0].tool)
     found = sent.profile(library)

@@ -13,7 +13,7 @@ from ccctl.arguments import FamilyOptions, GeneralOptions, Seed, load_network, r
 from ccctl.artifacts import codec, exists, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from probes.base import parse_size
+from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
@@ -179,7 +179,6 @@ def _write_graphs(options: OrderOptions) -> None:
     """
     from ccctl.arguments import read_or_described
     from ccctl.render.text import nccl_graphs as text
-    from probes.base import plural
     from synth.nccl_graphs import graph_file, plan_kinds
 
     network, profile = options.network, options.measured

@@ -30,7 +30,7 @@ from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_duration, parse_rate, parse_size
+from probes.base import parse_duration, parse_rate, parse_size, whole
 
 if TYPE_CHECKING:
     from ccctl.launching import World
@@ -326,7 +326,6 @@ def _refuse_strangers(effort: Effort, world: World) -> None:
 
     Names of hosts are not checked here, because they are known only once ranks have started.
     """
-    from probes.base import whole
     from probes.sampling import Place, WantedPairs, resolve
 
     if effort.pairs is None or started_by_mpi():

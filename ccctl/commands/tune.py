@@ -14,7 +14,7 @@ from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks
-from probes.base import parse_sizes
+from probes.base import parse_sizes, some
 
 if TYPE_CHECKING:
     from exec.library_rules import MeasuredSetting, Sweep
@@ -204,7 +204,6 @@ def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
 def _tried(text: str) -> MeasuredSetting:
     from ccctl.artifacts import read_any
     from exec.library_rules import MeasuredSetting, Setting
-    from probes.base import some
 
     setting, mark, path = text.partition("=")
     if not mark or not path:

@@ -20,7 +20,7 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
-from probes.base import parse_size
+from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -142,8 +142,6 @@ def verify(options: VerifyOptions) -> None:
     else:
         _tell(read, verdict, ran)
     if verdict.findings:
-        from probes.base import plural
-
         count = plural(len(verdict.findings), "finding")
         what = read.body.noun if read.kind in codec.SCHEDULE_KINDS else read.kind
         wrong = "these groups are" if what == "groups" else f"this {what} is"
@@ -190,7 +188,6 @@ def _schedule(read: Artifact) -> _Verdict:
 
 
 def _groups(read: Artifact) -> _Verdict:
-    from probes.base import plural
     from synth.check import examine_groups
 
     groups = read.body
@@ -207,7 +204,6 @@ def _groups(read: Artifact) -> _Verdict:
 
 
 def _plan(read: Artifact) -> _Verdict:
-    from probes.base import plural
     from synth.mscclpp import examine_plan
 
     plan = read.body
@@ -253,7 +249,6 @@ def _run_line(read: Artifact, ran: RuntimeReport) -> str:
 
 def _certificate(read: Artifact) -> _Verdict:
     from ccctl.acceptance import recheck
-    from probes.base import plural
 
     found = read.body
     return _Verdict(
@@ -265,7 +260,6 @@ def _certificate(read: Artifact) -> _Verdict:
 
 def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
     from ccctl.arguments import as_collective
-    from probes.base import plural
     from synth.check import examine
     from synth.msccl import beyond
 

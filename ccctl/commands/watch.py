@@ -17,7 +17,7 @@ from ccctl.launching import Deadline, Drawn, World, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_seconds
+from probes.base import decimal, parse_seconds, plural
 
 if TYPE_CHECKING:
     from ccctl.watch import (
@@ -179,8 +179,6 @@ def _request(options: WatchOptions) -> WatchRequest:
 
 def _share(text: str, option: str) -> float:
     """Return a share of one: 10% is 0.1; raises UsageError."""
-    from probes.base import decimal
-
     found = decimal(text.strip().removesuffix("%").strip()) if text.strip().endswith("%") else None
     if found is None or not 0 < found / 100 <= _MOST_SHARE:
         also = "auto, or " if option == "--threshold" else ""
@@ -214,7 +212,6 @@ def _world(options: WatchOptions, request: WatchRequest) -> World:
 
 def _measuring(world: World, request: WatchRequest, deadline: Deadline, wait_s: float) -> Measure:
     """Return a function that measures links in turn within a budget."""
-    from probes.base import plural
     from probes.profiling import Effort
 
     on_gpus = request.baseline.body.transport == "cuda"

@@ -23,7 +23,7 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec, exists
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from probes.base import parse_rate, parse_seconds, parse_size, parse_sizes
+from probes.base import meant, parse_rate, parse_seconds, parse_size, parse_sizes, quoted
 
 if TYPE_CHECKING:
     from synth.fusion import FusionPlan, Model, Overheads, RingCosts, Tuning
@@ -221,8 +221,6 @@ def _model(spec: str) -> tuple[Model, dict[str, str]]:
     if spec in shapes() and not exists(spec):
         return shape(spec), {}
     if spec != "-" and not exists(spec) and "/" not in spec and "." not in spec:
-        from probes.base import meant, quoted
-
         close = meant(spec, shapes())
         raise UsageError(
             f"MODEL {quoted(spec)}: neither a file nor a model that has a name",
