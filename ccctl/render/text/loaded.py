@@ -71,7 +71,7 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     print_table((*range_columns(found.ranges), *_RANGE), found.ranges, say)
     say("")
     points = [{"range": one, "point": point} for one in found.ranges for point in one.points]
-    limited = any(one["point"].limit for one in points)
+    limited = any(point.limit for one in found.ranges for point in one.points)
     print_table(_POINT if limited else _POINT[:-1], points, say)
     say("")
     for line in environment(found, runtime, output):
