@@ -22,14 +22,7 @@ from ccctl.arguments import (
     topology_in,
     uneven_collective,
 )
-from ccctl.artifacts import (
-    codec,
-    is_folder,
-    made_folder,
-    refuse_unwritable,
-    write_atomically,
-    write_output,
-)
+from ccctl.artifacts import codec, is_folder, made_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of

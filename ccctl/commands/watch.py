@@ -20,14 +20,7 @@ from ccctl.runs import ProfileRun
 from probes.base import decimal, parse_seconds, plural
 
 if TYPE_CHECKING:
-    from ccctl.watch import (
-        LinkTurns,
-        Measure,
-        StateFolder,
-        WatchFindings,
-        WatchOutcome,
-        WatchRequest,
-    )
+    from ccctl.watch import LinkTurns, Measure, StateFolder, WatchFindings, WatchOutcome, WatchRequest
     from probes.link_costs import Profile
 
 __all__ = ["EXAMPLES", "FILES", "watch"]
