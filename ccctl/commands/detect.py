@@ -214,7 +214,6 @@ def _draw(found: Topology, why: Explanation | None, comparison: Comparison | Non
 
 def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
     """Raise FoundProblem if hosts are missing or something differs."""
-
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
         raise FoundProblem(

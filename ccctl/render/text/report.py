@@ -132,7 +132,6 @@ _PREDICTED = (
 
 def _peer(name: str) -> tuple[Column, ...]:
     """Return the columns of a peer."""
-
     time, busbw = (one.below(lambda row: row.peers.get(name)) for one in (_PLACEMENT[0], _PLACEMENT[2]))
 
     def ours(row: Row) -> str | None:
