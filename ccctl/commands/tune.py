@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -141,13 +142,9 @@ def tune(options: TuneOptions) -> None:
     if options.json:
         console.summary(values)
     elif loaded and options.output not in (None, "-"):
-        for kind, points in found.summary().items():
-            console.note(_gained(kind, points))
-        if options.merge is None and not any(map(_replaced, found.summary().values())):
-            console.note(f"{options.output} need not be loaded: it only repeats the library's own choice")
-        else:
-            exports = " ".join(f"{name}={value}" for name, value in loaded.items())
-            console.note(f"to load {options.output}: export {exports}")
+        exports = " ".join(f"{name}={value}" for name, value in loaded.items())
+        for line in _gains(found.summary(), exports, merged=options.merge is not None):
+            console.note(line)
 
 
 def _tell_loading(text: str, lines: list[str]) -> None:
@@ -158,21 +155,21 @@ def _tell_loading(text: str, lines: list[str]) -> None:
         console.note(text.splitlines()[0].lstrip("# "))
 
 
-def _replaced(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the points at which a rule replaces the library's own choice."""
+def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, merged: bool) -> Iterator[str]:
+    """Yield a line on what the rules of each collective gain, then how to load them, if that is worth it."""
     from exec.library_rules import OWN
 
-    return [one for one in points if one["algorithm"] != OWN]
-
-
-def _gained(kind: str, points: list[dict[str, Any]]) -> str:
-    """Return a line that says at how many sizes the rules replace the library's own choice."""
-    ratios = [one["untouched_s"] / one["time_s"] for one in _replaced(points)]
-    if not ratios:
-        return f"{kind}: no algorithm is faster than the library's own choice at any of {len(points)} sizes"
-    most = f"up to {max(ratios):.2f}x as fast"
-    return (
-        f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most} as the library's choice"
+    worth = merged
+    for kind, points in summary.items():
+        ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]
+        worth |= bool(ratios)
+        if ratios:
+            most = f"up to {max(ratios):.2f}x as fast as the library's choice"
+            yield f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most}"
+        else:
+            yield f"{kind}: nothing is faster than the library's own choice at any of {len(points)} sizes"
+    yield (
+        f"to load the rules: export {exports}" if worth else "the rules need not be loaded: they gain nothing"
     )
 
 
