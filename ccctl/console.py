@@ -329,7 +329,7 @@ class _Plain:
         if now_s - self._told_s >= _PLAIN_S:
             self._told_s = now_s
             share = 100 * done / self._total if self._total else 100.0
-            note(f"{self._label}: {share:.0f} %{f', {text}' if text else ''}")
+            note(f"{self._label}: {share:.0f} % done{f', {text}' if text else ''}")
 
 
 def waiting(text: str) -> None:

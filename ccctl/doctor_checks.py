@@ -124,7 +124,7 @@ def _nvrtc() -> Iterator[Check]:
     except CcctlError as error:
         yield Check("NVRTC", "note", error.message, f"needed for GPUs only: {error.hint}")
         return
-    yield Check("NVRTC", "ok", f"compiles for sm_{min(known)} to sm_{max(known)}")
+    yield Check("NVRTC", "ok", f"compiles GPU kernels for sm_{min(known)} to sm_{max(known)}")
 
 
 def _launcher() -> Iterator[Check]:
@@ -177,7 +177,7 @@ def _solver() -> Iterator[Check]:
     except CcctlError as error:
         yield Check("CBC solver", "note", error.message, f"exact methods need it: {error.hint}")
         return
-    yield Check("CBC solver", "ok", f"comes with pulp {metadata.version('pulp')}")
+    yield Check("CBC solver", "ok", f"that of pulp {metadata.version('pulp')}, for exact methods of synth")
 
 
 def _compiled_loops() -> Iterator[Check]:
@@ -188,13 +188,13 @@ def _compiled_loops() -> Iterator[Check]:
         yield Check("compiled loops", "ok", f"{fitting} came with ccctl")
     else:
         found = "those that came with ccctl are for other versions" if shipped else "none came with ccctl"
+        found += ", so each user's first commands compile them, for a minute"
         once = f"{sys.executable} -m ccctl.compile_loops"
-        hint = f"first commands compile for a minute; for all users: {once}"
-        yield Check("compiled loops", "note", found, hint)
+        yield Check("compiled loops", "note", found, f"to compile them once for all users: {once}")
     if problem := loop_store().problem:
         yield Check("loop cache", "note", problem, "without it each command compiles again, for seconds")
     else:
-        yield Check("loop cache", "ok", str(cache_folder()))
+        yield Check("loop cache", "ok", f"loops that you have compiled are kept in {cache_folder()}")
 
 
 def _permissions() -> Iterator[Check]:

@@ -46,7 +46,7 @@ def look_everywhere(world: World, request: DetectRequest, timeout_s: float | Non
     search.run(asked[: world.ranks] if world.ranks else asked)
     if search.error is not None and not search.looks:
         raise UnavailableError(
-            f"none of {fold(search.missing)} gave anything: {_reason(search.error)}",
+            f"none of {fold(search.missing)} answered: {_reason(search.error)}",
             hint="ssh to each must work without a password, and ccctl be installed there at the same place.",
         )
     return together(search.looks, search.missing)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from signal import Signals
 from typing import TYPE_CHECKING, Any, get_args
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOSTS_VARIABLE",
+    "Deadline",
     "Drawn",
     "RankDisplay",
     "World",
@@ -44,6 +47,23 @@ HOSTS_VARIABLE = "CCCTL_HOSTS"
 _MOST_AWAITED = 4
 _FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile", "spare": "--spare"}
 _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The user's time limit for a command that starts ranks several times, from ``began_s`` on."""
+
+    limit_s: float | None
+    began_s: float = field(default_factory=time.monotonic)
+
+    def left_s(self) -> float | None:
+        """Return the seconds left, None without a limit; raises TimeoutExpired if none are left."""
+        if self.limit_s is None:
+            return None
+        left_s = self.began_s + self.limit_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutExpired(f"not done within {self.limit_s:g} s")
+        return left_s
 
 
 def by_default(hosts: str | None) -> bool:

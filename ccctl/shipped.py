@@ -14,7 +14,7 @@ from ccctl.errors import UnavailableError
 __all__ = ["examples_folder", "manual_page", "own_command", "with_own_command"]
 
 _PACKAGE = Path(__file__).resolve().parent
-# Number of folders above the package that are searched for the prefix. It is the fourth above
+# Number of folders above the package that are searched for the prefix, which is the fourth above
 # PREFIX/lib/python3.11/site-packages/ccctl.
 _LEVELS_UP = 5
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from probes.base import shortened
+from probes.base import meant, shortened
 
 __all__ = ["explained"]
 
@@ -34,7 +34,7 @@ _OTHER_OPTIONS = {
     **dict.fromkeys(("numchunks", "nchunks", "chunkcount", "numberofchunks"), "--chunks"),
     "bw": "--bandwidth",
 }
-# Options of other commands, and how what they are for is done here or elsewhere.
+# Options of other commands that users may type here, and the advice to give.
 _OTHER_WAYS = {
     (
         "tune",
@@ -106,8 +106,6 @@ def _one_dash(parameter: Any) -> str | None:
 
 def _unknown_option(name: str, context: typer.Context | None) -> str:
     """Return the message for an unknown option, with a likely correction."""
-    from probes.base import meant
-
     # For a long word after one dash, typer reports only the first letter.
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
@@ -125,7 +123,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
 
 
 def _same_words(word: str, options: list[str]) -> str:
-    """Return the option whose words ``word`` begins or else ends with; "" if there is none."""
+    """Return the option with whose words ``word`` begins, or else ends; "" if there is none."""
     typed = word.lower().replace("_", "-").strip("-").split("-")
     parts = {option: option.strip("-").split("-") for option in options if option.startswith("--")}
     inside = [option for option, own in parts.items() if len(own) < len(typed)]

@@ -1,7 +1,7 @@
 _ccctl_completion() {
     local IFS=$'\n' line=${COMP_LINE:0:COMP_POINT}
     local word=${line##*[[:space:]]} answer
-    # What bash takes for words of their own, and has no need of.
+    # Bash has split the word at : and =, and expects only the part after the last of these.
     local before= open=
     [[ $COMP_WORDBREAKS == *:* && $word == *[:=]* ]] && before=${word%"${word##*[:=]}"}
     COMPREPLY=()

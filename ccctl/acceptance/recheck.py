@@ -27,7 +27,7 @@ def recheck(path: str, certificate: Certificate) -> list[str]:
     alphas and betas of the profile, and judging the measurements again the same certificate. Raises
     DataError if the acceptance has not ended.
     """
-    left = [stage.name for stage in certificate.stages if not stage.done]
+    left = [stage.label for stage in certificate.stages if not stage.done]
     if left:
         raise DataError(
             path,
@@ -54,7 +54,7 @@ def recheck(path: str, certificate: Certificate) -> list[str]:
 
 
 def _unfitted(folder: AcceptanceFolder) -> list[str]:
-    """Return what of the profile its raw samples do not give."""
+    """Return the costs in the profile that do not follow from its raw samples."""
     from probes.profiling import unproven
 
     profile, samples = folder.read("profile"), folder.read(SAMPLES)
@@ -63,7 +63,7 @@ def _unfitted(folder: AcceptanceFolder) -> list[str]:
     if samples is None:
         return [f"{SAMPLES}.json: missing, the costs in profile.json rest on it"]
     found = [f"profile.json: {words}" for words in unproven(profile.links, samples)]
-    more = [f"profile.json: {len(found) - _MOST_NAMED} more costs that its raw samples do not give"]
+    more = [f"profile.json: {len(found) - _MOST_NAMED} more costs that do not follow from its raw samples"]
     return found if len(found) <= _MOST_NAMED else [*found[:_MOST_NAMED], *more]
 
 

@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ccctl.errors import TimeoutExpired
-from ccctl.launching import World
+from ccctl.launching import Deadline, World
 
 if TYPE_CHECKING:
     from exec.acceptance import Terms
@@ -50,10 +49,7 @@ class AcceptanceRequest:
 
         Raises TimeoutExpired if none are.
         """
-        left_s = self.left_s(self.timeout_s)
-        if left_s is not None and left_s <= 0:
-            raise TimeoutExpired(f"not done within {self.timeout_s:g} s")
-        return left_s
+        return Deadline(self.timeout_s, self.began_s).left_s()
 
     def left_s(self, limit_s: float | None) -> float | None:
         """Return the seconds that are left of a limit; None without one."""

@@ -91,7 +91,7 @@ class AcceptanceRun:
         steps = {"hosts": self._hosts, "links": self._links, "whole": self._whole}
         for name in _STAGES:
             if name in self._stages:
-                console.note(f"{name}: done before the interruption")
+                console.note(f"{self._stages[name].label}: done before the interruption")
                 continue
             began_s = time.monotonic() - self._seconds_before.get(name, 0.0)
             with rescuing(partial(self._rescue, name, began_s)):
@@ -175,8 +175,8 @@ class AcceptanceRun:
             effort = _rest(effort, self._before)
         most = "" if effort.budget_s is None else f", at most {_minutes(effort.budget_s)}"
         console.note(
-            f"links: measuring the links between {plural(ranks, 'rank')}: "
-            f"about {_minutes(effort.fast_links_s(ranks))} if they are fast{most}"
+            f"links: measuring the links between {plural(ranks, 'rank')}: at least "
+            f"{_minutes(effort.fast_links_s(ranks))}, longer for slow links or shared cores{most}"
         )
         if effort.turns is not None and not len(effort.turns.src):
             assert self._before is not None
@@ -200,7 +200,10 @@ class AcceptanceRun:
         rack_of = {host: plan.rack_of(host) for host in dict.fromkeys(hosts)}
         if not flows_of(hosts, rack_of):
             return [], profile
-        left_s, what = self.request.left_s(self.request.budget_s), "all hosts at once and across the middle"
+        left_s, what = (
+            self.request.left_s(self.request.budget_s),
+            "all hosts sending at once, and across the bisection",
+        )
         if left_s is not None and left_s <= _AT_ONCE_S:
             return [f"{what}: no time was left of the budget"], profile
         console.note(f"links: {what}")

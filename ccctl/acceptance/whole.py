@@ -12,7 +12,7 @@ from ccctl.arguments import BenchOptions, Contestant, setup_of
 from ccctl.errors import CcctlError, FoundProblem, TimeoutExpired, UnavailableError
 from ccctl.launching import World, run_ranks
 from ccctl.prepared import BenchWorkload, prepared
-from probes.base import plural
+from probes.base import format_size, plural
 
 if TYPE_CHECKING:
     from exec.benchmark import Integrity, Report
@@ -70,7 +70,7 @@ class WholeStage:
             if _COLLECTIVES[0] in self._schedules:
                 self.folder.write("selection", self._schedules[_COLLECTIVES[0]].selection)
         for text in self._left_out:
-            console.warn(f"whole: {text}")
+            console.warn(f"collectives: {text}")
         return self._left_out
 
     @property
@@ -101,10 +101,8 @@ class WholeStage:
 
     def _bench(self, kind: Kind, sizes_bytes: tuple[int, ...], libraries: list[str]) -> None:
         """Run one collective of all sizes, and keep each size's rows as soon as they are there."""
-        from probes.base import format_size
-
         sizes = " and ".join(map(format_size, sizes_bytes))
-        console.note(f"whole: {kind} of {sizes} on {plural(len(self.profile.ranks), 'rank')}")
+        console.note(f"collectives: {kind} of {sizes} on {plural(len(self.profile.ranks), 'rank')}")
         path = str(self.folder.file("profile.json"))
         options = BenchOptions(
             collective=kind,
@@ -139,13 +137,13 @@ class WholeStage:
         kind = _COLLECTIVES[0]
         left_s = _least(self.request.whole_budget_s(), self.request.seconds_left())
         if kind not in self._schedules:
-            self._left_out.append(f"checksums of steps: {kind} could not run")
+            self._left_out.append(f"checksums: {kind} could not run")
             return None
         if left_s is not None and left_s <= 1.0:
-            self._left_out.append("checksums of steps: no time was left of the budget")
+            self._left_out.append("checksums: no time was left of the budget")
             return None
         size_bytes = min(max(sizes_bytes), _MOST_CHECKED_BYTES)
-        console.note(f"whole: {kind} twice, with checksums of each step")
+        console.note(f"collectives: {kind} twice, with checksums after each step")
         try:
             found: Integrity = run_ranks(
                 "exec.benchmark.integrity:integrity_task",
@@ -160,10 +158,10 @@ class WholeStage:
                 timeout_s=left_s,
             )
         except (UnavailableError, FoundProblem) as error:
-            self._left_out.append(f"checksums of steps: {error.message}")
+            self._left_out.append(f"checksums: {error.message}")
         except TimeoutExpired:
             self.request.seconds_left()
-            self._left_out.append("checksums of steps: they took longer than what was left of the budget")
+            self._left_out.append("checksums: they took longer than what was left of the budget")
         else:
             return found
         return None

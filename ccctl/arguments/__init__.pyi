@@ -6,7 +6,11 @@ from .bench_requests import (
     of_selection as of_selection,
     setup_of as setup_of,
 )
-from .collectives import parse_collectives as parse_collectives, read_groups as read_groups
+from .collectives import (
+    has_groups as has_groups,
+    parse_collectives as parse_collectives,
+    read_groups as read_groups,
+)
 from .counts import uneven_collective as uneven_collective
 from .networks import load_network as load_network, network_of as network_of, parse_racks as parse_racks
 from .options import (
@@ -39,6 +43,7 @@ from .options import (
     WorldOptions as WorldOptions,
     collective_option as collective_option,
     network_option as network_option,
+    refuse_given as refuse_given,
     refuse_unknown as refuse_unknown,
     written_option as written_option,
 )
@@ -55,4 +60,8 @@ from .proven import (
 from .redistributions import read_redistribution as read_redistribution
 from .run_options import RunOptions as RunOptions
 from .synth_options import SynthOptions as SynthOptions
-from .topologies import read_or_described as read_or_described, read_topologies as read_topologies
+from .topologies import (
+    read_or_described as read_or_described,
+    read_topologies as read_topologies,
+    topology_in as topology_in,
+)

@@ -205,7 +205,7 @@ class BenchOptions(GeneralOptions, WorldOptions):
             metavar="RANK",
             min=0,
             max=MOST_RANKS,
-            help="Refuse a program with another root. A program's root is fixed.",
+            help="Root of a rooted collective. The root of an ARTIFACT is fixed: another one is refused.",
         ),
     ] = None
     placement: Annotated[
@@ -292,7 +292,7 @@ def sizes_between(begin: str, end: str, factor: int, step: str | None = None) ->
     increment = parse_size(step, "-i") if step is not None else 0
     if first > last:
         unsaid = _BEGIN if begin == _BEGIN else _END
-        hint = f"{unsaid} is what is taken where none is said." if unsaid in (begin, end) else ""
+        hint = f"{unsaid} is the default." if unsaid in (begin, end) else ""
         raise UsageError(f"-b {begin} is larger than -e {end}", hint=hint)
     sizes = [first]
     while (following := sizes[-1] + increment if increment else sizes[-1] * factor) <= last:
@@ -307,6 +307,6 @@ def _listed(text: str, factor: int) -> tuple[int, ...]:
     if ":" in text:
         first, last = text.split(":", 1)
         if parse_size(first, "--sizes") > parse_size(last, "--sizes"):
-            raise UsageError(f"--sizes {text}: it ends below its beginning")
+            raise UsageError(f"--sizes {text}: expected FROM:TO that rises")
         return sizes_between(first, last, factor)
     return tuple(sorted({parse_size(part, "--sizes") for part in text.split(",")}))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from synth.portfolio import CollectiveRequest
     from synth.side_by_side import StepGroup
 
-__all__ = ["parse_collectives", "read_groups"]
+__all__ = ["has_groups", "parse_collectives", "read_groups"]
 
 # Most chunks that one entry may count: a mistyped count is refused before its chunks fill the memory.
 _MOST_CHUNKS = 1 << 20
@@ -42,20 +42,22 @@ def parse_collectives(
     # Split only at commas before a letter: the name of a collective begins with a letter, a rank does not.
     named = re.split(r",(?=\s*[A-Za-z])", text)
     if len(named) > 1 and members is not None:
-        raise UsageError("--ranks: of several collectives each has its own, as in broadcast:0-7")
+        raise UsageError("--ranks: several collectives have ranks of their own, as in broadcast:0-7")
     return tuple(_named(part.strip(), members, root) for part in named)
 
 
-def read_groups(text: str, ranks: int) -> list[StepGroup]:
-    """Return the groups of the file that `--collective` names; [] if it names no file of groups.
+def has_groups(text: str) -> bool:
+    """Return whether `--collective` names a file of groups; raises DataError or MissingInputError."""
+    return text.endswith((".toml", ".json")) and "group" in read_document(text)
 
-    Several sets of ranks in one table are as many groups alike. Raises DataError or MissingInputError.
+
+def read_groups(path: str, ranks: int) -> list[StepGroup]:
+    """Return the groups of a TOML or JSON file.
+
+    A table with several sets of ranks stands for an equal group on each set. Raises DataError or
+    MissingInputError.
     """
-    if not text.endswith((".toml", ".json")):
-        return []
-    document = read_document(text)
-    if "group" not in document:
-        return []
+    document = read_document(path)
     problems = [f"{key}: unknown; expected group" for key in document.keys() - {"group"}]
     found = [
         group
@@ -68,7 +70,7 @@ def read_groups(text: str, ranks: int) -> list[StepGroup]:
         problems.append("group: expected at least one")
     if problems:
         raise DataError(
-            text,
+            path,
             problems[:20],
             hint='Such as [[group]] kind = "all_reduce", ranks = ["0-7", "8-15"], size = "64M".',
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ccctl import console
 from ccctl.arguments.options import MOST_RANKS
-from ccctl.arguments.topologies import read_or_described
+from ccctl.arguments.topologies import LINK_LISTS, read_or_described, topology_in
 from ccctl.artifacts import exists, read_input
 from ccctl.completion import words
 from ccctl.errors import DataError, UsageError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["load_network", "network_of", "parse_racks", "parse_ranks"]
 
-_LISTS = (".csv", ".links")
 _RANKS = re.compile(r"[0-9,\s-]+")
 # A name of a network, known or not: b200, b200/8x400:4, torus:4x4, b200:64/rail/2. Other text is a path.
 _LIKE_A_NAME = re.compile(r"[^/.:]+(/[0-9]+x[0-9.]+)?(:[^/.]*(/(rail|ring))?(/[0-9]+)?)?")
@@ -74,7 +73,7 @@ def _with_topology(
 
     if set(digests) != {"profile"} or spec == "-":
         raise UsageError(
-            f"--topology: {spec} is not the file of a profile; only measured links take declared ports",
+            f"--topology: {spec} is not the file of a profile; a topology adds ports to measured links only",
             hint="A topology alone is a network, too: --network FILE.",
         )
     artifact = read_or_described(path, "topology")
@@ -95,14 +94,14 @@ def _whole(
     if not named and spec != "-" and not there and _LIKE_A_NAME.fullmatch(spec):
         raise _unknown(spec)
     if not named and spec != "-" and not there:
-        read_input(spec)  # which says that it is not there, and what is
+        read_input(spec)  # raises the error for a missing file
     given = {"--alpha": alpha, "--bandwidth": bandwidth, "--unwind": unwind}
     if any(value is not None for value in given.values()):
         wrong = " and ".join(name for name, value in given.items() if value is not None)
         raise UsageError(f"{wrong}: only for families; {spec} has links and costs of its own")
     if named:
         return pod(spec, hold_alpha=hold_alpha), {}
-    if spec.endswith(_LISTS):
+    if spec.endswith(LINK_LISTS):
         from synth.networks import read_link_list
 
         return read_link_list(spec, hold_alpha=hold_alpha), {}
@@ -199,7 +198,7 @@ def network_of(
     unwind: str | None = None,
     failed: str | None = None,
 ) -> Network:
-    """Return the network of the report's ranks; one-host machines and topologies are repeated.
+    """Return the network of the report's ranks; a machine or topology of one host is repeated for each host.
 
     Without ``spec`` it is the named machine with the report's GPUs, if the report is of one host. Raises
     UsageError if no such machine is known or the network does not fit the report, and whatever
@@ -219,9 +218,7 @@ def network_of(
     if found is None:
         found, _ = load_network(spec, alpha, bandwidth, unwind=unwind, failed=failed)
     if found.ranks != report.ranks:
-        told = (
-            f"{spec} has {found.ranks} ranks, of which the report's {report.ranks} are the first of each host"
-        )
+        told = f"{spec} has {found.ranks} ranks, the report {report.ranks}: taken for the first of each host"
         found = fitted(found, report)
         console.note(told)
     return found
@@ -244,7 +241,7 @@ def _guessed(report: Report) -> str:
         likely = known[0] if known else "dgx-a100"
         example = f"{likely}:{len(report.hosts)}" if len(report.hosts) > 1 else likely
         raise UsageError(
-            f"the report is of {what}{f', {model}' if model else ''}: expected --network, which joins them",
+            f"the report is of {what}{f', {model}' if model else ''}: expected --network, to connect them",
             hint=f"For example --network {example}, {likely}/4x200 with 4 NICs of 200 Gbit/s a host, "
             "system.xml (NCCL_TOPO_DUMP_FILE), profile.json, or switch:8 --bandwidth 25GB/s.",
         )
@@ -257,13 +254,11 @@ def _repeated(path: str, hosts: int) -> Network | None:
     from probes.detection import side_by_side
     from synth.networks import from_topology
 
-    if hosts == 1 or path.endswith(_LISTS):
+    topology = topology_in(path) if hosts > 1 else None
+    if topology is None or len(topology.hosts) > 1:
         return None
-    artifact = read_or_described(path, "profile", "topology", *SCHEDULE_KINDS)
-    if artifact.kind != "topology" or len(artifact.body.hosts) > 1:
-        return None
-    _tell_unknown_links(artifact.body, path)
-    return from_topology(side_by_side([artifact.body] * hosts), Path(path).name)
+    _tell_unknown_links(topology, path)
+    return from_topology(side_by_side([topology] * hosts), Path(path).name)
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> tuple[int, ...]:

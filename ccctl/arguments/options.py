@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.help_sections import COLLECTIVE, GENERAL, NETWORK, RANKS, SEARCH
 from ccctl.launching import HOSTS_VARIABLE, World, world_of
+from probes.base import meant
 
 __all__ = [
     "MOST_COUNT",
@@ -53,6 +54,7 @@ __all__ = [
     "collective_option",
     "network_option",
     "positive_seconds",
+    "refuse_given",
     "refuse_unknown",
     "writable",
     "written_option",
@@ -142,11 +144,16 @@ def refuse_unknown(option: str, word: str, known: Iterable[str]) -> None:
     """Raise UsageError, with the word that may be meant, unless ``word`` is one of ``known``."""
     words = [*known]
     if word not in words:
-        from probes.base import meant
-
         raise UsageError(
             f"{option}: expected one of {', '.join(words)}, found {word!r}", hint=meant(word, words)
         )
+
+
+def refuse_given(options: Mapping[str, object], why: str) -> None:
+    """Raise UsageError for the first option that was given a value."""
+    for option, value in options.items():
+        if value is not None:
+            raise UsageError(f"{option}: {why}")
 
 
 def _timeout(value: float | None) -> float | None:

@@ -102,7 +102,7 @@ def _refuse_early(schedule: Schedule, path: str, runtime: str) -> None:
 
 def _refuse_size(path: str) -> None:
     raise UsageError(
-        f"--size: {path} is for any size; only periodic and symmetric schedules and selections have one"
+        f"--size: {path} runs at any size; only periodic and symmetric schedules and selections take one"
     )
 
 
@@ -113,8 +113,8 @@ def proven_artifact(found: codec.Artifact, **how: Any) -> Proven:
         return proven_schedule(listed(found.body, found.source), found.source, inputs, **how)
     if found.body.input_chunks:
         raise UsageError(
-            f"{found.source}: it says custom: nothing says what its results must be",
-            hint="ccctl verify can judge it",
+            f"{found.source}: its collective is custom, so what its results must be is unknown",
+            hint="ccctl verify --collective KIND judges it.",
         )
     return _judged(found.body, None, found.source, inputs, 0.0)
 
@@ -192,7 +192,7 @@ def check_world(program: Program, ranks: int | None) -> int:
     if ranks is not None and ranks != program.ranks:
         raise UsageError(
             f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
-            hint="Leave -n out, or synthesize for that many ranks.",
+            hint="Leave -n out, or synthesize for that many. -n of nccl-tests is --iters of ccctl bench.",
         )
     return program.ranks
 

@@ -147,7 +147,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="NAME",
             autocompletion=words.spelled(*words.METHODS),
             help="auto tries every method that suits the network. Or one of ring, tree, greedy, "
-            "forest, ilp, periodic, symmetric …. auto leaves out what is there to compare with: taccl, "
+            "forest, ilp, periodic, symmetric …. auto leaves out the methods for comparison: taccl, "
             "tacos_published, tacos_ilp_published, and adapcc_published for up to 5 ranks.",
         ),
     ] = "auto"

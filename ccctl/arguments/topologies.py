@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccctl.artifacts import Artifact, codec, is_folder, read_input
+from ccctl.artifacts import Artifact, codec, exists, is_folder, read_input
 from probes.files import inflated
 from probes.smi import is_json
 
 if TYPE_CHECKING:
     from probes.topology import Topology
 
-__all__ = ["read_or_described", "read_topologies"]
+__all__ = ["LINK_LISTS", "read_or_described", "read_topologies", "topology_in"]
+
+# Suffixes of lists of links.
+LINK_LISTS = (".csv", ".links")
 
 
 def read_or_described(name: str, *kinds: str) -> Artifact:
@@ -32,6 +35,14 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
 
         topology = from_file(inflated(told, source), source)
     return Artifact("topology", topology, source, hashlib.sha256(told).hexdigest())
+
+
+def topology_in(name: str) -> Topology | None:
+    """Return the topology in a file that `--network` names; None for another network, and for stdin."""
+    if not exists(name) or name.endswith(LINK_LISTS):
+        return None
+    found = read_or_described(name, "topology", "profile", *codec.SCHEDULE_KINDS)
+    return found.body if found.kind == "topology" else None
 
 
 def _is_artifact(content: bytes, source: str) -> bool:

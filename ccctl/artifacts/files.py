@@ -9,7 +9,7 @@ from typing import Any
 from ccctl.errors import MissingInputError
 from probes.files import parse_document, read_bytes, read_stream, read_text
 
-__all__ = ["exists", "is_file", "is_folder", "read_document", "read_input"]
+__all__ = ["exists", "is_folder", "read_document", "read_input"]
 
 
 def read_input(path: str) -> tuple[bytes, str]:
@@ -39,11 +39,6 @@ def exists(path: str) -> bool:
     False for what cannot be a name, such as a very long text.
     """
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where a name is too long
-
-
-def is_file(path: str) -> bool:
-    """Return whether a regular file has that name; False for what cannot be a name."""
-    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where a name is too long
 
 
 def is_folder(path: str) -> bool:

@@ -49,7 +49,7 @@ def read_any(
 ) -> Artifact:
     """Return an artifact of one of ``kinds`` (any, when none is named), or a report of another tool.
 
-    ``ranks`` is asked where a report does not say how many ran; without it such a file is refused.
+    ``ranks`` is called if a report does not say how many ran; without it such a file is refused.
     ``collective`` is assumed for files that do not name theirs. Raises DataError, MissingInputError.
     """
     return _decoded(*read_input(path), kinds, ranks, collective)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "accept"]
 
 EXAMPLES = (
-    ("ccctl accept -n 4", "four ranks of this host: what is wrong with it, or that nothing is"),
+    ("ccctl accept -n 4", "test this host with four ranks"),
     (
         "ccctl accept -n 2 --spec 100Mbit/s -o accepted",
         "against what was bought; the folder gets the page, the certificate and all files",
@@ -109,7 +109,7 @@ def accept(options: AcceptOptions) -> None:
     The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
     75 if it could not tell, as when the budget was too small or no collective could run.
 
-    Costs are those of the schedule that ran, in the model of the measured links; each says which.
+    Costs follow from the measured links, for the schedule or the library's algorithm that each line names.
 
     With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
     it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.sh (for

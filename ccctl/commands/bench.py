@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccctl import console
-from ccctl.arguments import BenchOptions
+from ccctl.arguments import BenchOptions, check_world, refuse_given
 from ccctl.artifacts import codec, exists
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import World, paced_between_hosts, placed, run_ranks, started_by_mpi
@@ -16,7 +16,6 @@ from ccctl.rescue import rescuing
 if TYPE_CHECKING:
     from ccctl.arguments import BenchSetup, Contestant
     from exec.benchmark import Report, RowChange
-    from synth.program import Program
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -47,15 +46,15 @@ EXAMPLES = (
 def bench(options: BenchOptions) -> None:
     """Time collectives beside the libraries, and check the results.
 
-    Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT the links
-    between the ranks are measured, schedules synthesized for them, the near-best of these raced, and all
-    kept in the user's cache folder for the next run on the same hosts, which says how old they are. With
-    --for only schedules that a runtime can load take part, and none is raced: predictions decide.
+    Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT it measures the
+    links between the ranks, synthesizes schedules, races those that are predicted about equal, and keeps all
+    in the user's cache folder. The next run on the same hosts uses what was kept, and prints how old it is.
+    With --for only schedules that a runtime can load take part, and none is raced: predictions decide.
 
-    Prints the columns of nccl-tests, then how the runs of the slowest rank differ, the predicted time
-    and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios are of
-    medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of
-    those it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
+    Prints the columns of nccl-tests, then how the runs differ and which rank is slowest, the predicted time
+    and the peers, which run in turn with ours on the same buffers. Times, bandwidths and ratios follow from
+    medians. Rows are printed and written as they finish: a run that is interrupted leaves a report of those
+    it has. Exit status 1 if any of our elements was wrong, or a row is slower than in the baseline.
     """
     from ccctl.arguments import setup_of
     from ccctl.runs import BenchRows
@@ -96,14 +95,17 @@ def _given(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
     options, paths = setup.options, setup.options.paths or []
     _refuse_collective(paths)
     without = {"--collective": options.collective, "--for": options.runtime, "--fresh": options.fresh or None}
-    for option, given in without.items():
-        if given is not None:
-            raise UsageError(f"{option} is for a bench without ARTIFACT, which says what it does itself")
+    refuse_given(without, "it is for a bench without ARTIFACT, which says itself what it does")
     library = library_of(options.device, sockets=setup.sockets)
     found = contestants(paths, options.parameters, options.profile, library)
     program = found[0].proven.program
-    _refuse_others(program, options.ranks, options.root)
+    check_world(program, options.ranks)
     setup.refuse(program.collective.kind, program.ranks)
+    if options.root not in (None, program.collective.root):
+        raise UsageError(
+            f"-r {options.root}: the root of {program.name} is {program.collective.root}, and is part of it",
+            hint=f"Synthesize one with --root {options.root}.",
+        )
     return found, options.timeout
 
 
@@ -187,21 +189,6 @@ def _world_asked(options: BenchOptions) -> World:
             hint="ccctl bench -n 4 runs on this host, --hosts gpu[1-4]:8 on others.",
         )
     return world
-
-
-def _refuse_others(program: Program, ranks: int | None, root: int | None) -> None:
-    """Raise UsageError where -n or -r asks for other ranks, or another root, than a program has."""
-    if ranks is not None and ranks != program.ranks:
-        raise UsageError(
-            f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",
-            hint="Leave -n out. What nccl-tests calls -n is --iters here.",
-        )
-    rooted = program.collective.kind in ("broadcast", "reduce", "scatter", "gather")
-    if root is not None and rooted and root != program.collective.root:
-        raise UsageError(
-            f"-r {root}: the root of {program.name} is {program.collective.root}, and is part of it",
-            hint=f"Synthesize one with --root {root}.",
-        )
 
 
 def _changes(setup: BenchSetup, report: Report) -> list[RowChange] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import FileOrFolder, GeneralOptions, Parameters
+from ccctl.arguments import FileOrFolder, GeneralOptions, Parameters, refuse_given
 from ccctl.artifacts import codec, made_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.render import figures
-from probes.base import parse_size
+from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
     from ccctl.arguments import Proven
@@ -42,11 +42,11 @@ EXAMPLES = (
     ),
     (
         "ccctl compile table.json --to msccl -o xmls",
-        "of a selection a folder of MSCCL XML: for each range of sizes schedule, protocol and instances",
+        "a folder of MSCCL XML from a selection: a file for each range of sizes",
     ),
     (
         "ccctl compile schedule.json --to chakra -o traces",
-        "write Chakra traces, and what ASTRA-sim wants beside them, into a folder",
+        "write Chakra traces and the configuration of ASTRA-sim into a folder",
     ),
 )
 _TRACES = ("chakra", "goal")
@@ -144,10 +144,10 @@ class CompileOptions(GeneralOptions):
 def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name
     """Compile a schedule, or the chunk language, to a program.
 
-    A program holds the instructions of every rank's threadblocks. The schedule is proven before, and every
-    program after: every rank ends with the right result, no two threadblocks race, nothing deadlocks. If the
-    output's name ends in .xml, it is MSCCL XML; --to writes for other runtimes, proven by their own rules,
-    and for simulators.
+    A program holds the instructions of every rank's threadblocks. The schedule is proven before it is
+    compiled, and the program afterwards: every rank ends with the right result, no two threadblocks race,
+    nothing deadlocks. If the output's name ends in .xml, it is MSCCL XML; --to writes for other runtimes,
+    proven by their own rules, and for simulators.
 
     A periodic schedule is expanded to the sends of all its periods, a symmetric one to those of all ranks, up
     to half a million sends.
@@ -164,11 +164,11 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a fun
         "--no-fuse": None if options.fuse else True,
     }
     if options.to in _TRACES:
-        _refuse_given({**given, "--target": options.target}, f"a schedule goes to {options.to} as it is")
+        refuse_given({**given, "--target": options.target}, f"a schedule goes to {options.to} as it is")
         _write_traces(options.schedule, options.to, options.network, options.output, json=options.json)
         return
     if options.to == "msccl":
-        _refuse_given({**given, "--network": options.network}, "a selection brings its own along")
+        refuse_given({**given, "--network": options.network}, "leave it out; a selection has its own")
         _write_folder(options.schedule, options.target or "msccl", options.output, json=options.json)
         return
     from dataclasses import replace
@@ -221,7 +221,7 @@ def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None
         network = found.schedule.network
     if network is None:
         raise UsageError(
-            "which ranks share a host is not known", hint="Say --ranks-per-host N, or --network FILE."
+            "which ranks share a host is not known", hint="Add --ranks-per-host N, or --network FILE."
         )
     hosts: list[int] = network.host_of.tolist()
     return hosts
@@ -256,8 +256,6 @@ def _write_plan(
 
 
 def _say_plan(plan: ExecutionPlan, json: bool) -> None:
-    from probes.base import plural
-
     values = figures(plan, "ranks operations threadblocks_max in_place") | {
         "memory_channels": sum(len(gpu.memory) for gpu in plan.gpus),
         "port_channels": sum(len(gpu.port) for gpu in plan.gpus),
@@ -272,13 +270,6 @@ def _say_plan(plan: ExecutionPlan, json: bool) -> None:
             f"{values['memory_channels']} ends of memory channels and {values['port_channels']} of port "
             f"channels, {'in' if plan.in_place else 'out of'} place; proven"
         )
-
-
-def _refuse_given(options: Mapping[str, object], why: str) -> None:
-    """Raise UsageError for the first option that was given a value."""
-    for option, value in options.items():
-        if value is not None:
-            raise UsageError(f"{option}: {why}")
 
 
 def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> None:
@@ -377,8 +368,6 @@ def _write_chakra(schedule: Schedule, output: str | None, json: bool) -> None:
 
 
 def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) -> None:
-    from probes.base import plural
-
     ranks, adds = schedule.network.ranks, int(schedule.op.sum())
     if json:
         console.summary({"ranks": ranks, "messages": schedule.sends, "adds": adds, "files": files})
@@ -400,7 +389,6 @@ def _refuse_beyond(program: Program, target: str | None) -> None:
 
 def _say(program: Program, compile_s: float, json: bool) -> None:
     from ccctl.render import seconds
-    from probes.base import plural
 
     if json:
         told = figures(program, "ranks instructions=steps threadblocks_max channels")

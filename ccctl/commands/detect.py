@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccctl import console
-from ccctl.arguments import (
-    GeneralOptions,
-    Output,
-    Seed,
-    WorldOptions,
-)
+from ccctl.arguments import GeneralOptions, Output, Seed, WorldOptions, refuse_unknown
 from ccctl.artifacts import codec, write_atomically, write_output
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import World, by_default, started_by_mpi
+from exec.launcher import fold
+from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.detection import DetectRequest
@@ -36,15 +33,15 @@ EXAMPLES = (
     ("ccctl detect --live --from nccl-topo.xml", "look where a file and this machine disagree"),
     ("ccctl detect --record machine", "keep what detection reads here, to report a wrong topology"),
     ("ccctl detect --from topology.json --why NIC0 NIC0", "explain the way between two devices"),
-    ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write what NCCL_TOPO_FILE may name"),
+    ("ccctl detect --from nccl-topo.xml --export nccl-xml mine.xml", "write a file for NCCL_TOPO_FILE"),
     (
         "ccctl detect --declared system.xml profile.json --export nccl-xml fixed.xml",
         "compare a topology with what was measured, and write it corrected (exit 1 where it is wrong)",
     ),
     ("ccctl detect --active", "probe actively, too; what cannot be probed is listed with its reason"),
-    ("ccctl detect --diff topology.json", "say what differs from what was kept (exit 1)"),
+    ("ccctl detect --diff topology.json", "print what differs from what was kept (exit 1)"),
 )
-# The command that is suggested next starts this many ranks where GPUs give no number.
+# The number of ranks in the command that is suggested next on a machine with fewer than two GPUs.
 _PROCESSES = 4
 _LOST = ("host-missing", "host-failed")
 _FORMATS = ("nccl-xml",)
@@ -217,13 +214,10 @@ def _draw(found: Topology, why: Explanation | None, comparison: Comparison | Non
 
 def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
     """Raise FoundProblem if hosts are missing or something differs."""
-    from exec.launcher import fold
-    from probes.base import plural
-
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
         raise FoundProblem(
-            f"{fold(lost)} gave nothing; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
+            f"{fold(lost)} did not answer; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
         )
     if comparison is not None and comparison.differences:
         raise FoundProblem(f"{plural(len(comparison.differences), 'difference')} from {diff}")
@@ -231,13 +225,11 @@ def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
 
 def _export(found: Topology, wanted: tuple[str, str]) -> None:
     """Write one host in the format of another tool; raises UsageError or DataError if impossible."""
-    from exec.launcher import fold
     from probes.diff import fold_hosts
     from probes.nccl import export
 
     kind, path = wanted
-    if kind not in _FORMATS:
-        raise UsageError(f"--export {kind}: unknown format; known is {', '.join(_FORMATS)}")
+    refuse_unknown("--export", kind, _FORMATS)
     groups = fold_hosts(found)
     if len(groups) != 1:
         raise UsageError(

@@ -31,6 +31,8 @@ def doctor(json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> No
     elif not quiet:
         rows = [(check.name, check.state, check.found, check.hint) for check in checks]
         console.table(("what", "state", "found", "hint"), rows)
+        if not missing:
+            console.data("nothing is missing for the pipeline on CPUs; a note concerns only some commands")
     if missing:
         raise UnavailableError(f"missing for the pipeline on CPUs: {', '.join(missing)}")
     console.next_step("ccctl detect")

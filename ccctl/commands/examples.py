@@ -12,13 +12,14 @@ import typer
 from ccctl import console
 from ccctl.errors import CannotWriteError, UsageError
 from ccctl.shipped import with_own_command
+from probes.base import meant
 
 __all__ = ["EXAMPLES", "examples"]
 
 EXAMPLES = (
     ("ccctl examples", "list them"),
     ("ccctl examples hierarchical_allreduce.py", "copy one into this folder"),
-    ("ccctl examples systemd -o units", "copy what is in a folder of theirs into another folder"),
+    ("ccctl examples systemd -o units", "copy the files of a folder of examples into another folder"),
     ("ccctl examples ring_allreduce.py -o -", "print one"),
 )
 
@@ -67,9 +68,7 @@ def _files() -> dict[str, Path]:
 
 
 def _chosen(name: str, found: dict[str, Path]) -> dict[str, Path]:
-    """Return the example named, with its suffix or without, or a folder's; raises UsageError."""
-    from probes.base import meant
-
+    """Return the example of this name, with or without its suffix, or all of a folder; raises UsageError."""
     plain = name.rstrip("/")
     chosen = {
         key: path

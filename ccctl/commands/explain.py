@@ -1,4 +1,4 @@
-"""`ccctl explain`: is this bandwidth normal, what is the most that this network can do, what do logs tell?"""
+"""`ccctl explain`: whether a bandwidth is normal, what limits it, and what logs of other tools show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ccctl.arguments import (
 )
 from ccctl.artifacts import write_output
 from ccctl.errors import FoundProblem, UsageError
-from probes.base import parse_size, some
+from probes.base import decimal, parse_size, plural, quoted, some
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact, Dumps, ForeignFiles
@@ -71,8 +71,6 @@ _MOST_NAMED = 16
 
 def _share(text: str) -> float:
     """Return a share of one: 60% is 0.6; raises UsageError."""
-    from probes.base import decimal, quoted
-
     found = decimal(text.strip().removesuffix("%").strip(), 0.0, 100.0)
     if found is None:
         raise UsageError(f"--at-least: expected a percentage such as 80%, found {quoted(text)}")
@@ -166,7 +164,7 @@ def explain(options: ExplainOptions) -> None:
 
     Each row gets a verdict. The column "at most" is a bound that is proven for every schedule whose sums are
     made at ranks. The columns ring, tree and direct are what NCCL's algorithms could carry over these links
-    and ports by bytes alone, without start-up. A row is normal from two thirds of the slower of them on.
+    and ports by bytes alone, without start-up. A row is normal if it reaches two thirds of the slower one.
     Without --network the machine is recognized by its GPUs, if the report is of one host.
 
     From a recording of NCCL's Inspector it tells how long ranks waited for the last one, which is no fault of
@@ -231,7 +229,6 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
     from ccctl.render.text import evidence
     from exec.acceptance import evidence_of
     from exec.benchmark.foreign import is_nccl_debug, parse_nccl_debug
-    from probes.base import plural
 
     given = {
         "--markdown": options.markdown,
@@ -256,23 +253,16 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
 
 
 def _topology(network: str | None) -> Topology | None:
-    """Return the topology that --network names; None where it names something else, which is told."""
-    from ccctl.arguments import read_or_described
-    from ccctl.artifacts import exists
-    from synth.schedules import SCHEDULE_KINDS
+    """Return the topology that --network names; None, with a note, where it names something else."""
+    from ccctl.arguments import topology_in
 
-    if network is None:
-        return None
-    if exists(network) and not network.endswith((".csv", ".links")):
-        artifact = read_or_described(network, "topology", "profile", *SCHEDULE_KINDS)
-        if artifact.kind == "topology":
-            topology: Topology = artifact.body
-            return topology
-    console.note(
-        f"--network {network}: not a topology, so GPUs and NICs are not compared with it; give topology.json "
-        "of ccctl detect, or the XML that NCCL_TOPO_DUMP_FILE writes"
-    )
-    return None
+    found = None if network is None else topology_in(network)
+    if network is not None and found is None:
+        console.note(
+            f"--network {network}: not a topology, so GPUs and NICs are not compared with it; give "
+            "topology.json of ccctl detect, or the XML that NCCL_TOPO_DUMP_FILE writes"
+        )
+    return found
 
 
 def _log_evidence(files: ForeignFiles) -> list[Evidence]:
@@ -296,8 +286,6 @@ def _tell_late(source: str, found: Recorded, timed: Inspected | None, *, json: b
 
 def _judge_late(source: str, found: Recorded) -> None:
     """Raise FoundProblem if a rank holds up others."""
-    from probes.base import plural
-
     if found.lags:
         ranks = sorted({lag.rank for lag in found.lags})
         hold = "holds" if len(ranks) == 1 else "hold"
@@ -361,7 +349,6 @@ def _network_of(report: Report, options: ExplainOptions) -> Network:
 def _write_profile(files: ForeignFiles, output: str, dumps: Dumps | None) -> None:
     """Write a profile of the timed sends between two ranks; raises UsageError where there are none."""
     from ccctl.artifacts import codec, sent_in
-    from probes.base import plural
 
     sent, library = sent_in(files) if dumps is None else (dumps[0].sent, dumps[0].tool)
     found = sent.profile(library)
@@ -380,7 +367,7 @@ def _declared(source: str, options: ExplainOptions) -> Network:
 
     if options.network is None:
         raise UsageError(
-            f"{source} does not say on which hosts it ran: expected --network, which joins the ranks"
+            f"{source} does not say on which hosts it ran: expected --network, which connects the ranks"
         )
     named = (options.network, options.alpha, options.bandwidth)
     return load_network(*named, unwind=options.unwind, failed=options.without)[0]

@@ -36,9 +36,8 @@ def help(  # noqa: A001 - a command is a function of its name
 ) -> None:
     """Show the manual page of a command, or list the commands.
 
-    On a terminal by man or mandoc, else as plain text. The pages are installed under share/man beside bin/.
-    Where man does not look there, as after uv tool install, man ccctl-synth finds them with this line in
-    ~/.bashrc or ~/.zshrc:
+    On a terminal man or mandoc shows it, elsewhere it is plain text. The pages are installed under share/man
+    beside bin/. If man does not look there, as after uv tool install, add this line to ~/.bashrc or ~/.zshrc:
 
     \b
     export MANPATH="$(dirname "$(realpath "$(command -v ccctl)")")/../share/man:"

@@ -20,11 +20,14 @@ __all__ = ["EXAMPLES", "VERBS", "lab"]
 EXAMPLES = (
     ("ccctl lab up lab4.toml", "make the hosts and the wires that the file describes"),
     ("ccctl lab run -- ccctl profile --quick -o lab-profile.json", "measure the lab's links from inside"),
-    ("ccctl lab run -v --on gpu2 -- uname -n", "run a command in another host; tell the bytes that crossed"),
+    (
+        "ccctl lab run -v --on gpu2 -- uname -n",
+        "run a command in another host, and print the bytes that each host sent",
+    ),
     ("ccctl lab shape 'gpu1 -> gpu2 = 5Mbit/s' 'gpu3.egress = 10Mbit/s'", "change rates while it runs"),
     (
         "ccctl lab shape 'gpu2.mtu = 576' 'gpu3.ingress = 1%'",
-        "small packets of one host, lost ones of another",
+        "limit the packets of one host to 576 bytes, lose 1 % of those to another",
     ),
     ("ccctl lab shape --down-host gpu4", "pull a cable; --up-host puts it back"),
     ("ccctl lab status --json", "its hosts, rates and byte counters as one object"),
@@ -54,15 +57,15 @@ def up(
     """Make the lab that FILE describes.
 
     FILE holds: name; hosts, as a number or as names such as "gpu[1-4]:2" with slots; slots, for hosts without
-    their own; nics, the number of each host; rate, what each NIC sends and receives, such as "100Mbit/s". For
-    hosts in several racks: racks, a list with the hosts of each (or with interfaces, "gpu1/eth1"), and trunk,
-    what each rack's uplink carries in each direction. A table [rates] sets other rates by target: "gpu1",
-    "gpu1.egress", "gpu1.ingress", "gpu1/eth1", "gpu1 -> gpu2".
+    their own; nics, their number in each host; rate, what each NIC sends and receives, such as "100Mbit/s".
+    For hosts in several racks: racks, a list with the hosts of each (or with interfaces, "gpu1/eth1"), and
+    trunk, what each rack's uplink carries in each direction. A table [rates] sets other rates by target:
+    "gpu1", "gpu1.egress", "gpu1.ingress", "gpu1/eth1", "gpu1 -> gpu2".
 
     Tables [delays], such as "gpu1.egress" = "2ms", and [losses], such as gpu1 = "1%", make packets of hosts
     late, or lose a share of them at random; trunk = "1ms" delays what passes each rack's uplink. A table
     [mtu], such as gpu1 = 576, sets the largest packets that hosts send. Losses need a kernel with clsact and
-    bpf. On one without netem, a process holds the packets that a delay makes late.
+    bpf. On a kernel without netem, a process delays the packets.
 
     If it fails or is interrupted, nothing of the lab stays. Exit status 75 if the name is in use.
     """
@@ -85,7 +88,7 @@ def up(
             kernel.down(described.name)
             state.forget(described.name)
             raise
-    console.detail(f"what is known of it: {state.folder(described.name)}")
+    console.detail(f"its files are in {state.folder(described.name)}")
     console.note(f"lab {described.name}: {len(described.hosts)} hosts are up: {described.slots()}")
     console.next_step("ccctl lab run -- ccctl profile")
 
@@ -159,8 +162,8 @@ def shape(
 ) -> None:
     """Change the rates, delays and losses of a lab that is up, or cut a host off.
 
-    A change is in force at once, also for what runs in the lab; unlimited takes a rate's limit away, 0ms and
-    0% a delay and a loss. A host without its cable still runs, but hears and reaches nobody.
+    A change is in force at once, also for what runs in the lab. unlimited removes the limit of a rate, 0ms a
+    delay, 0% a loss. A host without its cable still runs, but exchanges packets with no other host.
     """
     from ccctl.lab import reshaped, state
     from exec.lab import lifecycle as kernel
@@ -181,7 +184,7 @@ def shape(
 def status(chosen: Chosen = None, json: Json = False) -> None:
     """Show a lab that is up: its hosts, rates and bytes.
 
-    The rate of every path stands beside the bytes that crossed it.
+    Prints the byte counters of each host, and the rate between each two hosts.
     """
     from ccctl.lab import state
     from ccctl.render.text import lab as picture
@@ -269,7 +272,7 @@ def _tell_traffic(lab: Lab, before: dict[str, tuple[int, int]], output: str | No
     try:
         after = kernel.traffic(lab)
     except UnavailableError:
-        console.warn(f"lab {lab.name} was removed meanwhile: what crossed it is not known")
+        console.warn(f"lab {lab.name} was removed meanwhile: its byte counters are lost")
         return
     crossed = {
         host: {"sent_bytes": after[host][0] - sent, "received_bytes": after[host][1] - received}

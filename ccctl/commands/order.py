@@ -13,7 +13,7 @@ from ccctl.arguments import FamilyOptions, GeneralOptions, Seed, load_network, r
 from ccctl.artifacts import codec, exists, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from probes.base import parse_size
+from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
     from probes.link_costs import Profile
@@ -28,7 +28,7 @@ EXAMPLES = (
     ),
     (
         "ccctl order links.csv --for mpich:rabenseifner --size 64M --json",
-        "what MPICH's reduce_scatter and all_gather gain, and what any order could, as one object",
+        "what an order gains for Rabenseifner's algorithm, and the most that any order could, as one object",
     ),
     (
         "ccctl order dgx-a100:4 --for nccl:tree --to torchrun",
@@ -39,7 +39,6 @@ EXAMPLES = (
         "the order of the GPUs inside a host for each channel; NCCL_GRAPH_FILE names the file",
     ),
 )
-_DEFAULT_SIZE = "16M"
 _GRAPH = "nccl-graph"
 # Command lines that read each format; PROGRAM stands for the user's own.
 _STARTS = {
@@ -84,11 +83,8 @@ class OrderOptions(GeneralOptions, FamilyOptions):
         ),
     ] = "all_reduce"
     size: Annotated[
-        str | None,
-        typer.Option(
-            "--size", metavar="SIZE", help=f"Size of the buffer, as nccl-tests counts it. [{_DEFAULT_SIZE}]"
-        ),
-    ] = None
+        str, typer.Option("--size", metavar="SIZE", help="Size of the buffer, as nccl-tests counts it.")
+    ] = "16M"
     to: Annotated[
         str | None,
         typer.Option(
@@ -126,9 +122,9 @@ def order(options: OrderOptions) -> None:
     clusters are searched, with the same result for the same seed. The output gives the predicted gain, and a
     limit that no order's gain exceeds. An order that would gain less than 2 % is not changed.
 
-    NCCL and RCCL choose the order of GPUs inside a host themselves. --to nccl-graph writes a file that sets
-    another one: from a topology, the GPUs and the NIC of each channel, so that all channels together carry
-    most.
+    NCCL and RCCL choose the order of GPUs inside a host themselves. --to nccl-graph reads a topology and
+    writes a file that sets the order of the GPUs and the NIC of each channel, so that all channels together
+    carry the most.
     """
     from exec.launcher.starters import FORMATS
 
@@ -136,7 +132,7 @@ def order(options: OrderOptions) -> None:
     if options.to is not None:
         refuse_unknown("--to", options.to, known)
     if options.output is not None and options.to is None:
-        raise UsageError("-o: --to says in which format", hint=f"--to {'|'.join(known)}")
+        raise UsageError("-o: the format is missing, which --to names", hint=f"--to {'|'.join(known)}")
     if (options.measured is not None or options.one_host) and options.to != _GRAPH:
         raise UsageError("--measured and --one-host are for --to nccl-graph")
     if options.json and options.to is not None and options.output in (None, "-"):
@@ -159,7 +155,7 @@ def _planned(options: OrderOptions) -> RankOrder:
     from synth.rank_order import algorithm_of, plan_order
 
     algorithm = algorithm_of(options.library, kind_of(options.collective))
-    size_bytes = parse_size(options.size or _DEFAULT_SIZE, "--size")
+    size_bytes = parse_size(options.size, "--size")
     loaded, _ = load_network(options.network, options.alpha, options.bandwidth)
     return plan_order(loaded, algorithm, size_bytes, seed=options.seed)
 
@@ -183,7 +179,6 @@ def _write_graphs(options: OrderOptions) -> None:
     """
     from ccctl.arguments import read_or_described
     from ccctl.render.text import nccl_graphs as text
-    from probes.base import plural
     from synth.nccl_graphs import graph_file, plan_kinds
 
     network, profile = options.network, options.measured
@@ -230,5 +225,3 @@ def _tell(found: RankOrder, *, json: bool, aside: bool) -> None:
         console.summary(rank_order.summary(found))
         return
     rank_order.draw(found, say=console.note if aside else console.data)
-    if not found.changed:
-        console.note("the order given stays: this one gains less than 2 %")

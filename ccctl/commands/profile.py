@@ -30,7 +30,7 @@ from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_duration, parse_rate, parse_size
+from probes.base import parse_duration, parse_rate, parse_size, whole
 
 if TYPE_CHECKING:
     from ccctl.launching import World
@@ -54,12 +54,12 @@ EXAMPLES = (
     ),
     (
         "ccctl profile -n 4 --quick --topology live",
-        "detect NICs first, and measure by samples what they declare alike",
+        "detect NICs first; of NICs that are alike, measure only a sample",
     ),
     ("ccctl profile --from profile.json --baseline profile.json", "compare two files without measuring"),
     (
         "ccctl profile --from profile.json --spec 8x400",
-        "name what is slower than what was bought, also where all links are",
+        "name the parts that are slower than what was bought, even if all links are",
     ),
     ("ccctl profile -n 4 --quick --expect 100MB/s", "exit with 1 where a link carries less"),
     (
@@ -163,6 +163,8 @@ def profile(options: ProfileOptions) -> None:
     whose spread is checked. On a terminal it shows the slowest and the newest links while it measures, and
     which ranks wait for which.
     """
+    from probes.profiling import below_expectation, compare
+
     with prometheus.exposed(options.prom, "profile") as exposition:
         expected = parse_rate(options.expect, "--expect") if options.expect is not None else None
         before = codec.read(options.baseline, "profile") if options.baseline is not None else None
@@ -174,13 +176,13 @@ def profile(options: ProfileOptions) -> None:
         if bought is not None or plan is not None:
             found = _with_offer(found, bought, plan)
         prometheus.add_profile(exposition, found)
-        drift = _drift(before.body, found) if before else None
+        drift = compare(before.body, found) if before else None
         if before and options.baseline:
             inputs[options.baseline] = before.sha256
         if options.output is not None:
             with _kept_elsewhere(found, inputs, measured=options.source is None):
                 codec.write(options.output, "profile", found, inputs)
-        short = _below(found, expected)
+        short = below_expectation(found, expected) if expected is not None else ""
         _tell(found, options.output, options.json, drift, options.baseline or "", short)
         if drift:
             exposition.add(
@@ -202,7 +204,7 @@ def _offer(options: ProfileOptions) -> tuple[Bought | None, FabricPlan | None]:
 
 
 def _with_offer(found: Profile, bought: Bought | None, plan: FabricPlan | None) -> Profile:
-    """Return the profile with the faults that it has against the offer and the plan."""
+    """Return the profile with the faults that it has by comparison with the offer and the plan."""
     from probes.profiling import faults_of, with_faults
 
     return with_faults(found, faults_of(found, bought, plan), bought=bought is not None)
@@ -324,7 +326,6 @@ def _refuse_strangers(effort: Effort, world: World) -> None:
 
     Names of hosts are not checked here, because they are known only once ranks have started.
     """
-    from probes.base import whole
     from probes.sampling import Place, WantedPairs, resolve
 
     if effort.pairs is None or started_by_mpi():
@@ -345,18 +346,6 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     while 2 * found[-1] <= most:
         found.append(2 * found[-1])
     return tuple(found)
-
-
-def _drift(before: Profile, now: Profile) -> Drift:
-    from probes.profiling import compare
-
-    return compare(before, now)
-
-
-def _below(found: Profile, expected: float | None) -> str:
-    from probes.profiling import below_expectation
-
-    return below_expectation(found, expected) if expected is not None else ""
 
 
 def _tell(

@@ -13,6 +13,7 @@ from ccctl import console
 from ccctl.arguments import GeneralOptions, Page
 from ccctl.artifacts import write_output
 from ccctl.render import figures
+from probes.base import plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Gathered
@@ -47,7 +48,6 @@ def report(options: ReportOptions) -> None:
     """
     from ccctl.artifacts import gather
     from ccctl.render import findings
-    from probes.base import plural
 
     paths, output = options.paths, options.output
     gathered = gather(paths)

@@ -20,7 +20,7 @@ __all__ = ["EXAMPLES", "run"]
 EXAMPLES = (
     ("ccctl run schedule.json --input x.npy -o y.npy", "the rows of x.npy are the ranks' buffers"),
     ("ccctl run program.json --input 'x{rank}.npy' -o 'y{rank}.npy'", "one file for each rank"),
-    ("ccctl run schedule.json --input x.npy --op max --json", "run it and say only what happened"),
+    ("ccctl run schedule.json --input x.npy --op max --json", "take the maximum, and print only a summary"),
     ("ccctl run --adaptive -n 4 --size 1M --iterations 50", "all_reduces that adapt to late and lost ranks"),
     ("ccctl run --adaptive -n 4 --collective broadcast@2 --size 1M", "another collective, from rank 2"),
     ("ccctl run ring.py -p ranks=4 --input x.npy -o y.npy", "run a program in the chunk language"),
@@ -30,13 +30,13 @@ EXAMPLES = (
 def run(options: RunOptions) -> None:
     """Run one collective on real data, or many with --adaptive.
 
-    The input is of floats or integers; all ranks have the same type. Only ranks that end with something
-    have a row, or a file, in the output.
+    The input is of floats or integers; all ranks have the same type. The output has a row, or a file, for
+    each rank that ends with data.
 
-    With --adaptive every element of every result is checked; what the session measures, plans anew and
-    changes to is printed as it happens. It needs no MPI, and goes on when ranks or hosts die. With --rejoin
-    lost ranks are started again, and let in between two requests; so are ranks on the hosts of --spare,
-    which need not answer at the start and are tried at least once a minute.
+    With --adaptive every element of every result is checked. Measurements, new plans and changes of the
+    schedule are printed as they happen. It needs no MPI, and goes on when ranks or hosts die. With --rejoin
+    lost ranks are started again and join between two requests; so do ranks on the hosts of --spare, which
+    need not answer at the start and are tried at least once a minute.
     """
     if options.adaptive:
         if options.data is not None or options.output is not None:

@@ -17,7 +17,7 @@ __all__ = ["EXAMPLES", "show"]
 
 EXAMPLES = (
     ("ccctl show schedule.json", "draw a schedule in time"),
-    ("ccctl show --json profile.json", "say in one object what a profile holds"),
+    ("ccctl show --json profile.json", "print an outline of a profile as one object"),
     ("ccctl show profile.json -o links.png", "draw its links as a heat map, the slow hosts first"),
     ("ccctl show schedule.json -o busy.svg", "draw how busy its links are, over time"),
     ("ccctl detect -o - | ccctl show -", "draw this machine without writing a file"),

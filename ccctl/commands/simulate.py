@@ -19,6 +19,7 @@ from ccctl.arguments import (
     load_network,
     network_option,
     read_or_compiled,
+    refuse_unknown,
     written_option,
 )
 from ccctl.artifacts import codec
@@ -81,7 +82,7 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
         typer.Option(
             "--threadblock",
             metavar="RATE",
-            help="Rate at which one threadblock moves data. [a named machine's]",
+            help="Rate at which one threadblock moves data. [that of a named machine, else no limit]",
         ),
     ] = None
     fifo: Annotated[
@@ -136,8 +137,8 @@ def simulate(options: SimulateOptions) -> None:
     Tables show how busy links and shared ports are, by class, and the ten busiest; --trace writes every
     moment. --with simgrid also times a schedule in SimGrid, an independent simulator (apt-get install
     python3-simgrid): if sends take turns at links and ports both must agree within 1 % (else exit 1). A
-    second time is for ports that share evenly among all sends whose data is there: how NVSwitches and NICs
-    treat what is in flight together.
+    second time is for ports that all ready sends share evenly, as NVSwitches and NICs do if nothing keeps the
+    order of the schedule.
     """
     read = _read(options)
     is_program = read.kind == "program"
@@ -251,8 +252,8 @@ def _protocol(options: SimulateOptions) -> Protocol | None:
     if name is not None and (options.rate is not None or options.hold_alpha):
         option = "--threadblock" if options.rate is not None else "--hold-alpha"
         raise UsageError(f"{option}: leave it out; --protocol sets what a threadblock moves and a hop costs")
-    if name is not None and name not in words.PROTOCOLS:
-        raise UsageError(f"--protocol: expected {', '.join(words.PROTOCOLS)}, found {name!r}")
+    if name is not None:
+        refuse_unknown("--protocol", name, words.PROTOCOLS)
     return name  # type: ignore[return-value] # one of the protocols
 
 
@@ -367,8 +368,11 @@ def _say_judged(judged: dict[str, Any], time_s: float) -> None:
     from ccctl.render import seconds
 
     for name, how in (
-        ("time_s", "sends take turns at links and ports, in the order of the plan"),
-        ("shared_time_s", "all sends whose data is there share them evenly, as NVSwitches and NICs would"),
+        ("time_s", "sends take turns at links and ports, in the order of the schedule"),
+        (
+            "shared_time_s",
+            "all ready sends share them evenly, as NVSwitches and NICs do if nothing keeps the order",
+        ),
     ):
         if (value := judged[name]) is not None:
             more = f", {value / time_s - 1:+.2%} against ccctl" if time_s else ""

@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING
 from ccctl import console
 from ccctl.arguments import (
     SynthOptions,
+    has_groups,
     load_network,
     parse_collectives,
     read_groups,
+    read_or_described,
     read_redistribution,
+    refuse_given,
+    refuse_unknown,
+    topology_in,
     uneven_collective,
 )
-from ccctl.artifacts import (
-    codec,
-    exists,
-    is_folder,
-    made_folder,
-    refuse_unwritable,
-    write_atomically,
-    write_output,
-)
+from ccctl.artifacts import codec, is_folder, made_folder, refuse_unwritable, write_atomically, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
 from ccctl.launching import HOSTS_VARIABLE, Drawn, World, placed, run_ranks, world_of
@@ -33,7 +30,6 @@ from ccctl.runs import RaceLauncher
 from probes.base import parse_seconds, parse_size, parse_sizes
 
 if TYPE_CHECKING:
-    from probes.topology import Topology
     from synth import Request, Synthesis
     from synth.portfolio import Loaded, LoadedRange
     from synth.tacos_ilp import Mechanism
@@ -47,7 +43,7 @@ EXAMPLES = (
     ),
     (
         "ccctl synth --network profile.json --collective broadcast --size 1M --race -o raced.json",
-        "run what predictions cannot tell apart on the ranks of the profile, and keep the fastest",
+        "run the schedules that are predicted about equal on the profile's ranks, and keep the fastest",
     ),
     (
         "ccctl synth --network mesh:4x4 --bandwidth 50GiB/s --alpha 0.5us --collective all_gather --chunk 1M",
@@ -68,11 +64,11 @@ EXAMPLES = (
     ),
     (
         "ccctl synth --network mesh:32x32 --bandwidth 50GB/s --alpha 0.5us --size 1G -o large.json",
-        "on 1,024 ranks no table fills the pipelines of 1 GiB: a periodic schedule does",
+        "1,024 ranks: a periodic schedule, as a list of all sends would be too long",
     ),
     (
         "ccctl synth --network torus:16x16x64 --bandwidth 50GB/s --alpha 0.5us --size 1G -o huge.json",
-        "16,384 ranks: the sends of one chunk stand for all their translates",
+        "16,384 ranks: a symmetric schedule, which lists the sends of one chunk",
     ),
     (
         "ccctl synth --network dgx-a100:2 --sizes 1K:1G -f 32 -o table.json",
@@ -106,7 +102,7 @@ EXAMPLES = (
 )
 
 
-# A collective that begins so names a file of tensors and layouts.
+# The prefix of --collective before the name of a file of tensors and layouts.
 _REDISTRIBUTE = "redistribute:"
 # Sizes from those of barriers to those of whole models' gradients.
 _STOCK_SIZES = "1K:4G"
@@ -119,12 +115,11 @@ def synth(options: SynthOptions) -> None:
     checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
     ingress or egress of a rank, a cut or partition between hosts or racks, or count, the bytes of all sends
     over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink SHARP,
-    SHARP) can be faster. With --sizes it times every
-    candidate at every size and writes a selection: which schedule to use from which size on. With --race,
-    schedules that the prediction cannot tell apart run in turn on ranks, with real data, and the fastest is
-    kept.
+    SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection: which
+    schedule to use from which size on. With --race, schedules that are predicted about equal run in turn on
+    ranks, with real data, and the fastest is kept.
 
-    A large all_reduce whose pipelines no list of sends could fill, such as 1G on mesh:32x32, becomes a
+    A large all_reduce for which a list of all sends would be too long, such as 1G on mesh:32x32, becomes a
     periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
     wherever that is possible.
 
@@ -136,20 +131,20 @@ def synth(options: SynthOptions) -> None:
     machines becomes a periodic schedule around the failures.
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
-    proven of a plan) is found, compiled and proven by the runtime's rules, and the output is what it loads.
-    For MSCCL and RCCL it is timed by the interpreter's costs, with each protocol and in up to 8 instances.
-    With --sizes, too, the output is a folder with a file for each range of sizes, which each file states, and
-    the last line is the environment in which the runtime finds them.
+    proven of a plan) is found, compiled and proven by the runtime's rules, and the output is the file that it
+    loads. For MSCCL and RCCL it is timed by the interpreter's costs, with each protocol and in up to 8
+    instances. If --sizes is given, too, the output is a folder with a file for each range of sizes. Each file
+    states its range, and the last lines are the environment in which the runtime finds the files.
 
     --for nccl is for the unmodified library, which loads no schedules: it writes the order of hosts, graph
     files for hosts whose links are uneven (with a topology), a tuner file where another algorithm or protocol
     is faster than NCCL's choice on the measured links, and the environment, each with its expected gain. If
     NCCL's own choices are as good, nothing is written.
 
-    A --collective file of groups, each with its ranks, size and release, plans a step: what each group takes
-    alone, beside the others, and planned together, and what 1 GB/s more on each link, NIC and trunk would
-    save. -o then names a folder with a schedule for each group. redistribute:FILE moves tensors from one
-    layout of ranks to another.
+    A --collective file of groups, each with its ranks, size and release, plans the groups of a training step
+    together. It prints the time of each group alone, beside the others, and planned together, and the time
+    that 1 GB/s more on a link, NIC or trunk would save. -o then names a folder with a schedule for each
+    group. redistribute:FILE moves tensors from one layout of ranks to another.
 
     With --reproducible each element is summed in one order, that of a balanced binary tree over the ranks by
     number. So the same data gives the same bits at any size, on any network of as many ranks, around any
@@ -165,8 +160,8 @@ def synth(options: SynthOptions) -> None:
     if options.runtime == "nccl":
         _for_stock_nccl(options)
         return
-    is_file = options.collective.endswith((".toml", ".json"))
-    if is_file and not options.collective.startswith(_REDISTRIBUTE) and _step(options):
+    if not options.collective.startswith(_REDISTRIBUTE) and has_groups(options.collective):
+        _plan_step(options)
         return
     _refuse_output(options)
     searching = _searching(options) if not options.race else None
@@ -186,8 +181,8 @@ def synth(options: SynthOptions) -> None:
     _tell(found, request, options.output, options.json, digests)
 
 
-def _step(options: SynthOptions) -> bool:
-    """Plan a step if --collective names a file of groups; return whether it does."""
+def _plan_step(options: SynthOptions) -> None:
+    """Plan the groups of the file that --collective names."""
     from ccctl.render.text import step as text
     from synth.side_by_side import side_by_side
 
@@ -195,15 +190,13 @@ def _step(options: SynthOptions) -> bool:
         options.network, options.alpha, options.bandwidth, unwind=options.unwind, topology=options.topology
     )
     groups = read_groups(options.collective, network.ranks)
-    if not groups:
-        return False
     others = {
         "ranks": options.ranks,
         "counts": options.counts,
         "for": options.runtime,
         "chunk": options.chunk,
     }
-    _refuse_beside(options, "each group of the file has its own", **others)
+    _refuse_sizes(options, "each group of the file has its own", **others)
     if options.output == "-":
         raise UsageError("-o -: each group has a schedule of its own", hint="Name a folder: -o step.")
     with console.progress("synth", 1.0) as bar:
@@ -216,7 +209,6 @@ def _step(options: SynthOptions) -> bool:
         console.summary(text.summary(found))
     else:
         text.draw(found)
-    return True
 
 
 def _for_stock_nccl(options: SynthOptions) -> None:
@@ -224,15 +216,19 @@ def _for_stock_nccl(options: SynthOptions) -> None:
     from ccctl.render.text import stock_nccl as text
     from exec.library_rules import plan_stock
 
-    for option, given in (("--size", options.size), ("--chunk", options.chunk), ("--race", options.race)):
-        if given:
-            raise UsageError(f"{option}: leave it out with --for nccl, which plans for a range of --sizes")
+    given = {"--size": options.size, "--chunk": options.chunk, "--race": options.race or None}
+    refuse_given(given, "leave it out with --for nccl, which plans for a range of --sizes")
     if options.output == "-":
         raise UsageError("-o -: NCCL loads several files", hint="Name a folder: -o nccl.")
-    network, _ = load_network(options.network, options.alpha, options.bandwidth, topology=options.topology)
+    network, digests = load_network(options.network, options.alpha, options.bandwidth)
+    machine = topology_in(options.network)
+    if options.topology is not None:
+        machine = read_or_described(options.topology, "topology").body
+        # Measured links also get the ports of the topology; other networks have ports of their own.
+        if "profile" in digests:
+            network, _ = load_network(options.network, None, None, topology=options.topology)
     sizes = _sizes(options.sizes or _STOCK_SIZES, options.factor if options.sizes else 4.0)
     folder = Path(options.output or "nccl").absolute()
-    machine = _machine(options.network, options.topology)
     plan = plan_stock(network, machine, sizes, str(folder), spec=options.network, seed=options.seed)
     if options.output is not None and plan.files:
         folder.mkdir(parents=True, exist_ok=True)
@@ -242,16 +238,6 @@ def _for_stock_nccl(options: SynthOptions) -> None:
         console.summary(text.summary(plan))
     else:
         text.draw(plan)
-
-
-def _machine(spec: str, topology: str | None) -> Topology | None:
-    """Return the topology of --topology, or that which --network is; None if there is none."""
-    from ccctl.arguments import read_or_described
-
-    if topology is None and (spec == "-" or not exists(spec) or spec.endswith(".csv")):
-        return None
-    found = read_or_described(topology or spec, "topology", "profile", *codec.SCHEDULE_KINDS)
-    return found.body if found.kind == "topology" else None
 
 
 def _refuse_output(options: SynthOptions) -> None:
@@ -290,14 +276,12 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     size_bytes = None if options.size is None else parse_size(options.size, "--size")
     chunk_bytes = None if options.chunk is None else parse_size(options.chunk, "--chunk")
     if redistributed:
-        _refuse_beside(
-            options, "the file already says what moves", counts=options.counts, ranks=options.ranks
-        )
+        _refuse_sizes(options, "the file already says what moves", counts=options.counts, ranks=options.ranks)
         blocks = read_redistribution(options.collective.removeprefix(_REDISTRIBUTE), network.ranks)
         one, size_bytes = blocks.request(chunk_bytes)
         collectives, chunk_bytes = (one,), None
     if options.counts is not None:
-        _refuse_beside(options, "--counts already says how large each block is")
+        _refuse_sizes(options, "--counts already says how large each block is")
         collectives, size_bytes = uneven_collective(collectives, options.counts, network.ranks, chunk_bytes)
         chunk_bytes = None
     step = options.time_step
@@ -324,12 +308,10 @@ def _request(options: SynthOptions) -> tuple[Request, dict[str, str]]:
     return request, digests
 
 
-def _refuse_beside(options: SynthOptions, why: str, **others: str | None) -> None:
+def _refuse_sizes(options: SynthOptions, why: str, **others: str | None) -> None:
     """Raise UsageError for an option that has no meaning where blocks have sizes of their own."""
-    sizes = {"size": options.size, "sizes": options.sizes, "chunks": options.chunks}
-    for name, value in (sizes | others).items():
-        if value is not None:
-            raise UsageError(f"--{name}: {why}")
+    sizes = {"--size": options.size, "--sizes": options.sizes, "--chunks": options.chunks}
+    refuse_given({**sizes, **{f"--{name}": value for name, value in others.items()}}, why)
 
 
 def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:
@@ -375,11 +357,8 @@ def _mechanism(name: str | None, method: str) -> Mechanism:
         return "auto"
     if method != "ilp":
         raise UsageError("--mechanism: only TACOS's integer programs have one", hint="Add --method ilp.")
-    if name == "early-termination":
-        return "early-termination"
-    if name == "time-clustering":
-        return "time-clustering"
-    raise UsageError(f"--mechanism: expected {' or '.join(words.MECHANISMS)}, found {name!r}")
+    refuse_unknown("--mechanism", name, words.MECHANISMS)
+    return name  # type: ignore[return-value] # one of the mechanisms
 
 
 def _sizes(text: str, factor: float) -> tuple[int, ...]:

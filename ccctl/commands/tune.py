@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks
-from probes.base import parse_sizes
+from probes.base import parse_sizes, some
 
 if TYPE_CHECKING:
     from exec.library_rules import MeasuredSetting, Sweep
@@ -121,7 +122,8 @@ def tune(options: TuneOptions) -> None:
     if measured:
         if options.tables:
             raise UsageError(
-                "tables of nccl-tests are for --for nccl, rccl or ncclx", hint="MPI is measured."
+                "tables of nccl-tests are for --for nccl, rccl or ncclx",
+                hint="Leave them out: MPI libraries are measured.",
             )
         kinds = _kinds(options.collectives)
         # Read the file to merge first, so that an invalid one is refused before minutes of measuring.
@@ -140,9 +142,9 @@ def tune(options: TuneOptions) -> None:
     if options.json:
         console.summary(values)
     elif loaded and options.output not in (None, "-"):
-        for kind, points in found.summary().items():
-            console.note(_gained(kind, points))
-        console.note("to load it: export " + " ".join(f"{name}={value}" for name, value in loaded.items()))
+        exports = " ".join(f"{name}={value}" for name, value in loaded.items())
+        for line in _gains(found.summary(), exports, merged=options.merge is not None):
+            console.note(line)
 
 
 def _tell_loading(text: str, lines: list[str]) -> None:
@@ -153,16 +155,21 @@ def _tell_loading(text: str, lines: list[str]) -> None:
         console.note(text.splitlines()[0].lstrip("# "))
 
 
-def _gained(kind: str, points: list[dict[str, Any]]) -> str:
-    """Return a line that says at how many sizes the rules replace the library's own choice."""
+def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, merged: bool) -> Iterator[str]:
+    """Yield a line on what the rules of each collective gain, then how to load them, if that is worth it."""
     from exec.library_rules import OWN
 
-    ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]
-    if not ratios:
-        return f"{kind}: the library's own choice stays at all {len(points)} sizes"
-    most = f"up to {max(ratios):.2f}x as fast"
-    return (
-        f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most} as the library's choice"
+    worth = merged
+    for kind, points in summary.items():
+        ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]
+        worth |= bool(ratios)
+        if ratios:
+            most = f"up to {max(ratios):.2f}x as fast as the library's choice"
+            yield f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most}"
+        else:
+            yield f"{kind}: nothing is faster than the library's own choice at any of {len(points)} sizes"
+    yield (
+        f"to load the rules: export {exports}" if worth else "the rules need not be loaded: they gain nothing"
     )
 
 
@@ -194,7 +201,6 @@ def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
 def _tried(text: str) -> MeasuredSetting:
     from ccctl.artifacts import read_any
     from exec.library_rules import MeasuredSetting, Setting
-    from probes.base import some
 
     setting, mark, path = text.partition("=")
     if not mark or not path:
@@ -202,7 +208,7 @@ def _tried(text: str) -> MeasuredSetting:
     report = read_any(path, "report").body
     if wrong := report.wrong_results:
         raise FoundProblem(
-            f"{path}: {some(wrong, 4)}: a setting whose results are wrong is not tuned by",
+            f"{path}: {some(wrong, 4)}: the results are wrong, so no rule is made of this setting",
             hint=f"Leave {setting} out, and find out why its results are wrong.",
         )
     return MeasuredSetting(Setting.of(setting), report, path)

@@ -1,4 +1,4 @@
-"""`ccctl verify`: is this schedule, program, plan or certificate right, or are these groups?"""
+"""`ccctl verify`: whether a schedule, program, plan, certificate or groups are right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
-from probes.base import parse_size
+from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
@@ -96,9 +96,9 @@ class VerifyOptions(GeneralOptions):
 def verify(options: VerifyOptions) -> None:
     """Prove a schedule or program, or list what is wrong with it.
 
-    Exit status 1 if anything is wrong. A warning about something that is right leaves it 0: scratch that
-    nothing uses, or sums that ranks add in different orders, so that floating-point results differ in their
-    last bits (--same-bits makes that wrong).
+    Exit status 1 if anything is wrong. Warnings leave it 0: scratch that nothing uses, or sums that ranks add
+    in different orders, so that floating-point results differ in their last bits (--same-bits makes that
+    wrong).
 
     A schedule is right if every rank sends only what it has by then, no link or port carries two sends at
     once, each contribution is added once, and every rank ends with what it wants. Of a periodic schedule one
@@ -142,8 +142,6 @@ def verify(options: VerifyOptions) -> None:
     else:
         _tell(read, verdict, ran)
     if verdict.findings:
-        from probes.base import plural
-
         count = plural(len(verdict.findings), "finding")
         what = read.body.noun if read.kind in codec.SCHEDULE_KINDS else read.kind
         wrong = "these groups are" if what == "groups" else f"this {what} is"
@@ -190,22 +188,22 @@ def _schedule(read: Artifact) -> _Verdict:
 
 
 def _groups(read: Artifact) -> _Verdict:
-    from probes.base import plural
     from synth.check import examine_groups
 
     groups = read.body
     found = examine_groups(groups)
-    after = "no lemma" if found.lemma_from is None else plural(found.lemma_from, "period")
+    lemma = ""
+    if found.lemma_from is not None:
+        lemma = f", and Lemma IV.1 of DS-Sync holds from {plural(found.lemma_from, 'period')} on"
     return _Verdict(
         found.findings,
         f"proven: the groups of {plural(groups.period, 'iteration')} are doubly stochastic and join all "
-        f"{groups.ranks} ranks; rho {groups.rho:.4g} < 1, and Lemma IV.1 of DS-Sync holds from {after} on",
+        f"{groups.ranks} ranks; rho {groups.rho:.4g} < 1{lemma}",
         found.cautions,
     )
 
 
 def _plan(read: Artifact) -> _Verdict:
-    from probes.base import plural
     from synth.mscclpp import examine_plan
 
     plan = read.body
@@ -242,16 +240,15 @@ def _run_line(read: Artifact, ran: RuntimeReport) -> str:
     """Return the line that says how the runs ended."""
     runtime = "MSCCL++'s executor" if read.kind == "plan" else "MSCCL's interpreter"
     results = (
-        f"{ran.wrong} of {ran.elements} elements wrong"
+        f"{ran.wrong} of {ran.elements} output elements wrong"
         if ran.elements
         else "the file does not say what the results must be"
     )
-    return f"ran as in {runtime}: {ran.launches} launches, {ran.actions} actions; {results}"
+    return f"ran as {runtime} would: {ran.launches} launches, {ran.actions} actions; {results}"
 
 
 def _certificate(read: Artifact) -> _Verdict:
     from ccctl.acceptance import recheck
-    from probes.base import plural
 
     found = read.body
     return _Verdict(
@@ -263,13 +260,13 @@ def _certificate(read: Artifact) -> _Verdict:
 
 def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
     from ccctl.arguments import as_collective
-    from probes.base import plural
     from synth.check import examine
     from synth.msccl import beyond
 
     program = as_collective(read.body, collective) if collective else read.body
     found = examine(program, depth)
     limits = tuple(beyond(program, target)) if target else ()
+    within = f"; within the limits of {target}" if target else ""
     does = "run" if program.input_chunks else f"do {program.collective.label}"
     cautions = found.cautions
     if program.input_chunks:
@@ -280,8 +277,8 @@ def _program(read: Artifact, collective: str | None, depth: int, target: str | N
     return _Verdict(
         found.findings + limits,
         f"proven: {program.steps} steps {does} on {program.ranks} ranks; no race, no unwritten slot, "
-        f"every contribution exactly once; no deadlock with "
-        f"{plural(found.fifo_depth, 'message')} a connection",
+        f"every contribution exactly once; no deadlock even if a connection buffers only "
+        f"{plural(found.fifo_depth, 'message')}{within}",
         cautions,
         found.fifo_depth,
         found.other_bits,

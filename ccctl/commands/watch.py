@@ -13,22 +13,14 @@ from ccctl import console
 from ccctl.arguments import GeneralOptions, PrometheusFile, WorldOptions
 from ccctl.artifacts import codec
 from ccctl.errors import FoundProblem, UsageError
-from ccctl.launching import Drawn, World, placed, started_by_mpi
+from ccctl.launching import Deadline, Drawn, World, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_seconds
+from probes.base import decimal, parse_seconds, plural
 
 if TYPE_CHECKING:
-    from ccctl.watch import (
-        Deadline,
-        LinkTurns,
-        Measure,
-        StateFolder,
-        WatchFindings,
-        WatchOutcome,
-        WatchRequest,
-    )
+    from ccctl.watch import LinkTurns, Measure, StateFolder, WatchFindings, WatchOutcome, WatchRequest
     from probes.link_costs import Profile
 
 __all__ = ["EXAMPLES", "FILES", "watch"]
@@ -129,7 +121,7 @@ def watch(options: WatchOptions) -> None:
 
     if started_by_mpi():
         raise UsageError("watch starts its own ranks", hint="Run it outside mpirun, with --hosts.")
-    deadline = once.Deadline(options.timeout)
+    deadline = Deadline(options.timeout)
     at_s, began_s = time.time(), time.monotonic()
     with prometheus.exposed(options.prom, "watch") as exposition, rescuing(lambda why: ""):
         request = _request(options)
@@ -180,8 +172,6 @@ def _request(options: WatchOptions) -> WatchRequest:
 
 def _share(text: str, option: str) -> float:
     """Return a share of one: 10% is 0.1; raises UsageError."""
-    from probes.base import decimal
-
     found = decimal(text.strip().removesuffix("%").strip()) if text.strip().endswith("%") else None
     if found is None or not 0 < found / 100 <= _MOST_SHARE:
         also = "auto, or " if option == "--threshold" else ""
@@ -215,7 +205,6 @@ def _world(options: WatchOptions, request: WatchRequest) -> World:
 
 def _measuring(world: World, request: WatchRequest, deadline: Deadline, wait_s: float) -> Measure:
     """Return a function that measures links in turn within a budget."""
-    from probes.base import plural
     from probes.profiling import Effort
 
     on_gpus = request.baseline.body.transport == "cuda"

@@ -24,7 +24,8 @@ _FORM = """An artifact is what one command hands to the next: one JSON object in
 with a trailing newline. A name that ends in .gz is compressed. The name - is standard input or output, so
 that commands pipe.
 
-Large tables are columns: one list of numbers a field, all of one length, entry i of each making row i.
+Large tables are stored by column: each field is a list of numbers, all of one length; entry i of each list
+belongs to row i.
 
 A reader ignores fields that it does not know and reports every problem of a file at once, each with its path.
 A file is replaced as a whole: a reader never sees a part of one, even when the writer is killed.

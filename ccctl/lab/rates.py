@@ -23,6 +23,7 @@ from exec.lab import (
     MOST_HOSTS,
     MOST_MTU_BYTES,
     Lab,
+    LabHost,
     NicRate,
     PairRate,
 )
@@ -32,11 +33,13 @@ from probes.base import decimal, format_rate, parse_rate, parse_seconds, quoted,
 __all__ = ["LabRates", "names_of", "reshaped"]
 
 _Value = TypeVar("_Value")
+# Hosts and NICs have rates of two directions.
+_Ends = TypeVar("_Ends", LabHost, NicRate)
 _ARROW = "->"
 _WAYS = ("egress", "ingress")
 _NO_LIMIT = "unlimited"
 _MTU = ".mtu"
-# A time as ``parse_seconds`` reads it, which no rate looks like.
+# A time as ``parse_seconds`` reads it; no rate has this form.
 _TIME = re.compile(r"[0-9.]+\s*(s|ms|us|µs|μs|ns)?")
 # Most rates that may be set in all: four times the number of hosts and pairs of the largest lab.
 _MOST_CHANGES = 250_000
@@ -93,14 +96,14 @@ class LabRates:
         if target == "trunk":
             self._trunk_delay_s = self._of_trunk(delay_s)
             return
-        self._set_fields(target, {"egress": "egress_delay_s", "ingress": "ingress_delay_s"}, delay_s)
+        self._set_ends(target, "delay_s", delay_s)
 
     def set_loss(self, target: str, loss: str) -> None:
         """Change the share of lost packets of hosts; raises UsageError for a wrong share or target."""
         percent = decimal(loss.removesuffix("%").strip(), 0, 100) if loss.endswith("%") else None
         if percent is None:
             raise UsageError(f"loss: expected 0% to 100%, found {quoted(loss)}")
-        self._set_fields(target, {"egress": "egress_loss", "ingress": "ingress_loss"}, percent / 100)
+        self._set_ends(target, "loss", percent / 100)
 
     def set_mtu(self, hosts: str, mtu: str) -> None:
         """Change the largest packet of hosts; raises UsageError for a wrong size or target."""
@@ -149,11 +152,10 @@ class LabRates:
             ),
         )
 
-    def _set_fields(self, target: str, field_of: dict[str, str], value: float) -> None:
+    def _set_ends(self, target: str, quantity: str, value: float) -> None:
         named, ways = _with_ways(target)
         for name in self._counted(named):
-            changes: dict[str, Any] = {field_of[way]: value for way in ways}
-            self._hosts[name] = dataclasses.replace(self._hosts[name], **changes)
+            self._hosts[name] = _changed(self._hosts[name], ways, quantity, value)
 
     def _counted(self, hosts: str) -> list[str]:
         if hosts == "trunk" or _ARROW in hosts or "/" in hosts:
@@ -166,13 +168,8 @@ class LabRates:
         self._count(len(names))
         for name in names:
             for key in [key for key in self._nics if key[0] == name]:
-                self._nics[key] = _changed(self._nics[key], ways, bytes_per_s)
-            host = self._hosts[name]
-            egress = bytes_per_s if "egress" in ways else host.egress_bytes_per_s
-            ingress = bytes_per_s if "ingress" in ways else host.ingress_bytes_per_s
-            self._hosts[name] = dataclasses.replace(
-                host, egress_bytes_per_s=egress, ingress_bytes_per_s=ingress
-            )
+                self._nics[key] = _changed(self._nics[key], ways, "bytes_per_s", bytes_per_s)
+            self._hosts[name] = _changed(self._hosts[name], ways, "bytes_per_s", bytes_per_s)
 
     def _set_nics(
         self, names: list[str], device: str, ways: tuple[str, ...], bytes_per_s: float | None
@@ -186,7 +183,7 @@ class LabRates:
             host = self._hosts[name]
             usual = NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
             rate = self._nics.get((name, nic), usual)
-            self._nics[name, nic] = _changed(rate, ways, bytes_per_s)
+            self._nics[name, nic] = _changed(rate, ways, "bytes_per_s", bytes_per_s)
 
     def _of_trunk(self, value: _Value) -> _Value:
         if not self._lab.racks:
@@ -220,12 +217,9 @@ def _with_ways(target: str) -> tuple[str, tuple[str, ...]]:
     return (name, (way,)) if dot and way in _WAYS else (target, _WAYS)
 
 
-def _changed(rate: NicRate, ways: tuple[str, ...], bytes_per_s: float | None) -> NicRate:
-    return dataclasses.replace(
-        rate,
-        egress_bytes_per_s=bytes_per_s if "egress" in ways else rate.egress_bytes_per_s,
-        ingress_bytes_per_s=bytes_per_s if "ingress" in ways else rate.ingress_bytes_per_s,
-    )
+def _changed(one: _Ends, ways: tuple[str, ...], quantity: str, value: float | None) -> _Ends:
+    changes: dict[str, Any] = {f"{way}_{quantity}": value for way in ways}
+    return dataclasses.replace(one, **changes)
 
 
 def names_of(lab: Lab, pattern: str) -> list[str]:

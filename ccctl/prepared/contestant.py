@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.arguments import Contestant, of_selection, parse_collectives
 from ccctl.artifacts import ArtifactCache, codec
-from ccctl.errors import FoundProblem, TimeoutExpired, UsageError
-from ccctl.launching import Drawn, World, placed, started_by_mpi
+from ccctl.errors import FoundProblem, UsageError
+from ccctl.launching import Deadline, Drawn, World, placed, started_by_mpi
 from ccctl.runs import ProfileRun, RaceLauncher
 from probes.base import plural
 
@@ -57,7 +56,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
 
     Raises UsageError for a wrong request, and TimeoutExpired.
     """
-    began_s = time.monotonic()
+    deadline = Deadline(wanted.timeout_s)
     if started_by_mpi():
         raise UsageError(
             "without an ARTIFACT ccctl bench starts ranks several times: run it outside mpirun and srun",
@@ -74,13 +73,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
             f"-n asks for {asked} ranks, {wanted.profile} is of {measured}",
             hint="Leave -n out, or --profile, to measure the links between so many.",
         )
-    found = _select_schedules(wanted, profile, cache)
-    if wanted.timeout_s is None:
-        return found, None
-    left_s = wanted.timeout_s - (time.monotonic() - began_s)
-    if left_s <= 0:
-        raise TimeoutExpired(f"not done within {wanted.timeout_s:g} s: profile and schedules took it all")
-    return found, left_s
+    return _select_schedules(wanted, profile, cache), deadline.left_s()
 
 
 def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
@@ -152,7 +145,9 @@ def _cached_or_made(
     """Return the artifact of an earlier run, with a note of its age, or make it now and keep it."""
     cached = None if fresh else cache.read(kind, key)
     if cached is not None:
-        console.note(f"{kind}: from an earlier run {_age(cached.age_s)} ago; --fresh makes a new one")
+        console.note(
+            f"{kind}: the one kept by an earlier run {_age(cached.age_s)} ago; --fresh makes a new one"
+        )
         console.detail(f"{kind}: kept as {cached.artifact.source}")
         return cached.artifact
     artifact = cache.keep(kind, key, made(), inputs)

@@ -173,7 +173,7 @@ _SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
 
 
 def whole_columns(rows: Iterable[WholeRow], *, wide: bool = False) -> list[Column]:
-    """Return the columns that tell something of at least one of the rows; ``wide`` also those for pages."""
+    """Return the columns with a value in at least one row; with ``wide`` also those that only pages show."""
     found = list(rows)
     columns = [one for one in _WHOLE_COLUMNS if wide or one.head not in _ONLY_WIDE]
     return [
@@ -203,16 +203,16 @@ def integrity_notes(integrity: Integrity | None) -> Iterator[str]:
     what = f"{integrity.collective} of {size_text(integrity.size_bytes)} on random numbers"
     same = [name for name in integrity.runs if name not in integrity.unlike]
     if same:
-        yield f"same bits twice ({what}): {', '.join(same)}"
+        yield f"same bits in two runs ({what}): {', '.join(same)}"
     if integrity.unlike:
         yield f"other bits in the second run ({what}): {', '.join(integrity.unlike)}"
     if not integrity.steps:
-        yield f"checksums of steps: not compared: {integrity.why_not}"
+        yield f"checksums: not compared: {integrity.why_not}"
     elif not integrity.corruptions:
-        yield f"checksums of steps: all {integrity.steps} steps of both runs as in the reference"
+        yield f"checksums: both runs have the reference's bits after each of the {integrity.steps} steps"
     else:
         wrong = sum(one.steps for one in integrity.corruptions)
-        yield f"checksums of steps: {wrong} of {integrity.steps} steps begin wrong data"
+        yield f"checksums: wrong data begins in {wrong} of {integrity.steps} steps"
 
 
 def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:

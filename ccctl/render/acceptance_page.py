@@ -239,7 +239,7 @@ def _proof(certificate: Certificate, made: str, file: str) -> Iterator[str]:
     yield "<p>This page shows a certificate. Whether it and the files below are unchanged is checked by:</p>"
     yield f"<pre>ccctl verify {as_content(file)}</pre>"
     if certificate.seal:
-        yield f"<p>Seal of the certificate: {as_content(certificate.seal)}</p>"
+        yield f"<p>Seal, the SHA-256 of the certificate without the seal: {as_content(certificate.seal)}</p>"
     for title, heads, pairs in (
         ("Files", ("file", "sha256"), certificate.files),
         ("Versions", ("software", "version"), certificate.versions),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ccctl.render.acceptance import sentence
 from ccctl.render.units import about
-from probes.base import plural, some
+from probes.base import CcctlError, plural, some
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact, Gathered
@@ -98,7 +98,6 @@ def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
 
 
 def _bound_s(network: Network, row: Row) -> float | None:
-    from probes.base import CcctlError
     from synth.bounds import bounds
     from synth.collective import collective
 
@@ -187,8 +186,8 @@ def _of_report(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
     if beaten:
         yield (
             "doubtful",
-            f"{plural(len(beaten), 'row')} faster than the bound allows: the network that the bound is of is "
-            "not the one that this was measured on",
+            f"{plural(len(beaten), 'row')} faster than the bound allows: they were measured on another "
+            "network than that of the bound",
         )
 
 
@@ -196,7 +195,6 @@ def _judged(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
     """Yield the findings of `explain` on all rows, if their network is known."""
     from ccctl.arguments import network_of
     from exec.benchmark import abnormal, judged
-    from probes.base import CcctlError
 
     network = _network_of(report, others)
     # Tables of other tools name the GPUs, which identifies the network of one host.

@@ -103,7 +103,7 @@ _SECTIONS = {
 }
 
 
-# The links grow with the square of the ranks, and readers look for the slowest.
+# The most links in a table: they grow with the square of the ranks, and readers look for the slowest.
 _MOST_LINKS = 40
 
 
@@ -267,7 +267,11 @@ def _links(profile: Profile) -> HtmlTable:
         for row in slowest
     )
     title = f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links"
-    return HtmlTable(title, ("sender", "receiver", "GB/s", "median GB/s", "alpha", "flags"), rows)
+    return HtmlTable(
+        title,
+        ("sender", "receiver", "GB/s", "median of samples, GB/s", "alpha", "flags: ccctl help artifacts"),
+        rows,
+    )
 
 
 def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:

@@ -77,7 +77,7 @@ class _Tree:
         yield from (self._nic_line(nic, 0) for nic in without)
         software = [nic.name for nic in self._host.nics if not nic.physical]
         if software:
-            named = f"software interfaces and virtual functions: {some(software, _MOST_NAMES)}"
+            named = f"not NICs (software interfaces, virtual functions): {some(software, _MOST_NAMES)}"
             yield TreeLine(0, "software", "", "", (named,))
 
     def _at_places(self) -> list[str]:
@@ -125,7 +125,7 @@ class _Tree:
 
     def _nic_line(self, nic: Nic, depth: int, device: PciDevice | None = None) -> TreeLine:
         name = "" if nic.name == nic.bus_id else nic.name
-        speed = f"{nic.speed_mbit / 1000:g} Gbit/s" if nic.speed_mbit else ""
+        speed = f"{nic.speed_mbit / 1000:g} Gbit/s" if nic.speed_mbit else "speed unknown"
         errors = ", ".join(f"{name} {count}" for name, count in nic.errors.items() if count)
         words = (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, nic.state, errors)
         pcie = _pcie(device) if device is not None and device.role == "device" else ""

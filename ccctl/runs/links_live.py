@@ -56,8 +56,8 @@ class LinksLive:
             )
             for at, (word, (src, dst)) in enumerate(rows)
         ]
-        head += f", median {usual:.3g} GB/s, each at best"
-        return [head, *console.aligned(("", "link", "GB/s", "median", "hosts"), cells)]
+        head += f", median of their best rates {usual:.3g} GB/s"
+        return [head, *console.aligned(("", "link", "GB/s", "of median", "hosts"), cells)]
 
     def _take(self, piece: object) -> None:
         from probes.profiling import Begun

@@ -76,7 +76,7 @@ class ProfileRun:
             return ""
         every = len(placed(self.world)[1])
         return (
-            f"{fold(self.missing)} gave nothing; {every - len(self.missing)} of {every} hosts were measured"
+            f"{fold(self.missing)} did not answer; {every - len(self.missing)} of {every} hosts were measured"
         )
 
     def _run(self, world: World, timeout_s: float | None) -> Profile:

@@ -80,7 +80,7 @@ class RaceLauncher:
             _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
         )
         return [
-            RaceWinner(_place(won.winner.schedule, schedules), won.library, won.race)
+            RaceWinner(list(schedules).index(won.winner.schedule), won.library, won.race)
             for won, (_, schedules) in zip(judged_race(entered, report), sizes, strict=True)
         ]
 
@@ -90,7 +90,3 @@ class RaceLauncher:
         from exec.peers import library_of
 
         return library_of(self.device, sockets=self.sockets)
-
-
-def _place(schedule: Schedule, among: Sequence[Schedule]) -> int:
-    return next(at for at, one in enumerate(among) if one is schedule)

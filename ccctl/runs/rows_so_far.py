@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.artifacts import codec
 from ccctl.errors import CannotWriteError
+from ccctl.render.text import ColumnTable, draw_breakdowns, report as bench, training
 
 if TYPE_CHECKING:
-    from ccctl.render.text import ColumnTable
     from exec.benchmark import BenchRequest, Report, Row
     from exec.training.workloads import Mode, TrainedMode, TrainingReport
 
@@ -143,23 +143,17 @@ class BenchRows(RowsSoFar):
         self._table: ColumnTable | None = None
 
     def summary(self, report: Report) -> dict[str, Any]:
-        from ccctl.render.text import report as text
-
-        return text.summary(report)
+        return bench.summary(report)
 
     def _print_foot(self, report: Report) -> None:
-        from ccctl.render.text import draw_breakdowns, report as text
-
         for line in self._table.notes() if self._table is not None else ():
             console.data(line)
-        text.draw_foot(report)
+        bench.draw_foot(report)
         draw_breakdowns(report)
 
     def _print_row(self, report: Report, rows: Sequence[Row], row: Row) -> None:
-        from ccctl.render.text import ColumnTable, report as text
-
         if self._table is None:
-            text.draw_head(report)
+            bench.draw_head(report)
         heads = self._table is None or not self._table.fits(row)
         if self._table is None or heads:
             self._table = ColumnTable(rows, self._widest(), console.width())
@@ -167,7 +161,6 @@ class BenchRows(RowsSoFar):
             console.data(line)
 
     def _widest(self) -> dict[str, str]:
-        from ccctl.render.text import report as text
         from exec.program import dtype_name, dtype_of, size_bytes_of
 
         sizes = [
@@ -180,7 +173,7 @@ class BenchRows(RowsSoFar):
             "count": str(max(max(one.counts) for one in self._asked)),
             "type": max((dtype_name(dtype_of(one.dtype)) for one in self._asked), key=len),
             "redop": max((one.redop for one in self._asked), key=len),
-            **({"program": max(names, key=len)} if text.shows_programs(names) else {}),
+            **({"program": max(names, key=len)} if bench.shows_programs(names) else {}),
         }
 
 
@@ -208,18 +201,13 @@ class TrainingRows(RowsSoFar):
         return report
 
     def summary(self, report: TrainingReport) -> dict[str, Any]:
-        from ccctl.render.text import training
-
         return training.summary(report)
 
     def _print_foot(self, report: TrainingReport) -> None:
-        from ccctl.render.text import training
-
         for line in training.notes(report):
             console.data(line)
 
     def _print_row(self, report: TrainingReport, rows: Sequence[TrainedMode], row: TrainedMode) -> None:
-        from ccctl.render.text import training
         from exec.training.workloads import label_of
 
         labels = [label_of(mode.name, mode.bucket_bytes) for mode in self._modes]

@@ -1,6 +1,5 @@
 from . import once as once
 from .once import (
-    Deadline as Deadline,
     LinkTurns as LinkTurns,
     Measure as Measure,
     WatchFindings as WatchFindings,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ccctl.artifacts import codec
-from ccctl.errors import TimeoutExpired
 from ccctl.watch.state import ScheduleFile, StateFolder
 from exec.replan import Replan, SchedulePrediction, replanned
 from probes.base import SILENT, Progress
@@ -37,13 +35,13 @@ from synth.networks import from_profile
 
 if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
+    from ccctl.launching import Deadline
     from probes.base import Mask
     from probes.link_costs import Profile
     from probes.profiling import Change, History
     from synth.network import Network
 
 __all__ = [
-    "Deadline",
     "LinkTurns",
     "Measure",
     "WatchFindings",
@@ -65,8 +63,8 @@ class LinkTurns:
 
 Measure = Callable[[LinkTurns], "Profile"]
 
-# A higher latency is reported only if it slows down the collective by more than this factor, by which the
-# least reported loss of bandwidth slows down a link. Nobody drains a node for less.
+# A higher latency is reported only if it slows down the collective by more than this factor: that by which
+# the smallest reported loss of bandwidth slows down a link. Nobody drains a node for less.
 _MATTERS = 1 / (1 - EFFECT)
 # Most changes, the largest first, whose cost is predicted.
 _MOST_COSTS = 8
@@ -81,23 +79,6 @@ _GONE = "{} is not there"
 _FOR_SEARCH = 0.75
 # A new search is made only if a link differs by at least this share from the network of the last search.
 _ALIKE = 0.10
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """The user's time limit for the whole run, from now on."""
-
-    limit_s: float | None
-    began_s: float = field(default_factory=time.monotonic)
-
-    def left_s(self) -> float | None:
-        """Return the seconds left, None without a limit; raises TimeoutExpired if none are left."""
-        if self.limit_s is None:
-            return None
-        left_s = self.began_s + self.limit_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutExpired(f"not done within {self.limit_s:g} s")
-        return left_s
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from exec.mpi import shared_array
 from exec.peers import Call, Peer, open_peers
 from exec.program import Array, Buffers, Layout, dtype_of, size_bytes_of
 from exec.sockets import Group
-from probes.base import Progress, Safekeeping, UnavailableError
+from probes.base import Progress, Safekeeping, UnavailableError, size_text
 from probes.live import library_name, require_room
 from probes.sampling import waited_s
 from synth.collective import Collective, Kind
@@ -133,7 +133,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
     for request in requests:
         for at, count in enumerate(request.counts):
             size_bytes = size_bytes_of(request.collective, count, dtype_of(request.dtype).itemsize)
-            progress.update(done, total, f"{size_bytes} bytes")
+            progress.update(done, total, f"at {size_text(size_bytes)}")
             lenient = several or request.optional_peers
             one = _Size(comm, request, at, executor, peers, libraries, progress, clocks, lenient, shared)
             found = one.rows()

@@ -473,7 +473,7 @@ class Watchdog:
         if stall_s is None or now_s - self._advanced_s < stall_s:
             return
         rank = culprit(self.ranks.values())
-        said = f"nothing came through for {stall_s:g} s"
+        said = f"no progress for {stall_s:g} s, though all ranks answer"
         lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
         raise LostRankError(lines, hint="Nothing was written.")
 

@@ -30,13 +30,13 @@ _PLUGIN = "libnccl-tuner-example.so"
 
 @dataclass(frozen=True)
 class StockFile:
-    """One file: its name in the folder, its text, what it sets, and the gain over NCCL's default."""
+    """One file: its name in the folder, its text, what it sets, and the gain over ``over``."""
 
     name: str
     content: bytes
     sets: str
     gain: float
-    over: str = "NCCL's default"
+    over: str = "the order given"
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,9 @@ def plan_stock(
     files = tuple(_files(order, kinds, tuning, folder))
     if tuning.most_gain >= _LEAST_GAIN and not world.channels:
         doubts.append(
-            "no tuner file: NVIDIA's plugin needs the number of channels, which only a topology gives (a "
-            "file of ccctl detect or NCCL_TOPO_DUMP_FILE)"
+            "no tuner file, although other algorithms or protocols are faster: NVIDIA's plugin needs the "
+            "number of channels, which follows from the topology of the hosts (a file of ccctl detect or "
+            "NCCL_TOPO_DUMP_FILE)"
         )
     return StockPlan(network.name, files, order, tuning, (*doubts, *unsure))
 
@@ -113,8 +114,8 @@ def _world(
         known = next((name for least, name in _ARCHITECTURES if gbs >= least), "volta")
         world = replace(world, architecture=known)  # type: ignore[arg-type] # one of them
     else:
-        doubts.append("GPUs are assumed to be Hopper: neither the network nor a topology tells their kind")
-    # NCCL makes two channels from each channel of a graph, and all hosts use the smallest number.
+        doubts.append("the GPUs are assumed to be Hopper: neither the network nor a topology names them")
+    # NCCL takes two channels for each of a graph's, and the fewest of all hosts.
     channels = min((2 * len(kind.graphs.ring.channels) for kind in kinds), default=0)
     trusted = all(kind.graphs.ring.type_inter in ("LOC", "PIX", "PXB") for kind in kinds)
     return replace(world, channels=channels, ll128=world.nvlink and trusted), doubts
@@ -145,7 +146,7 @@ def _files(
             graph_file(graphs),
             f"the order of GPUs in {graphs.host}: {channels}",
             gain,
-            "one ring in the order of GPU numbers",
+            "one ring in the order of the GPU numbers",
         )
         environment.append(f"NCCL_GRAPH_FILE={Path(folder) / name}")
     if tuning.most_gain >= _LEAST_GAIN and tuning.world.channels:

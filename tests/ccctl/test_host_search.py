@@ -75,7 +75,7 @@ def test_what_is_missing_is_named_and_the_rest_is_kept(monkeypatch, faults, miss
 
 def test_where_no_host_answers_it_is_unavailable_and_names_all(monkeypatch):
     monkeypatch.setattr(host_search, "run_ranks", Cluster(down=["n1", "n2"]))
-    with pytest.raises(UnavailableError, match=r"none of n\[1-2\] gave anything") as caught:
+    with pytest.raises(UnavailableError, match=r"none of n\[1-2\] answered") as caught:
         host_search.look_everywhere(World(hosts="n[1-2]"), DetectRequest(), None)
     assert "ssh" in caught.value.hint
 
@@ -136,7 +136,7 @@ def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch):
     measurement, found, ranks = measured(monkeypatch, World(hosts="n[1-4]:2"), ["n3"])
     assert [entry.host for entry in found.ranks] == ["n1", "n2", "n4"]
     assert found.findings[0].startswith("host n3 is not measured: mpirun could not start a rank there")
-    assert measurement.problem() == "n3 gave nothing; 3 of 4 hosts were measured"
+    assert measurement.problem() == "n3 did not answer; 3 of 4 hosts were measured"
     assert ranks.measured == World(None, "n1:2,n2:2,n4:2")
     assert measured(monkeypatch, World(7, "n[1-4]:2"), ["n3"])[2].measured.ranks == 6
 
@@ -202,6 +202,6 @@ def test_a_lab_of_three_hosts_folds_into_one_line_and_a_missing_host_is_named(ru
         summary = json.loads(found.stdout)
         assert (summary["hosts"], summary["host_names"]) == (3, "gpu[1-3]")
         assert [(one["what"], one["where"]) for one in summary["findings"]] == [("host-missing", "gpu4")]
-        assert "gpu4 gave nothing; 3 of 4 hosts did" in found.stderr
+        assert "gpu4 did not answer; 3 of 4 hosts did" in found.stderr
     finally:
         run_ccctl("lab", "down", "--lab", lab)

@@ -136,7 +136,7 @@ def test_without_a_terminal_a_plain_line_comes_now_and_then(capsys, monkeypatch)
     monkeypatch.setattr(console, "_PLAIN_S", 0.0)
     with console.progress("work", 2.0, lambda: ["never asked for"]) as bar:
         bar.update(1.0, "half")
-    assert capsys.readouterr().err == "work: 50 %, half\n"
+    assert capsys.readouterr().err == "work: 50 % done, half\n"
 
 
 def test_who_is_waited_for_comes_first():

@@ -23,7 +23,7 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec, exists
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from probes.base import parse_rate, parse_seconds, parse_size, parse_sizes
+from probes.base import meant, parse_rate, parse_seconds, parse_size, parse_sizes, quoted
 
 if TYPE_CHECKING:
     from synth.fusion import FusionPlan, Model, Overheads, RingCosts, Tuning
@@ -153,7 +153,9 @@ class FusionOptions(GeneralOptions, FamilyOptions):
     ] = None
     measure_timeout: Annotated[
         float,
-        typer.Option("--measure-timeout", metavar="SECONDS", help="Stop a run of --measure after this long."),
+        typer.Option(
+            "--measure-timeout", metavar="SECONDS", min=0.001, help="Stop a run of --measure after this long."
+        ),
     ] = 600.0
     seed: Seed = 0
     trace: Annotated[
@@ -219,8 +221,6 @@ def _model(spec: str) -> tuple[Model, dict[str, str]]:
     if spec in shapes() and not exists(spec):
         return shape(spec), {}
     if spec != "-" and not exists(spec) and "/" not in spec and "." not in spec:
-        from probes.base import meant, quoted
-
         close = meant(spec, shapes())
         raise UsageError(
             f"MODEL {quoted(spec)}: neither a file nor a model that has a name",
@@ -275,15 +275,12 @@ def _run(options: FusionOptions, search: Tuning, plan: Callable[[int], FusionPla
     if options.measure is None:
         return tuned(search, options.trials, lambda size: plan(size).iteration_s, options.state)
     line, timeout_s = options.measure, options.measure_timeout
-    if timeout_s <= 0:
-        raise UsageError(f"--measure-timeout: expected seconds > 0, found {timeout_s:g}")
+
+    def measure(size_bytes: int) -> float:
+        return seconds_of(words_of(line, {"bytes": str(size_bytes)}), timeout_s)
+
     with unwinding():
-        return tuned(
-            search,
-            options.trials,
-            lambda size: seconds_of(words_of(line, {"bytes": str(size)}), timeout_s),
-            options.state,
-        )
+        return tuned(search, options.trials, measure, options.state)
 
 
 def _costs(options: FusionOptions) -> tuple[RingCosts, dict[str, str]]:
@@ -293,7 +290,7 @@ def _costs(options: FusionOptions) -> tuple[RingCosts, dict[str, str]]:
     network, ranks, bandwidth = options.network, options.ranks, options.bandwidth
     if (network is None) == (ranks is None):
         raise UsageError(
-            "expected one of --network and --ranks: what collectives cost",
+            "expected one of --network and --ranks, which say what collectives cost",
             hint="For example --ranks 64 --alpha 26us --bandwidth 10Gbit/s, or --network profile.json.",
         )
     if network is not None:

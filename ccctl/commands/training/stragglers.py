@@ -22,7 +22,7 @@ from ccctl.arguments import (
 from ccctl.artifacts import codec, write_output
 from ccctl.completion import words
 from ccctl.errors import UsageError
-from probes.base import parse_seconds, parse_size
+from probes.base import decimal, parse_seconds, parse_size, quoted
 
 if TYPE_CHECKING:
     from exec.stragglers import Arrivals, CollectiveCosts
@@ -225,8 +225,6 @@ def _arrivals(options: StragglersOptions) -> Arrivals:
 
 def _bimodal(text: str) -> tuple[float, float]:
     """Return seconds and a probability, from ``1s:0.05``."""
-    from probes.base import decimal, quoted
-
     time, _, chance = text.partition(":")
     probability = decimal(chance, 0.0, 1.0)
     if probability is None:
@@ -272,7 +270,7 @@ def _costs(options: StragglersOptions, arrivals: Arrivals) -> CollectiveCosts:
 
     schedule = _schedule(options)
     if (options.buy is None) == (schedule is None):
-        raise UsageError("expected one of --buy, --schedule and --network: what going costs")
+        raise UsageError("expected one of --buy, --schedule and --network: the cost of going ahead")
     if schedule is None:
         if options.volume:
             raise UsageError("--volume: expected a --schedule or a --network, whose volume it is")

@@ -61,9 +61,8 @@ def bar(
 ) -> Lane:
     """Return a lane of consecutive pieces (kind, length, colour).
 
-    If there are several, their lengths are in seconds.
-
-    A negative length extends to the left. ``look`` says whether it is the first of a group, or an alarm.
+    If there are several, their lengths are in seconds. A negative length extends to the left.
+    ``look`` says whether it is the first of a group, or an alarm.
     """
     blocks = []
     for kind, length, colour in pieces:

@@ -211,7 +211,8 @@ def _probes(host: Host, probed: list[Probed], width: int) -> Drawing:
             rows.append(bar(name, [("median", value, COLOURS[0])], said + answer, first=bool(answer)))
             answer = ""
     rates = Axis(
-        "median: seconds, or GB/s beside the other's traffic by GB/s alone", lambda value: f"{value:.3g}"
+        "median: seconds, or the ratio of GB/s beside the other's traffic to GB/s alone",
+        lambda value: f"{value:.3g}",
     )
     timed = all(one.what == "nic_numa" for one in probed)
     return lanes(

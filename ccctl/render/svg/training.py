@@ -245,4 +245,4 @@ def _notes(report: TrainingReport, hidden: Sequence[float], begin: float) -> Ite
         yield f"loss before iteration {begin:g}, up to {max(hidden):.3g}: not shown"
     starts = [f"{row.label} {seconds(row.start_s)}" for row in report.rows if row.start_s]
     if starts:
-        yield f"time without what the first iteration takes longer than others: {', '.join(starts)}"
+        yield f"start-up, by which the first iteration is longer than others, left out: {', '.join(starts)}"

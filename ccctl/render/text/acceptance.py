@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "lines", "summary"]
 
-# The names of a culprit's lines ("evidence") stand in a column of this width.
+# Width of the column with the names of a culprit's lines, such as evidence.
 _NAMES = 10
 # The most culprits to print, about three screens. The page has all of them.
 _MOST_CULPRITS = 30

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_breakdowns", "kinds_of", "largest_difference"]
 
-# Limit of the places named for each kind of part, and of the links and ports named as busiest.
+# The most places named for each kind of part, and the most links and ports named as busiest.
 _MOST_PLACES = 3
 _NOUNS = {"copy": "copies", "add": "adds", "memory": "copies and adds"}
 

@@ -44,7 +44,7 @@ class DeclaredComparison:
             wrong, right = one["order_as_declared_gbs"], one["order_as_measured_gbs"]
             console.data(
                 f"{one['host']}: NCCL's rings planned for the declared topology carry {wrong:.1f} GB/s, "
-                f"planned for the corrected one {right:.1f} GB/s: {right / wrong:.2f}x"
+                f"on the corrected one, planned for it {right:.1f} GB/s: {right / wrong:.2f}x"
             )
         if not self.findings:
             pairs = plural(told["pairs"], "measured pair")

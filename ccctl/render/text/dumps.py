@@ -39,7 +39,7 @@ def draw(told: dict[str, Any]) -> None:
     if not late and told["unclear"]:
         lines += [_line(lag) for lag in told["unclear"][:_MOST_LINES]]
         lines.append(
-            "one dump cannot tell whether they are late: ask again after 10 s, and give the folder of both"
+            "one dump cannot show whether they are late: take another after 10 s, and give the folder of both"
         )
     elif not late:
         lines.append("no rank holds the others up")

@@ -90,7 +90,7 @@ def _job_lines(job: dict[str, Any]) -> Iterator[str]:
     ranks = plural(job["size"], "rank") if job["size"] else "the log names no rank"
     yield f"{versions}: {ranks}{left}{where}"
     if job["communicators"] > 1:
-        yield f"{plural(job['communicators'], 'communicator')}, of which the largest is told"
+        yield f"{plural(job['communicators'], 'communicator')}, of which the largest is described"
     yield from _path_lines(job)
     yield from _host_lines(job)
     yield from _channel_lines(job)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ccctl import console
 from ccctl.render import Case, Column, about, cell, cells, figures, markdown_table, percent, seconds
 from ccctl.render.text.report import changes_of
+from ccctl.render.text.side_by_side import CHANGES
 from probes.base import plural, some
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ __all__ = ["Explained"]
 
 _MEANS = {
     "normal": "normal",
-    "low": "low: below two thirds of what NCCL's own algorithms could carry",
-    "very low": "very low: below a third of what NCCL's own algorithms could carry",
+    "low": "low: below two thirds of what the slower of them could carry",
+    "very low": "very low: below a third of what the slower of them could carry",
     "start-up": "too small to judge: starting the steps takes longer than moving the bytes",
     "in-network": "faster than ranks alone can be: switches do the sums (NVLink SHARP, SHARP), "
     "or the run was on another network",
@@ -127,7 +128,10 @@ class Explained:
     def draw(self) -> None:
         """Print the table of all rows, then the sentences on the rows that count."""
         console.data(f"# {self._title()}")
-        console.data("# busbw in GB/s: measured; at most here (proven); of NCCL's algorithms without latency")
+        console.data(
+            "# busbw in GB/s: measured; at most: proven for this size; ring, tree, direct: what these "
+            "algorithms carry by bytes alone, without latency"
+        )
         columns, rows = self._table()
         if self.wrong:
             console.prose(self.verdict)
@@ -145,7 +149,7 @@ class Explained:
         parts = [f"### {cell(self._title())}\n", *lead, markdown_table(columns, rows, right)]
         parts += [f"{cell(line)}\n" for line in self.sentences()]
         if self.baseline:
-            parts.append(markdown_table(*cells(_CHANGES, self.baseline), [1, 2, 3]))
+            parts.append(markdown_table(*cells(CHANGES, self.baseline), [1, 2, 3, 4]))
         parts += [f"**failed:** {cell(why)}\n" for why in self.failures]
         return "\n".join(parts)
 
@@ -222,7 +226,8 @@ class Explained:
             )
         for each in one.libraries:
             could = _gbs(one.busbw_gbs(each.time_s))
-            parts.append(f"NCCL's {each.algorithm} could carry {could}, limited by {each.binding}.")
+            whose = "A" if self.report.executor == "mpi" else "NCCL's"
+            parts.append(f"{whose} {each.algorithm} could carry {could}, limited by {each.binding}.")
         if at in self.made_s:
             parts.append(
                 f"A synthesized schedule is predicted to reach {_gbs(one.busbw_gbs(self.made_s[at]))}."
@@ -297,13 +302,6 @@ _COLUMNS = (
 )
 _CARRIED = [Column(name, _carried_gbs(name), _gbs) for name in ("ring", "tree", "direct")]
 _VERDICT = Column("verdict", lambda one: "wrong" if one.row.wrong_results else one.verdict)
-_CHANGES = (
-    Column("row", "label"),
-    Column("before (us)", "old_us", "{:.1f}"),
-    Column("now (us)", "new_us", "{:.1f}"),
-    Column("ratio", "ratio", "{:.2f}x"),
-    Column("", lambda change: "**slower**" if change.slower else "faster" if change.faster else "same"),
-)
 
 
 def _waiting(one: WaitTime) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 __all__ = ["drawing_of"]
 
+# Kinds that are not drawn by the function ``draw`` of the module of their name.
 _ELSEWHERE = {
     "periodic": "schedule:draw",
     "symmetric": "schedule:draw",

@@ -71,7 +71,8 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     print_table((*range_columns(found.ranges), *_RANGE), found.ranges, say)
     say("")
     points = [{"range": one, "point": point} for one in found.ranges for point in one.points]
-    print_table(_POINT, points, say)
+    limited = any(point.limit for one in found.ranges for point in one.points)
+    print_table(_POINT if limited else _POINT[:-1], points, say)
     say("")
     for line in environment(found, runtime, output):
         say(f"export {line}")
@@ -82,7 +83,7 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
         )
 
 
-def _size(one: LoadedRange) -> str:
+def _length(one: LoadedRange) -> str:
     if one.plan is not None:
         return plural(one.plan.operations, "operation")
     return plural(one.program.steps, "instruction")
@@ -94,12 +95,12 @@ _RANGE = (
     Column("protocol", "program.protocol"),
     Column("instances", "instances"),
     Column("threadblocks", "program.threadblocks_max"),
-    Column("size", _size),
+    Column("length", _length),
 )
 _POINT = (
     Column("size", "point.size_bytes", format_size),
     Column("method", "range.method"),
     Column("% of optimal", "point.unrestricted_percent", "{:.1f}"),
-    Column("as loaded", "point.percent_of_optimal", "{:.1f}"),
+    Column("% as loaded", "point.percent_of_optimal", "{:.1f}"),
     Column("the fastest does not load because", "point.limit"),
 )

@@ -41,7 +41,7 @@ def draw(graphs: HostGraphs, names: list[str], path: str | None) -> None:
     from exec.launcher import fold
 
     say = console.note if path is None else console.data
-    basis = "as measured" if graphs.measured else "as links should carry"
+    basis = "measured rates" if graphs.measured else "nominal rates"
     say(f"{fold(names)}: {plural(len(graphs.gpu_numbers), 'GPU')}, {basis}")
     nics = Column("path types", "type_intra" if not graphs.net_numbers else _types)
     print_table((*_GRAPH, nics), (graphs.ring, graphs.tree), say)
@@ -49,7 +49,10 @@ def draw(graphs: HostGraphs, names: list[str], path: str | None) -> None:
         say("every order of these GPUs is equally good: NCCL needs no file")
     else:
         gain = graphs.ring.total_gbs / graphs.plain_gbs
-        say(f"one ring in the order of GPU numbers: {graphs.plain_gbs:.1f} GB/s; in this order {gain:.2f}x")
+        say(
+            f"{gain:.2f}x what one ring in the order of the GPU numbers carries ({graphs.plain_gbs:.1f} GB/s)"
+            "; NCCL's own search may find as much"
+        )
     if path is not None:
         console.note(f"use it as NCCL_GRAPH_FILE={path}, in jobs that use all of these GPUs")
 
@@ -62,6 +65,6 @@ _GRAPH = (
     Column("graph", "kind"),
     Column("channels", lambda graph: len(graph.channels)),
     Column("GB/s each", "gbs", "{:.1f}"),
-    Column("together", "total_gbs", "{:.1f}"),
-    Column("at most", "most_gbs", "{:.1f}"),
+    Column("all channels", "total_gbs", "{:.1f}"),
+    Column("upper bound", "most_gbs", "{:.1f}"),
 )

@@ -34,7 +34,7 @@ def draw(profile: Profile) -> None:
     console.data(f"{ranks} on {where}, {plural(len(links.src), 'link')}, {profile.library}")
     if len(profile.ranks) <= _WIDEST:
         _matrix(profile, 1e-9 / links.beta_s_per_byte, "bandwidth, GB/s")
-        _matrix(profile, 1e6 * links.alpha_s, "alpha, us")
+        _matrix(profile, 1e6 * links.alpha_s, "alpha (half a round trip), us")
     _kinds(profile)
     for line in _slowest(profile):
         console.data(line)
@@ -114,8 +114,8 @@ def _matrix(profile: Profile, values: Floats, title: str) -> None:
 def _slowest(profile: Profile) -> Iterator[str]:
     """Yield a line on the slowest link inside hosts, and on that between hosts, beside the median link.
 
-    The profile flags links that are slower than the others by more than noise explains. Where processes share
-    cores, their links are not judged, and a line says that latencies include waits for a core.
+    The profile flags links that are slower than the others by more than noise explains. The links inside a
+    host are left out if its ranks share cores and the profile flags none. A line says so.
     """
     import numpy as np
 
@@ -130,15 +130,17 @@ def _slowest(profile: Profile) -> Iterator[str]:
             continue
         row = int(chosen[int(rates.argmin())])
         word = ", ".join(one for one in links.flags[row].split(",") if one in _SLOW_FLAGS)
-        normal = f"slower than noise explains ({word})" if word else "within what is normal for these links"
         if not word and host_of[links.src[row]] == host_of[links.dst[row]] in crowded:
-            normal = "not judged, because ranks share cores"
+            continue
+        normal = f"slower than noise explains ({word})" if word else "within what is normal for these links"
         share = percent(float(rates.min() / np.median(rates)))
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
     for host, cores in crowded.items():
-        shared = f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}"
-        yield f"{shared}: an alpha includes waits for a core where an end had to wait"
+        yield (
+            f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}: alphas may include waits "
+            "for a core, and small differences between its links are not judged; start one rank a core"
+        )
 
 
 def _by_place(profile: Profile) -> Iterator[tuple[str, Indices]]:
@@ -176,16 +178,16 @@ _HOST_COPIES = (
 
 
 def _memory(profile: Profile) -> None:
-    """Print the rates at which the ranks of each host copy and add, by size."""
+    """Print the rates at which a core of each host copies and adds while all ranks work, by size."""
     for memory in profile.memory:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["read another rank"] = memory.fetch_s_per_byte
-            costs["the same, just written"] = memory.written_fetch_s_per_byte
-        heads = (f"memory of {memory.host}, GB/s", *costs)
+            costs["copy from another rank"] = memory.fetch_s_per_byte
+            costs["from its cache"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
             for size, *values in zip(sizes, *costs.values(), strict=True)
         ]
-        console.table(heads, rows)
+        title = f"memory of {memory.host} while all ranks work, GB/s a core"
+        console.table(("size", *costs), rows, title=title)

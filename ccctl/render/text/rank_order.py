@@ -26,26 +26,35 @@ def summary(found: RankOrder) -> dict[str, Any]:
 
 
 def draw(found: RankOrder, say: Say = console.data) -> None:
-    """Print the hosts in order, and the predicted times."""
-    algorithm, hosts = found.algorithm, found.after
+    """Print the new order if it gains enough, the predicted times, and the bound on any gain."""
+    algorithm = found.algorithm
     say(
         f"{algorithm}, {algorithm.kind} of {format_size(found.size_bytes)} on {found.network}: "
-        f"{plural(len(hosts), 'host')}, {plural(len(found.ranks), 'rank')}"
+        f"{plural(len(found.after), 'host')}, {plural(len(found.ranks), 'rank')}"
     )
-    came = [one.host for one in found.before]
+    if found.changed:
+        _draw_places(found, say)
+        say(
+            f"predicted: {seconds(found.as_it_comes_s)} in the order given, {seconds(found.time_s)} in this "
+            f"one: {found.gain:.2f}x as fast"
+        )
+    else:
+        as_given = seconds(found.as_it_comes_s)
+        say(f"the order given stays, predicted {as_given}: the best order found gains less than 2 %")
+    how = "all orders were timed" if found.exact else "a proven bound, which may be out of reach"
+    say(f"no order is more than {found.most_gain:.2f}x as fast ({seconds(found.bound_s)}: {how})")
+
+
+def _draw_places(found: RankOrder, say: Say) -> None:
+    """Print the hosts in their new order."""
+    came, hosts = [one.host for one in found.before], found.after
     columns = (
         Column("place", lambda place: place),
         Column("host", lambda place: hosts[place].host),
-        Column("ranks", lambda place: _ranks(hosts[place], sum(len(one.ranks) for one in hosts[:place]))),
+        Column("new ranks", lambda place: _ranks(hosts[place], sum(len(one.ranks) for one in hosts[:place]))),
         Column("was at", lambda place: came.index(hosts[place].host)),
     )
     print_table(columns, range(len(hosts)), say, most=_MOST_ROWS, noun="hosts")
-    how = "all orders were timed" if found.exact else "a proven bound"
-    say(
-        f"predicted: {seconds(found.as_it_comes_s)} in the order given, {seconds(found.time_s)} in this one: "
-        f"{found.gain:.2f}x as fast"
-    )
-    say(f"no order is more than {found.most_gain:.2f}x as fast ({seconds(found.bound_s)}: {how})")
 
 
 def _ranks(host: HostRanks, first: int) -> str:

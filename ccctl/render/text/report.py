@@ -132,7 +132,6 @@ _PREDICTED = (
 
 def _peer(name: str) -> tuple[Column, ...]:
     """Return the columns of a peer."""
-
     time, busbw = (one.below(lambda row: row.peers.get(name)) for one in (_PLACEMENT[0], _PLACEMENT[2]))
 
     def ours(row: Row) -> str | None:
@@ -149,7 +148,7 @@ def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
     return row.doubt(peer) or (None if ratio is None else f"{ratio:.2f}x")
 
 
-# The rank whose time an iteration counts.
+# The rank whose time is that of an iteration.
 _OF_RANKS = {
     "rank 0": "rank 0",
     "average": "the average of all ranks",
@@ -197,7 +196,7 @@ def draw_head(report: Report) -> None:
     console.data(f"# {report.executor}: {report.library}")
     console.data(
         f"# {report.iterations} iterations after {report.warmup} to warm up; times are medians, of "
-        f"{_OF_RANKS[report.average]}; bandwidth in GB/s"
+        f"{_OF_RANKS[report.average]}; slowest: number of the slowest rank; bandwidth in GB/s"
     )
 
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["draw", "draw_limits", "limit", "limits"]
 
 _SLOTS = 64
-# A link or port that is busy for more than this share of the time limits a schedule; if all are less busy,
-# the chain of sends does. Between both, either could be named: 90 % leaves a tenth for a plan to gain.
+# A link or port limits a schedule if it is busy for more than this share of the time; if none is, the longest
+# chain of sends does. Beyond 90 %, a plan that spreads the load better gains a tenth at most.
 _FULL = 0.9
-# Links and ports this close to the busiest are as busy.
+# Links and ports whose share is this close to that of the busiest count as equally busy.
 _AS_BUSY = 0.01
 # Longer tables of sends are not searched for their critical path, which takes sends times its length.
 _MOST_SEARCHED = 200_000
@@ -151,8 +151,8 @@ def _orbits(schedule: SymmetricSchedule) -> Iterator[str]:
         f"{size}*" if axis in network.axes else str(size) for axis, size in enumerate(network.sizes)
     )
     yield (
-        f"orbits   {plural(len(schedule.chunk), 'send')} listed, {network.translations} translates of each: "
-        f"digits {digits}, those with * are shifted"
+        f"orbits   {plural(len(schedule.chunk), 'send')} listed, each for {network.translations} by "
+        f"renumbering ranks: with the rank as digits {digits}, those with * are shifted"
     )
 
 

@@ -11,10 +11,11 @@ from ccctl.render import Column, bandwidth, print_table, seconds
 if TYPE_CHECKING:
     from exec.benchmark import Measurement, Report, Row, RowChange
 
-__all__ = ["draw_changes", "draw_side_by_side"]
+__all__ = ["CHANGES", "draw_changes", "draw_side_by_side"]
 
 Key = tuple[str, int, str, str]
-_CHANGES = (
+# The columns of a row's change from the baseline.
+CHANGES = (
     Column("row", "label"),
     Column("before", "old_s"),
     Column("now", "new_s"),
@@ -28,7 +29,7 @@ def draw_changes(changes: Sequence[RowChange]) -> None:
     """Print, for each row and placement, the old time, the new time and the verdict."""
     console.data("")
     console.data("# compared with the baseline")
-    print_table(_CHANGES, changes)
+    print_table(CHANGES, changes)
 
 
 def draw_side_by_side(reports: Sequence[tuple[str, Report]]) -> None:

@@ -49,7 +49,7 @@ def draw(found: SideBySide) -> None:
         f"unaware of the others; {seconds(found.least_s)} without latency and with perfect sharing"
     )
     if not found.prices:
-        console.data("no single link or NIC shortens the step by 1 GB/s more: several limit it together")
+        console.data("1 GB/s more on one link or NIC does not shorten the step: several limit it together")
         return
     prices = (
         Column("1 GB/s more on", lambda price: price.part.name),

@@ -55,22 +55,27 @@ def draw(plan: StockPlan, say: Say = console.data) -> None:
         say(
             f"no order, graph, algorithm or protocol that NCCL loads is 2 % faster on {plan.network}: no file"
         )
+    names = [one.name for one in plan.files]
     if changed:
+        if "hosts" in names:
+            say("algorithms and protocols with the hosts in the order of the file hosts:")
         print_table(_CHOICES, changed, say)
-    if any(one.name == "tuner.csv" for one in plan.files):
+    if changed and "tuner.csv" not in names:
+        say("without a tuner file: NCCL_ALGO and NCCL_PROTO set one of these for all sizes")
+    if "tuner.csv" in names:
         say("NCCL's example plugin reads tuner.csv; to build it:")
         for line in _BUILD:
             say(f"  {line}")
 
 
 def _gain(one: StockFile) -> str:
-    return f"{one.gain:.2f}x {one.over}" if one.over else "-"
+    return f"{one.gain:.2f}x as fast as {one.over}" if one.over else "-"
 
 
 _FILES = (
     Column("file", "name"),
     Column("sets", "sets"),
-    Column("expected, against", _gain),
+    Column("expected gain", _gain),
 )
 _CHOICES = (
     Column("all_reduce", lambda one: format_size(one.size_bytes)),

@@ -76,7 +76,7 @@ def draw(found: Synthesis, say: Say) -> None:
     )
 
 
-# Methods that solve integer programs; a schedule by another one may have been proven by ilp's.
+# Methods that solve integer programs. The optimum of another method's schedule was proven by those of ilp.
 _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
 
 
@@ -130,7 +130,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
     rates = _rates(schedule, outcome.time_s)
     yield f"{kept}{schedule.method}, {chunks}: {seconds(outcome.time_s)}{rates} ({found.why})"
     predicted_s = _predicted_s(schedule)
-    model = "" if predicted_s is None else " in the model of links"
+    by_links = predicted_s is not None or (found.loaded is not None and found.loaded.time_s)
+    model = " in the model of links" if by_links else ""
     yield (
         f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
         f"{outcome.binding.name}"
@@ -189,7 +190,7 @@ def _nccl_line(schedule: AnySchedule) -> str:
 
 
 def _price(any_order_s: float, outcome: Outcome) -> str:
-    """Say how much longer sums in the fixed order take than in any, and what no schedule in it can avoid."""
+    """Return the price of the fixed order of sums, and the least price of any schedule in this order."""
     line = (
         f"reproducible: {outcome.time_s / any_order_s:.2f} times the time of the best schedule in any order"
     )
@@ -245,7 +246,7 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
     run = ""
     if loaded.time_s:
         shared = f"{loaded.instances} instances, " if loaded.instances > 1 else ""
-        run = f"; {shared}{program.protocol}: {seconds(loaded.time_s)} by the interpreter's costs"
+        run = f"; {shared}{program.protocol}: {seconds(loaded.time_s)} with the interpreter's own costs"
     yield (
         f"for {loaded.runtime}: {size}, at most {plural(program.threadblocks_max, 'threadblock')} a rank, "
         f"{plural(program.channels, 'channel')}; proven{run}"
@@ -264,7 +265,7 @@ def _attempts(found: Synthesis) -> Iterator[str]:
         else:
             console.detail(f"{tried.method}: {tried.reason}")
     widest = max([8, *map(len, best)])
-    # The times are those without the limits of a runtime. If these forbid the fastest, none is the kept one.
+    # The times are those without the limits of a runtime. If these forbid the fastest, no line is starred.
     limited = found.loaded is not None and bool(found.loaded.limit)
     chosen = None if limited else found.schedule.method
     if chosen in best and found.schedule.outcome is not None:

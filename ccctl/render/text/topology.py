@@ -75,6 +75,8 @@ def draw(topology: Topology) -> None:
                 console.data(f"  {difference.severity}: {difference.text}")
         else:
             _draw_host(group.hosts[0], name)
+    if not topology.findings:
+        console.note("nothing wrong was found")
     remarks(topology)
 
 
@@ -129,7 +131,7 @@ def _draw_reach(host: Host) -> None:
     if host.gpus and any(word for line in words for word in line):
         table("GB/s", words)
         relayed = any(word.endswith("+") for line in words for word in line)
-        more = "; + more over NVLink and a GPU that is nearer (PXN)" if relayed else ""
+        more = "; +: faster by PXN, over NVLink and a GPU nearer to the NIC" if relayed else ""
         console.data(f"expected in one direction, in GB/s of payload; a blank is unknown{more}")
 
 
@@ -222,7 +224,7 @@ def draw_differences(comparison: Comparison, found: Topology, other: str) -> Non
     if not comparison.differences:
         parts = [(len(host.gpus), len(host.physical_nics), host.fabric_links()) for host in found.hosts]
         gpus, nics, links = map(sum, zip(*parts, strict=True)) if parts else (0, 0, 0)
-        counted = ", ".join(map(plural, (gpus, nics, links), ("GPU", "NIC", "NVLink")))
-        console.data(f"same as {other}: {counted}")
+        counts = ", ".join(map(plural, (gpus, nics, links), ("GPU", "NIC", "NVLink")))
+        console.data(f"same as {other}: {counts}")
     for note in comparison.notes:
         console.note(f"note: {note}")

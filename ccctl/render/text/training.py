@@ -70,9 +70,9 @@ def headline(report: TrainingReport) -> str:
 
 def notes(report: TrainingReport) -> Iterator[str]:
     """Yield the meaning of the columns, and notes on some modes."""
-    yield "sent: bytes a rank sends over TCP in an iteration, over those of the model"
-    yield f"reached: {percent(report.target)} of held-out data classified correctly, without the start"
-    beside = "; from ddp: that of the final model to DDP's" if _has_ddp(report) else ""
+    yield "sent: bytes that a rank sends over TCP in an iteration, as a multiple of the model's"
+    yield f"reached: time, without start-up, until {percent(report.target)} of held-out data were right"
+    beside = "; from ddp: the largest difference of the final model from DDP's" if _has_ddp(report) else ""
     yield f"replicas: the largest difference between ranks in a parameter{beside}"
     shares = report.backend == "ccctl" or any(row.mode == "adaptive" for row in report.rows)
     if shares and len(report.hosts) < report.ranks:
@@ -80,7 +80,7 @@ def notes(report: TrainingReport) -> Iterator[str]:
         yield f"{who} of one host exchange data through shared memory, which is not in what they send"
     starts = [f"{row.label} {seconds(row.start_s)}" for row in report.rows if row.start_s]
     if starts:
-        yield f"start, which the first iteration takes longer than others: {', '.join(starts)}"
+        yield f"start-up, by which the first iteration is longer than others: {', '.join(starts)}"
     for row in report.rows:
         lost = f"lost {', '.join(map(str, row.lost))}" if row.lost else ""
         if told := "; ".join(filter(None, (row.note, lost))):

@@ -21,7 +21,7 @@ _BUSIEST = 10
 def draw(network: Network, link_busy: Floats) -> None:
     """Print the busy share of each class, and the busiest links or ports, those equally busy in one row.
 
-    A link whose every byte passes a port is only a pair of ranks, so its share means nothing there.
+    A link behind a port only stands for a pair of ranks, so its own share means nothing.
     """
     told = summary(network, link_busy)
     only_ports = is_behind_ports(network)

@@ -38,7 +38,7 @@ def test_the_certificate_of_the_measurements_is_proven(accepted):
 def test_an_acceptance_that_has_not_ended_certifies_nothing(accepted):
     certificate = accepted.certificate()
     stages = (*certificate.stages, Stage("whole", 1.0, False, ("interrupted: Ctrl-C",)))
-    with pytest.raises(DataError, match="the acceptance stopped during whole"):
+    with pytest.raises(DataError, match="the acceptance stopped during collectives"):
         recheck(str(accepted.file("certificate.json")), replace(certificate, stages=stages))
 
 

@@ -103,7 +103,10 @@ WRONG = {
     "a report in JSON, as nccl-tests has it": (["schedule.json", "-J", "x.json"], "-o report.json"),
     "calls that do not wait": (["schedule.json", "-z", "0"], "a call returns when it is done"),
     "an operator, as nccl-tests has it": (["schedule.json", "-o", "sum"], "Write --op sum"),
-    "iterations, as nccl-tests has them": (["schedule.json", "-n", "20"], "-n is --iters here"),
+    "iterations, as nccl-tests has them": (
+        ["schedule.json", "-n", "20"],
+        "-n of nccl-tests is --iters of ccctl bench",
+    ),
     "another root": (["program.json", "-r", "1"], "-r 1: the root of pass on is 0"),
     "a root of a collective without one": (["schedule.json", "-r", "0"], "all_gather has no root"),
     "two collectives": (["schedule.json", "program.json"], "only one collective can be compared"),
@@ -141,12 +144,12 @@ WRONG = {
     ),
     "sizes that end below their beginning": (
         ["schedule.json", "--sizes", "4K:1K"],
-        "--sizes 4K:1K: it ends below its beginning",
+        "--sizes 4K:1K: expected FROM:TO that rises",
     ),
     "an end below the beginning that nobody said": (
         ["schedule.json", "-e", "512"],
         "-b 1K is larger than -e 512",
-        "1K is what is taken where none is said.",
+        "1K is the default.",
     ),
     "another placement, before links are measured": (
         ["-n", 4, "--placement", "up"],
@@ -165,7 +168,10 @@ WRONG = {
         ["schedule.json", "--collective", "reduce"],
         "--collective is for a bench",
     ),
-    "an artifact measured anew": (["schedule.json", "--fresh"], "--fresh is for a bench without ARTIFACT"),
+    "an artifact measured anew": (
+        ["schedule.json", "--fresh"],
+        "--fresh: it is for a bench without ARTIFACT",
+    ),
     "a size that is none": (
         ["schedule.json", "--sizes", "1K,many"],
         "--sizes: expected a size",
@@ -557,7 +563,8 @@ def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made
     again = run_ccctl(*given, "--vs", "none", **kept)
     assert again.returncode == 0, again.stderr
     assert "race:" not in again.stderr
-    assert "profile: from an earlier run" in again.stderr and "selection: from an earlier run" in again.stderr
+    for kind in ("profile", "selection"):
+        assert f"{kind}: the one kept by an earlier run" in again.stderr
     assert all(row["peers"] == {} for row in json.loads(again.stdout)["rows"])
 
 

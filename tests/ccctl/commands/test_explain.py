@@ -230,7 +230,9 @@ def test_another_network_than_the_measured_one_fails(tmp_path, run_ccctl):
 def test_a_slower_run_than_the_baseline_fails(well, tmp_path, run_ccctl):
     slow = tmp_path / "slow.log"
     slow.write_text(log([(8192, 30.0), (1 << 30, 9500.0)]))
-    done = run_ccctl("explain", slow, "--baseline", well)
+    done = run_ccctl("explain", slow, "--baseline", well, "--markdown", "changes.md")
+    # Markdown would escape marks of its own in a cell.
+    assert "| SLOWER |" in (tmp_path / "changes.md").read_text()
     assert done.returncode == 1
     assert "1.17 times as long" in done.stderr
     assert run_ccctl("explain", slow, "--baseline", well, "--tolerance", "20").returncode == 0

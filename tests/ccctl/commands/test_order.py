@@ -41,7 +41,7 @@ def test_the_summary_and_the_files(run_ccctl, one_way, tmp_path):
 
 def test_an_order_that_stays_is_said_to(run_ccctl):
     done = run_ccctl("order", "switch:4", "--bandwidth", "10GB/s", "--for", "gloo")
-    assert done.returncode == 0 and "the order given stays" in done.stderr
+    assert done.returncode == 0 and "the order given stays" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_order_that_stays_is_said_to(run_ccctl):
         (["--for", "opnmpi"], "--for 'opnmpi': unknown library"),
         (["--collective", "broadcast"], "--for openmpi: no algorithm of its broadcast"),
         (["--to", "hostfil"], "--to: expected one of hostfile"),
-        (["-o", "hosts"], "-o: --to says in which format"),
+        (["-o", "hosts"], "-o: the format is missing, which --to names"),
         (["--json", "--to", "slurm"], "--json and --to: one of them to stdout"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_graph_of_like_hosts_goes_to_stdout_and_the_figures_aside(run_ccctl, b
     done = run_ccctl("order", "one.json", "--for", "rccl", "--to", "nccl-graph", "--one-host")
     assert done.returncode == 0
     assert done.stdout.startswith('<graphs version="1">') and "<net" not in done.stdout
-    assert "a[1-2]: 4 GPUs, as links should carry" in done.stderr and "in this order 2.00x" in done.stderr
+    assert "a[1-2]: 4 GPUs, nominal rates" in done.stderr and "2.00x what one ring in" in done.stderr
 
 
 @pytest.mark.parametrize(

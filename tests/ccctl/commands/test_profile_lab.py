@@ -184,7 +184,7 @@ def test_a_dead_host_of_four_is_named_and_the_others_are_measured(lab):
     made.command("shape", "--down-host", "gpu3")
     done, profile = made.profile("--quick", "--json")
     assert done.returncode == 1, done.stderr
-    assert "gpu3 gave nothing; 3 of 4 hosts were measured" in done.stderr
+    assert "gpu3 did not answer; 3 of 4 hosts were measured" in done.stderr
     assert [entry.host for entry in profile.ranks] == ["gpu1", "gpu2", "gpu4"]
     assert len(profile.links.src) == 6
     assert profile.findings[0].startswith("host gpu3 is not measured: ")

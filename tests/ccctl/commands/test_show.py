@@ -25,7 +25,7 @@ SAYS = {
         "all_reduce on 6 ranks",
         "torus:3x2",
         "% of optimal",
-        "6 translates of each",
+        "6 by renumbering",
         "reduce",
     ],
     "program": [

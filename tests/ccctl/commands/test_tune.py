@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from ccctl.commands.tune import _gains
+from exec.library_rules import OWN
 from exec.library_rules.openmpi import COLLECTIVES, read_rules
 
 LOG = """#  Rank  0 Group  0 Pid  17 on  gpu01 device  0 [0000:07:00] NVIDIA H100
@@ -44,6 +46,17 @@ def test_open_mpi_is_measured_and_its_rules_are_written(run_ccctl, tmp_path):
     rows = json.loads(done.stdout)["collectives"]["all_reduce"]
     assert {1024, 8192} <= {row["size_bytes"] for row in rows}
     assert all(row["time_s"] > 0 and row["untouched_s"] > 0 for row in rows)
+
+
+def test_rules_that_gain_nothing_need_not_be_loaded():
+    own = {"algorithm": OWN, "untouched_s": 2.0, "time_s": 2.0}
+    better = {"algorithm": "ring", "untouched_s": 2.0, "time_s": 1.0}
+    *_, last = _gains({"all_reduce": [own, own]}, "X=1", merged=False)
+    assert last == "the rules need not be loaded: they gain nothing"
+    first, last = _gains({"all_reduce": [own, better]}, "X=1", merged=False)
+    assert first.startswith("all_reduce: another algorithm at 1 of 2 sizes, up to 2.00x")
+    assert last == "to load the rules: export X=1"
+    assert [*_gains({"all_reduce": [own]}, "X=1", merged=True)][-1] == last
 
 
 def test_a_setting_with_wrong_results_is_not_tuned_by(run_ccctl, logs, tmp_path):

@@ -114,14 +114,14 @@ def test_notes_say_what_the_table_does_not_show():
 def test_what_was_compared_is_told():
     integrity = Integrity("all_reduce", 1 << 20, 0, ("ccctl", "mpi"), {}, 24)
     assert list(acceptance.integrity_notes(integrity)) == [
-        "same bits twice (all_reduce of 1 MiB on random numbers): ccctl, mpi",
-        "checksums of steps: all 24 steps of both runs as in the reference",
+        "same bits in two runs (all_reduce of 1 MiB on random numbers): ccctl, mpi",
+        "checksums: both runs have the reference's bits after each of the 24 steps",
     ]
     unlike = replace(integrity, unlike={"mpi": (1,)}, steps=0, why_not="more than 256 ranks")
     assert [words.partition(" (")[0] for words in acceptance.integrity_notes(unlike)] == [
-        "same bits twice",
+        "same bits in two runs",
         "other bits in the second run",
-        "checksums of steps: not compared: more than 256 ranks",
+        "checksums: not compared: more than 256 ranks",
     ]
     corrupt = replace(integrity, corruptions=(Corruption("rank", 1, -1, 5, "rrc", 3),))
     assert "3 of 24 steps" in list(acceptance.integrity_notes(corrupt))[-1]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ccctl.artifacts import codec
+from ccctl.launching import Deadline
 from ccctl.render.text.watch import say_decision, say_found, summary as summary_of
-from ccctl.watch.once import Deadline, WatchRequest, measure_and_judge, replan
+from ccctl.watch.once import WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
 from exec.replan import SchedulePrediction
 from probes.base.columns import floats, ints

@@ -11,10 +11,11 @@ import pytest
 
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
+from ccctl.launching import Deadline
 from ccctl.render import prometheus
 from ccctl.render.text.watch import say_found
 from ccctl.watch import once, state
-from ccctl.watch.once import Deadline, WatchRequest, measure_and_judge, replan
+from ccctl.watch.once import WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
 from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SentSegments, SharedPort

@@ -134,7 +134,7 @@ def test_a_run_that_gets_nowhere_ends_and_names_whom_all_transfers_have_in_commo
         run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=HANG_S, stall_s=2)
     first, *others = caught.value.message.splitlines()
     assert first.startswith("rank 2 (host ")
-    assert first.endswith("nothing came through for 2 s")
+    assert first.endswith("no progress for 2 s, though all ranks answer")
     assert "rank 1 waited for rank 2: to 2" in others
 
 

@@ -161,7 +161,7 @@ def test_equal_curves_are_told_and_seen_in_turns(samples):
 def test_the_start_is_told_and_no_part_of_the_times(samples):
     row = replace(samples["training"].rows[0], start_s=4.6)
     _, _, page = drawn_losses(replace(samples["training"], rows=(row,)))
-    assert "time without what the first iteration takes longer than others: ddp:4M 4.6 s" in page
+    assert "start-up, by which the first iteration is longer than others, left out: ddp:4M 4.6 s" in page
     assert summary(replace(samples["training"], rows=(row,)))["rows"][0]["start_s"] == 4.6
 
 
