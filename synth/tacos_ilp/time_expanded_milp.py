@@ -71,8 +71,8 @@ class _Orbits:
 class TimeExpandedProgram:
     """The model and its columns; ``possible`` is False if it is found infeasible without a solver.
 
-    ``chunks`` have rows of their own; the others are images of them. An elastic program maximises the number of
-    chunks that arrive; otherwise all must arrive.
+    ``chunks`` have rows of their own; the others are images of them. An elastic program maximises the
+    number of chunks that arrive; otherwise all must arrive.
     """
 
     expansion: Expansion
