@@ -1,6 +1,6 @@
 """A job of many equal collectives on an adaptive session, for measurements and trials.
 
-Each rank computes for a while (it sleeps), starts its collective, waits, and checks every element.
+Each rank computes for a while (asleep or busy), starts its collective, waits, and checks every element.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _REGROUPED_S = 30.0
 class Iterations:
     """The job: ``iterations`` times a collective on blocks of ``count`` elements, as in `Session.setup`.
 
-    ``computing_s[i, r]`` is how long rank r computes before request i; None for not at all. With
-    ``profile_every`` 0 links are never measured and schedules never change. With ``rejoin`` ranks that were
-    started again are let in before each request.
+    ``computing_s[i, r]`` is how long rank r computes before request i; None for not at all. It sleeps, or if
+    ``busy`` uses a core for so long, which takes longer beside other processes. With ``profile_every`` 0
+    links are never measured and schedules never change. With ``rejoin`` ranks that were started again are let
+    in before each request.
     """
 
     iterations: int
@@ -50,6 +51,7 @@ class Iterations:
     policy: WaitPolicy = field(default_factory=WaitPolicy)
     replan_s: float = 5.0
     rejoin: bool = False
+    busy: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         first = seq if first is None else first
         progress.update(seq, asked.iterations, asked.kind)
         if asked.computing_s is not None:
-            time.sleep(float(asked.computing_s[seq, session.rank]))
+            (_use_core if asked.busy else time.sleep)(float(asked.computing_s[seq, session.rank]))
         given = data.given(seq)
         ready_s[seq] = time.monotonic()
         work = session.ask(asked.kind, given, root=asked.root)
@@ -133,6 +135,13 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         )
     session.close()
     return report
+
+
+def _use_core(duration_s: float) -> None:
+    """Keep a core busy until this thread has used ``duration_s`` of processor time."""
+    end_s = time.thread_time() + duration_s
+    while time.thread_time() < end_s:
+        pass
 
 
 def _tell(session: Session, progress: Safekeeping, told: int) -> int:
