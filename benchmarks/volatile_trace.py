@@ -1,12 +1,14 @@
-"""Rates of hosts over time, from a trace of a public cloud, and what planning for each moment could gain.
+"""Rates of hosts over time, from AdapCC's trace of a public cloud, and what planning for each moment gains.
 
     python -P benchmarks/volatile_trace.py
 
 The clairvoyant knows each moment's rates as it begins, and has its schedule at once: by simulation it is what
 no adaptation can beat with these methods. One that measures once a moment is a moment late.
 
-Printed is AdapCC's Fig. 18a simulated: all_reduces of 8 MiB on four hosts at 400 Mbit/s times the trace, its
-changes amplified by x; the speed-up over the schedule for equal hosts, which a library plans once and keeps.
+The trace is bandwidth-hw of cloud/trace in github.com/JoeyYoung/adapcc, its authors' repository; its figures
+are printed first. Then AdapCC's Fig. 18a is simulated: all_reduces of 8 MiB on four hosts of 400 Mbit/s times
+the trace, its changes amplified by x, over 20 of its moments one after another; the speed-up over the
+schedule for equal hosts, which a library plans once and keeps.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median, quantiles
 
 from exec.replan import SchedulePrediction, replanned
 from synth import Request, synthesize
@@ -26,10 +28,12 @@ from synth.schedules import Schedule
 
 __all__ = ["Moment", "forecasts", "makespan_s", "network_of", "rates"]
 
-# Fig. 18a as the lab of adaptive_lab.py has it; 20 moments are from all of the trace.
+# Fig. 18a as the lab of adaptive_lab.py has it, which takes as many moments as fit into its iterations.
 HOSTS, MBIT, SIZE_BYTES, AMPLIFY, MOMENTS = 4, 400.0, 8 << 20, (0.0, 0.3, 0.6), 20
 TRACE = Path(__file__).parents[1] / "../shared/data/topologies/traces/adapcc-bandwidth-hw.txt"
 BASE_GBIT = 14.7
+# The trace has values in Gbit/s, and some, which are larger, in Mbit/s.
+_LEAST_MBIT = 25
 _BYTES_PER_MBIT = 125_000
 _ALPHA_S = 1e-4
 
@@ -48,9 +52,16 @@ class Moment:
     late_s: float
 
 
+def trace_gbit() -> list[float]:
+    """Return the rates of the trace in Gbit/s; end the benchmark without it."""
+    if not TRACE.exists():
+        sys.exit(f"volatile_trace.py: expected AdapCC's trace at {TRACE}, found nothing")
+    return [value if value < _LEAST_MBIT else value / 1000 for value in ast.literal_eval(TRACE.read_text())]
+
+
 def rates(amplify: float, hosts: int, mbit: float) -> Iterator[tuple[float, ...]]:
     """For each moment the rate of each host: the trace from another place on, amplified (Sec. VI-D)."""
-    values = [value if value < 25 else value / 1000 for value in ast.literal_eval(TRACE.read_text())]
+    values = trace_gbit()
     for at in range(len(values)):
         row = []
         for host in range(hosts):
@@ -104,13 +115,12 @@ def makespan_s(times_s: Sequence[float], iterations: int, hold_s: float) -> floa
 
 def main() -> None:
     """Print the speed-ups for each amplification."""
-    if not TRACE.exists():
-        sys.exit(f"volatile_trace.py: expected the trace of a cloud's rates at {TRACE}, found nothing")
+    least, *_, most = tenths = quantiles(trace_gbit(), n=10)
+    print(f"trace: median {median(tenths):.1f} Gbit/s, a tenth below {least:.1f}, a tenth above {most:.1f}")
     even = Request(network_of([MBIT] * HOSTS), "all_reduce", size_bytes=SIZE_BYTES, quick=True, jobs=0)
     static = synthesize(even).listed
     for amplify in AMPLIFY:
-        every = list(rates(amplify, HOSTS, MBIT))
-        seen = forecasts(static, list(islice(every, 0, None, max(1, len(every) // MOMENTS))))
+        seen = forecasts(static, list(islice(rates(amplify, HOSTS, MBIT), MOMENTS)))
         # Moments last equally long, so speeds are added up, not times.
         static_hz, best_hz, late_hz = (
             fmean(1 / getattr(one, which) for one in seen) for which in ("static_s", "best_s", "late_s")
