@@ -1,6 +1,6 @@
-"""AdapCC's Figures 14, 16, 17 and 19b in emulation: what training gains by its schedules and by relays.
+"""AdapCC's Figures 14 to 17 and 19b in emulation: what training gains by its schedules and by relays.
 
-    python benchmarks/training_tables.py fig14 fig16 fig19b
+    python benchmarks/training_tables.py fig14 fig15 fig16 fig19b
 
 Four hosts of four GPUs, simulated: A100 with a NIC of 100 Gb/s each ("homo"), or two of them and two of
 V100 with one of 50 Gb/s ("heter"). NCCL is the ring (of an all_to_all, direct sends), for which every rank
@@ -18,6 +18,8 @@ paper does: from when the first rank is ready. Inferred, as the paper has no fig
   GPUs of a host, or one GPU of each host, by the same times. At the NICs each phase takes as long as an
   all_reduce either way, so that relays gain nothing, and lose up to 7 % of the throughput. The gain comes
   from the schedule and shrinks with the batch, while the paper's grows.
+- Fig. 15: GPT2, how often the session's rule takes a host's GPUs as relays. As how late they are is given,
+  it shows that the rule follows lateness, not that slower GPUs are late.
 - Fig. 19b: no ImageNet. A network of one hidden layer learns 10 classes on 4 workers, of which one is
   late in half of all steps and alone sees two of the classes. AdapCC's way is run for real, by a session of
   four ranks on this host, of which the last is late by 30 ms; the others are worked out in one process.
@@ -47,7 +49,7 @@ from synth.network import Link, Network, build
 from synth.schedules import Schedule
 from synth.simulation.schedule import replay
 
-__all__ = ["fig14", "fig16", "fig19b"]
+__all__ = ["fig14", "fig15", "fig16", "fig19b"]
 
 GPUS, HOSTS, ITERATIONS = 4, 4, 300
 SIZE_BYTES = 512 << 20
@@ -123,12 +125,16 @@ def lags(setting: str, wait_s: float, seed: int = 0, *, single: bool = False) ->
 
 @dataclass(frozen=True)
 class Communication:
-    """Mean seconds of an iteration's communication, and how often it went on without some ranks."""
+    """Mean seconds of an iteration's communication, and how often it went on without some ranks.
+
+    ``relayed`` is the share of iterations in which each rank was a relay.
+    """
 
     nccl_s: float
     waiting_s: float
     ours_s: float
     went: float
+    relayed: Floats
 
 
 def communication(
@@ -143,7 +149,8 @@ def communication(
     policies = replay_arrivals(Arrivals.of(ready_s), found.costs, cycle_s=5e-3 * scale)
     chosen = policies.policies["break_even_extra"]
     assert chosen.completion_s is not None
-    return Communication(nccl_s, waiting_s, chosen.completion_s.mean() / scale, float(chosen.went.mean()))
+    ours_s, went = chosen.completion_s.mean() / scale, float(chosen.went.mean())
+    return Communication(nccl_s, waiting_s, ours_s, went, policies.relayed.mean(axis=0))
 
 
 def fig14() -> None:
@@ -161,6 +168,18 @@ def fig14() -> None:
                     f"{100 * found.went:14.0f} %",
                     flush=True,
                 )
+
+
+def fig15() -> None:
+    """How often each host's GPUs are relays; the paper: evenly in homo, slower GPUs more often in heter."""
+    print("\nFig. 15: relays in % of iterations, GPT2, RDMA (paper: homo even, heter slower GPUs more)")
+    size, kind = MODELS["GPT2"]
+    for setting, ratio in WAIT_RATIO.items():
+        for times in (1, 8):
+            wait_s = times * ratio * ways(setting, "RDMA", kind).nccl_s * size / SIZE_BYTES
+            found = communication(setting, "RDMA", size, kind, wait_s)
+            shares = " ".join(f"{100 * share:.0f}" for share in found.relayed[::GPUS])
+            print(f"{setting:6} batch {16 * times:4}, by host: {shares}", flush=True)
 
 
 def fig16() -> None:

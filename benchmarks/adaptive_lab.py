@@ -4,7 +4,10 @@ volatile: all_reduces on hosts whose rates follow a trace from a public cloud (A
 its Fig. 18a), with adaptation, without it, and by Open MPI. The ratio is of makespans.
 
 interference: the same on hosts of one rate, while other tenants' flows come and go between random pairs of
-them (as in its Fig. 18b, which has them on processors).
+them.
+
+cores: ranks compute on cores that they share with 0, 2 or 4 processes of others, on one core at a time (its
+Fig. 18b). The time from when the first rank is ready until all are done, waiting for all over with relays.
 
 stragglers: some ranks come late at random (one or two values, or exponentially). The time from when the last
 rank is ready until all are done, with relays over without; how often each rank relays (Fig. 15).
@@ -21,6 +24,7 @@ rpc: the round trip between workers and the coordinator, 8 ranks on this host at
 
     python -P benchmarks/adaptive_lab.py volatile [--amplify 0.6] [--iterations 300] [--hold 15]
     python -P benchmarks/adaptive_lab.py interference [--flows 2] [--iterations 300] [--hold 60]
+    python -P benchmarks/adaptive_lab.py cores [--iterations 60] [--hold 3]
     python -P benchmarks/adaptive_lab.py stragglers | kills [--trials 20] [--kind stop] [--here]
     python -P benchmarks/adaptive_lab.py kills --kind host [--login] [--victim 0]
     python -P benchmarks/adaptive_lab.py rounds [--trials 1000] [--seed 0]
@@ -160,6 +164,9 @@ class _Started:
 def session_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> IterationsReport | None:
     """Return the job on a session."""
     asked, file = given
+    if asked.busy:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[comm.Get_rank() % len(cores)]})
     started: Any = _Started(progress, file)
     return iterations_task(comm, asked, started)
 
@@ -339,6 +346,53 @@ def interference(options: argparse.Namespace) -> None:
     )
     with standing(lab) as folder:
         _makespans(lab, folder, asked, _Tenants(lab, folder, options), options)
+
+
+LEVELS = (0, 2, 4)
+
+
+def cores(options: argparse.Namespace) -> None:
+    """Print the times of both ways at each level."""
+    lab = lab_of("cores", 4, options.mbit)
+    computing_s = np.full((options.iterations, 4), 0.02)
+    asked = Iterations(options.iterations, options.bytes // 4, computing_s=computing_s, busy=True)
+    with standing(lab) as folder:
+        for level in LEVELS:
+            took_s, wrong = [], 0
+            for relays in (False, True):
+                given = replace(asked, policy=WaitPolicy(relays=relays))
+                came = run_inside(lab, folder, given, "session", _Processes(level, options.hold))
+                if isinstance(came, str):
+                    sys.exit(came)
+                took_s.append(float(np.mean(_between_s(came, np.min))))
+                wrong += came.wrong
+            print(
+                f"{level} processes on a core: {took_s[0] * 1e3:.0f} ms waiting, {took_s[1] * 1e3:.0f} ms "
+                f"with relays: {took_s[0] / took_s[1]:.2f}x; wrong {wrong}",
+                flush=True,
+            )
+
+
+class _Processes:
+    """Processes that are always busy, on one core after the other, each core for ``hold_s``."""
+
+    def __init__(self, count: int, hold_s: float) -> None:
+        self.count, self.hold_s = count, hold_s
+
+    def __call__(self, over: threading.Event) -> None:
+        # These end with this benchmark, even if it is killed.
+        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", "while True: pass"]
+        busy = [subprocess.Popen(command) for _ in range(self.count)]
+        try:
+            for core in itertools.cycle(sorted(os.sched_getaffinity(0))):
+                for one in busy:
+                    psutil.Process(one.pid).cpu_affinity([core])
+                if over.wait(self.hold_s):
+                    break
+        finally:
+            for one in busy:
+                one.kill()
+                one.wait()
 
 
 def _makespans(
@@ -524,7 +578,7 @@ def stragglers(options: argparse.Namespace) -> None:
                     found[relays] = came
                 if len(found) < 2:
                     continue
-                waited_s, relayed_s = (_after_last_s(found[relays]) for relays in (False, True))
+                waited_s, relayed_s = (_between_s(found[relays], np.max) for relays in (False, True))
                 waited, relayed = np.mean(waited_s), np.mean(relayed_s)
                 ratios.append(float(relayed / waited))
                 print(
@@ -547,8 +601,9 @@ def stragglers(options: argparse.Namespace) -> None:
         print("geometric mean: {:.2f}; where a part went ahead {:.2f}, by the wires {:.2f}".format(*means))
 
 
-def _after_last_s(report: IterationsReport) -> Array:
-    ready = np.max([one.ready_s for one in report.times], axis=0)
+def _between_s(report: IterationsReport, which: Callable[..., Array]) -> Array:
+    """Return the seconds from when the first or last rank is ready (np.min or np.max) until all are done."""
+    ready = which([one.ready_s for one in report.times], axis=0)
     done = np.max([one.done_s for one in report.times], axis=0)
     return np.asarray(done - ready)
 
@@ -649,12 +704,22 @@ def recovery_s(report: IterationsReport, struck_s: float) -> float:
     return longest_s
 
 
+# Iterations, bytes and Mbit/s of each, if nothing else is asked for.
+USUAL = {
+    "volatile": (300, 8 << 20, 400),
+    "interference": (300, 8 << 20, 400),
+    "cores": (60, 1 << 20, 100),
+    "stragglers": (40, 1 << 20, 100),
+    "kills": (100, 1 << 18, 100),
+    "rounds": (0, 0, 0),
+    "rpc": (300, 0, 0),
+}
+
+
 def main() -> None:
     """Run what is asked for."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument(
-        "what", choices=("volatile", "interference", "stragglers", "kills", "rounds", "rpc", "inside")
-    )
+    options.add_argument("what", choices=(*USUAL, "inside"))
     options.add_argument("folder", nargs="?")
     options.add_argument("--iterations", type=int)
     options.add_argument("--bytes", type=int)
@@ -679,22 +744,14 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     asked = options.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
-    usual = {
-        "volatile": (300, 8 << 20, 400),
-        "interference": (300, 8 << 20, 400),
-        "stragglers": (40, 1 << 20, 100),
-        "kills": (100, 1 << 18, 100),
-        "rounds": (0, 0, 0),
-        "rpc": (300, 0, 0),
-    }
     if asked.what == "inside":
         inside(Path(asked.folder))
         return
-    iterations, size, mbit = usual[asked.what]
+    iterations, size, mbit = USUAL[asked.what]
     asked.iterations, asked.bytes = asked.iterations or iterations, asked.bytes or size
     asked.trials = asked.trials or (1000 if asked.what == "rounds" else 20)
     asked.mbit, asked.amplify = asked.mbit or mbit, asked.amplify or [0.0, 0.3, 0.6]
-    act = {"volatile": volatile, "interference": interference, "stragglers": stragglers}
+    act = {"volatile": volatile, "interference": interference, "cores": cores, "stragglers": stragglers}
     act |= {"kills": kills, "rounds": rounds, "rpc": rpc}
     act[asked.what](asked)
 

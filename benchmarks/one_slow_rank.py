@@ -1,7 +1,6 @@
 """All_reduce where one rank is slow: what it costs beyond the even network and beyond the bound, simulated.
 
     python benchmarks/one_slow_rank.py [--ranks 8,16] [--percent 50,90] [--bytes 67108864] [--chunks 4096]
-    python benchmarks/one_slow_rank.py --solving [--most-s 55]
 
 A switch, one port out and one in for each rank; rank 0 has 50 to 100 % of the others' bandwidth. OptCC
 (arXiv 2606.01680) reports 2 to 6 % beyond the even ring for its pipeline, and up to 57 % for what there was
@@ -11,36 +10,25 @@ circulant: 512 ranks with one at 50, 75 and 90 % are 1.8, 2.4 and 2.4 % beyond t
 seconds.
 
 --chunks: trees alone (forest) with so many chunks, instead of the search of auto over methods and chunks.
-
---solving: how long AdapCC's integer programs take for M sub-collectives on the paper's testbed (its Fig. 19a
-varies M), and what the strategy then reaches.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from probes.base.columns import floats
 from synth import Request, synthesize
-from synth.bounds.lower_bounds import bounds
-from synth.check.schedule import check
-from synth.collective import Kind
-from synth.methods import adapcc
 from synth.network import Network
 from synth.networks.families import family
 from synth.portfolio.plain import warm
-from synth.simulation.schedule import replay
 
 ALPHA_S, BYTES_PER_S = 5e-6, 12.5e9
 RANKS = (8, 16, 32, 64, 128, 256, 512)
 PERCENT = (100, 90, 80, 70, 60, 50)
-SUB_COLLECTIVES = (1, 2, 4, 8)
 
 
 def network_of(ranks: int, share: float) -> Network:
@@ -76,33 +64,6 @@ def slow_rank(all_ranks: list[int], percents: list[int], size_bytes: int, chunks
             )
 
 
-def solving(most_s: float) -> None:
-    """Print how long the programs take for each M."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    from adapcc_testbed import SIZE_BYTES, cpu_seconds, testbed
-
-    network = testbed()
-    kinds: tuple[Kind, ...] = ("reduce", "all_reduce")
-    print("collective   M   solve s  CPU s   time ms  of bound  gap left")
-    for kind in kinds:
-        for count in SUB_COLLECTIVES:
-            begun_s, cpu_s = time.perf_counter(), cpu_seconds()
-            schedule, plan = adapcc.choose(
-                network, kind, SIZE_BYTES, time_limit_s=most_s, sub_collectives=count
-            )
-            took_s, cpu_s = time.perf_counter() - begun_s, cpu_seconds() - cpu_s
-            if findings := check(schedule):
-                sys.exit(f"{kind}: {findings[0]}")
-            time_s = replay(schedule).time_s
-            shape, chunk_bytes = schedule.collective, schedule.chunk_bytes
-            bound_s = max(bound.time_s for bound in bounds(network, shape, chunk_bytes, fluid=True))
-            print(
-                f"{kind:11}{count:4}{took_s:9.1f}{cpu_s:7.1f}{time_s * 1e3:10.2f}{bound_s / time_s:10.1%}"
-                f"{plan.gap:9.1%}",
-                flush=True,
-            )
-
-
 def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
@@ -114,13 +75,8 @@ def main() -> None:
     options.add_argument("--percent", type=_numbers, default=list(PERCENT))
     options.add_argument("--bytes", type=int, default=64 << 20)
     options.add_argument("--chunks", type=int)
-    options.add_argument("--solving", action="store_true")
-    options.add_argument("--most-s", type=float, default=55.0, help="seconds for the solver, for each M")
     asked = options.parse_args()
-    if asked.solving:
-        solving(asked.most_s)
-    else:
-        slow_rank(asked.ranks, asked.percent, asked.bytes, asked.chunks)
+    slow_rank(asked.ranks, asked.percent, asked.bytes, asked.chunks)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
     python benchmarks/training.py --convergence [--seeds 5] [--steps 240]
         [--models cnn,transformer] [--at 120,150,180]
     python benchmarks/training.py --to-accuracy [--cases trunk,trunk_and_nic,uniform,switch]
+        [--modes ddp:32K,…] [--seeds 5] [--steps 160]
 
 For each case a lab is made and profiled, and ``ccctl training compare`` runs on its hosts, each mode
 ``--rounds`` times in turn. Compute is emulated: layers sleep as while a GPU works, with ``balanced`` for as
@@ -140,7 +141,7 @@ def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[d
             "training",
             "compare",
             "--mode",
-            ",".join([options.modes] * options.rounds),
+            ",".join([options.modes or MODES] * options.rounds),
             "--network",
             profile,
         ]
@@ -233,7 +234,7 @@ def to_accuracy(case: str, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
         profile = f"{folder}/{case}.json"
         inside(name, *CCCTL, "profile", "-q", "-o", profile)
-        words = ["training", "compare", "--mode", modes, "--network", profile]
+        words = ["training", "compare", "--mode", options.modes or modes, "--network", profile]
         words += ["--racks", racks] if racks else []
         words += ["--data", digits(), "--compute", COMPUTE, "--steps", str(options.steps)]
         words += ["--evaluate", "4", "--batch", "8", "--warmup", "4", "--json"]
@@ -290,7 +291,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cases", default="")
-    parser.add_argument("--modes", default=MODES)
+    parser.add_argument("--modes", default="")
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--compute", default="10ms")

@@ -293,6 +293,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "fig8": fig8,
     "fig11": fig11,
     "fig14": adapcc_training.fig14,
+    "fig15": adapcc_training.fig15,
     "fig16": adapcc_training.fig16,
     "fig19b": adapcc_training.fig19b,
     "dssync": dssync_tables.main,

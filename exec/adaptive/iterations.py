@@ -1,6 +1,6 @@
 """A job of many equal collectives on an adaptive session, for measurements and trials.
 
-Each rank computes for a while (it sleeps), starts its collective, waits, and checks every element.
+Each rank computes for a while (asleep or busy), starts its collective, waits, and checks every element.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _REGROUPED_S = 30.0
 class Iterations:
     """The job: ``iterations`` collectives on blocks of ``count`` float32 elements, as in `Session.setup`.
 
-    ``computing_s[i, r]`` is the time that rank r computes before request i; None for no time. If
+    ``computing_s[i, r]`` is the time that rank r computes before request i; None for no time. A rank sleeps
+    meanwhile, or with ``busy`` keeps a core at work, which takes longer beside other processes. If
     ``profile_every`` is 0, links are never measured and schedules never change. If ``rejoin``, ranks that
     were started again are let in before each request.
     """
@@ -48,6 +49,7 @@ class Iterations:
     profile_every: int = 0
     policy: WaitPolicy = field(default_factory=WaitPolicy)
     rejoin: bool = False
+    busy: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         first = seq if first is None else first
         progress.update(seq, asked.iterations, asked.kind)
         if asked.computing_s is not None:
-            time.sleep(float(asked.computing_s[seq, session.rank]))
+            (_use_core if asked.busy else time.sleep)(float(asked.computing_s[seq, session.rank]))
         given = data.given(seq)
         ready_s[seq] = time.monotonic()
         work = session.ask(asked.kind, given, root=asked.root)
@@ -130,6 +132,13 @@ def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> It
         )
     session.close()
     return report
+
+
+def _use_core(duration_s: float) -> None:
+    """Keep a core busy until this thread has used ``duration_s`` of processor time."""
+    end_s = time.thread_time() + duration_s
+    while time.thread_time() < end_s:
+        pass
 
 
 def _tell(session: Session, progress: Safekeeping, told: int) -> int:

@@ -5,7 +5,8 @@ The search knows no schedule of another method, so programs run even where anoth
 Links cost whole ticks: the coarsest tick that rounds nothing, or times rounded up to a discretization factor
 (Sec. IV-C). The model is that of `synth.tacos_ilp`. Its columns say whether chunk c has left over link l by
 tick t; the paper's variable sent(c, l, t) is the difference between two of them. Columns that no chunk can
-use in time are left out.
+use in time are left out. On a network with translations a smaller program by orbits decides most horizons
+(`by_orbits`). The paper has none, but its solver, Gurobi, looks for symmetries by itself.
 
 When time runs out, the last program is solved for as many arrivals as possible (early termination), and the
 rest takes shortest paths (Sec. V-B). Sums are copies reversed in time, and an all_reduce is a reduce_scatter
@@ -34,6 +35,7 @@ from synth.tacos_ilp import (
     LinkMove,
     TimeGrid,
     bundle,
+    by_orbits,
     completed,
     expand,
     grid_of,
@@ -118,6 +120,18 @@ class _Search:
     def decided(self, expansion: Expansion, *, elastic: bool = False) -> tuple[str, list[LinkMove]]:
         """Return the program's status and moves for a horizon; if ``elastic``, not all chunks must arrive."""
         held, wanted = self.collective.held(), self.collective.wanted()
+        if not elastic:
+            status, moves = by_orbits(
+                expansion,
+                held,
+                wanted,
+                most_columns=_MOST_COLUMNS,
+                solver=self.solver,
+                time_limit_s=self._limit_s(_KEPT) / 2,
+                seed=self.seed,
+            )
+            if status != "unknown":
+                return status, moves
         made = program(expansion, held, wanted, elastic=elastic, most_columns=_MOST_COLUMNS)
         if made is None:
             raise NotApplicableError(
@@ -126,10 +140,13 @@ class _Search:
             )
         if not made.possible and not elastic:
             return "infeasible", []
-        left_s = max(0.1, self.deadline_s - time.perf_counter())
-        limit_s = left_s if elastic else left_s * (1 - _KEPT)
+        limit_s = self._limit_s(0.0 if elastic else _KEPT)
         solution = made.model.solve(solver=self.solver, time_limit_s=limit_s, seed=self.seed)
         return solution.status, moves_of(made, solution)
+
+    def _limit_s(self, kept: float) -> float:
+        """Return the seconds until the deadline, less the share that is kept."""
+        return max(0.1, self.deadline_s - time.perf_counter()) * (1 - kept)
 
     def schedule(self, moves: list[LinkMove], gap: float) -> Schedule:
         """Return the schedule of these moves, completed by shortest paths."""

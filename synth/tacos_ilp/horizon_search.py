@@ -22,7 +22,7 @@ from synth.network import Network
 from synth.schedules import Bound, Schedule
 from synth.simulation import replay
 from synth.tacos_ilp.recovery import completed
-from synth.tacos_ilp.time_expanded_milp import LinkMove, moves_of, program
+from synth.tacos_ilp.time_expanded_milp import LinkMove, by_orbits, moves_of, program
 from synth.tacos_ilp.time_expanded_network import Bundles, Expansion, bundle, expand, grid_of
 
 __all__ = ["CLOSE", "HorizonSearch", "Mechanism", "copies_to_all"]
@@ -173,8 +173,23 @@ class HorizonSearch:
     def _decide(self, expansion: Expansion) -> str | None:
         """Return "feasible", "infeasible" or "unknown" for a horizon; None if the program is too large.
 
-        A program of few instants comes first; it can only prove that the horizon is feasible.
+        Smaller programs come first: that of orbits, and one of few instants, which can only prove that the
+        horizon is feasible.
         """
+        status, moves = by_orbits(
+            expansion,
+            self.collective.held(),
+            self.collective.wanted(),
+            most_columns=self._most(),
+            solver=self.solver,
+            time_limit_s=self._left_s() * _SHARE / 2,
+            seed=self.seed,
+        )
+        if moves:
+            self._keep(self._schedule(expansion.grid.bundles, moves))
+        if status != "unknown":
+            self.programs += 1
+            return status
         thin = expansion.thinned(_FEW)
         if thin.instants < _FEWER * expansion.instants:
             answer = self._feasibility(thin, self._left_s() * _SHARE, elastic=False)

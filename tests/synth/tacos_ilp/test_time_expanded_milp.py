@@ -9,8 +9,9 @@ from synth.check.schedule import check
 from synth.collective import collective
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.simulation.schedule import replay
 from synth.tacos_ilp.recovery import completed
-from synth.tacos_ilp.time_expanded_milp import moves_of, program
+from synth.tacos_ilp.time_expanded_milp import by_orbits, moves_of, program
 from synth.tacos_ilp.time_expanded_network import bundle, expand, grid_of
 
 
@@ -81,3 +82,48 @@ def test_a_program_that_would_be_too_large_is_not_made():
     expansion = expand(grid, shape.held(), grid.ticks(4e-6))
     assert program(expansion, shape.held(), shape.wanted(), most_columns=10) is None
     assert np.count_nonzero(shape.wanted() & ~shape.held()) == 72
+
+
+@pytest.mark.parametrize(
+    ("spec", "rates", "chunks"),
+    [
+        ("ring:5", (1e9,), 2),
+        ("torus:3x3", (1e9,), 1),
+        ("switch:4", (1e9,), 1),
+        ("rfs:2x2x2", (4e9, 2e9, 1e9), 1),
+    ],
+)
+def test_the_program_of_orbits_decides_as_the_whole_program(spec, rates, chunks):
+    network = family(spec, [0.5e-6], list(rates), hold_alpha=True)
+    shape = collective("all_gather", network.ranks, chunks)
+    held, wanted = shape.held(), shape.wanted()
+    bundles = bundle(network)
+    grid = grid_of(bundles, 1000, 1e-3)
+    expansion = expand(grid, held, grid.ticks(16e-6))
+    decided = set()
+    for horizon in expansion.arrivals.tolist()[:40]:
+        until = expansion.until(horizon)
+        status, moves = by_orbits(
+            until, held, wanted, most_columns=10_000, solver="highs", time_limit_s=60, seed=0
+        )
+        whole = program(until, held, wanted)
+        solution = whole.model.solve(solver="highs") if whole.possible else None
+        if status != "unknown":
+            assert (status == "feasible") is (solution is not None and solution.values is not None)
+        decided.add(status)
+        if moves:
+            schedule = completed(bundles, shape, 1000, moves, "ilp", 0)
+            assert check(schedule) == []
+            assert replay(schedule).time_s <= horizon * grid.tick_s * (1 + 1e-9)
+            break
+    assert decided >= {"feasible", "infeasible"}
+
+
+def test_a_collective_or_network_without_translations_is_left_to_the_whole_program():
+    for spec, kind in (("mesh:3x3", "all_gather"), ("ring:4", "broadcast")):
+        network, asked = family(spec, [0.0], [1e9]), {"most_columns": 1000, "solver": "highs"}
+        shape = collective(kind, network.ranks)
+        grid = grid_of(bundle(network), 1000, 8e-6)
+        expansion = expand(grid, shape.held(), 8)
+        found = by_orbits(expansion, shape.held(), shape.wanted(), time_limit_s=9, seed=0, **asked)
+        assert found == ("unknown", [])
