@@ -29,6 +29,7 @@ run:
 
 # The files whose tests have a marker; to collect all others once more would take a while.
 marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
+long = $$(grep -rlE 'mark\.long\b|chessboard\(' --include='test_*.py' tests)
 
 # What starts ranks or hosts runs file by file beside each other; what measures comes last, alone. All of it runs,
 # whatever fails.
@@ -45,13 +46,15 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# Property tests once more with ten times the examples; then one at a time, as most of it reads rates.
+# Property tests once more with ten times the examples; what starts ranks or hosts one at a time, as most of it reads
+# rates.
 test-long:
 	@.ci/venv dev
 	@failed=; \
 	CCCTL_TEST_EXAMPLES=4 $(PYTEST) -n $$(nproc) --dist worksteal -m 'hypothesis and not mpi and not netns and not long' \
 	  $$(grep -rl '^@given' --include='test_*.py' tests) || failed=yes; \
-	$(PYTEST) -m long $(call marked,long) || failed=yes; \
+	$(PYTEST) -n $$(nproc) --dist worksteal -m 'long and not (mpi or netns or alone)' $(long) || failed=yes; \
+	$(PYTEST) -m 'long and (mpi or netns or alone)' $(long) || failed=yes; \
 	[ -z "$$failed" ]
 
 gpu:

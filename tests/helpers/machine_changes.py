@@ -1,5 +1,6 @@
 """The recorded DGX A100, and what may happen to such a machine, each change as a function of its host."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from probes.topology import Topology
 MACHINES = Path(__file__).parents[1] / "machines"
 
 
+@functools.cache
 def recorded(name="linux-nvidia-dgxa100"):
     """A recorded machine as detection sees it."""
     return merge.combined([merge.read_recording(MACHINES / name)])

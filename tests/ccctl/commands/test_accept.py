@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from limits import HANG_S
@@ -32,19 +34,48 @@ FILES = {
 }
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """An acceptance of two ranks of this host, interrupted after its first stage, and then resumed."""
+
+    folder: Path
+    interrupted: subprocess.CompletedProcess
+    body: dict
+    health: bytes
+    again: subprocess.CompletedProcess
+    done: subprocess.CompletedProcess
+
+
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory):
-    """The folder of an acceptance of two ranks of this host, and what the command said."""
     folder = tmp_path_factory.mktemp("accept")
-    done = subprocess.run(
-        [*CCCTL, *WORDS, "-o", "out", "--json"], cwd=folder, capture_output=True, text=True, timeout=HANG_S
+    process = subprocess.Popen(
+        [*CCCTL, *WORDS, "-o", "out"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    return folder, done
+    deadline_s = time.monotonic() + HANG_S
+    certificate = folder / "out/certificate.json"
+    # The first stage is over as soon as the certificate is there.
+    while not certificate.exists() and process.poll() is None and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=HANG_S)
+    interrupted = subprocess.CompletedProcess(process.args, process.returncode, "", said)
+    body = json.loads(certificate.read_text())["body"]
+    health = (folder / "out/health.json").read_bytes()
+    how = {"cwd": folder, "capture_output": True, "text": True, "timeout": HANG_S}
+    again = subprocess.run([*CCCTL, *WORDS, "-o", "out"], **how)
+    done = subprocess.run([*CCCTL, *WORDS, "-o", "out", "--resume", "--json"], **how)
+    return Resumed(folder, interrupted, body, health, again, done)
 
 
 @pytest.mark.mpi
 def test_two_ranks_of_this_host_get_a_verdict_and_all_files(accepted):
-    folder, done = accepted
+    folder, done = accepted.folder, accepted.done
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)
     assert told["verdict"] in ("accepted", "accepted with remarks", "refused")
@@ -65,7 +96,7 @@ def test_two_ranks_of_this_host_get_a_verdict_and_all_files(accepted):
 
 @pytest.mark.mpi
 def test_the_certificate_is_computed_again(accepted, run_ccctl):
-    folder, _ = accepted
+    folder = accepted.folder
     done = run_ccctl("verify", folder / "out/certificate.json")
     assert done.returncode == 0, done.stdout
     profile = folder / "out/profile.json"
@@ -76,43 +107,13 @@ def test_the_certificate_is_computed_again(accepted, run_ccctl):
 
 
 @pytest.mark.mpi
-def test_an_interrupted_acceptance_goes_on_and_measures_nothing_twice(tmp_path, run_ccctl):
-    process = subprocess.Popen(
-        [*CCCTL, *WORDS, "-o", "out"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline_s = time.monotonic() + HANG_S
-    certificate = tmp_path / "out/certificate.json"
-    # The first stage is over as soon as the certificate is there.
-    while not certificate.exists() and process.poll() is None and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=HANG_S)
-    assert process.returncode in (130, -signal.SIGINT), said
-    body = json.loads(certificate.read_text())["body"]
-    assert body["verdict"] == "undecided"
-    assert body["stages"][0]["done"]
-    health = (tmp_path / "out/health.json").read_bytes()
-
-    again = run_ccctl(*WORDS, "-o", "out")
-    assert again.returncode == 2
-    assert "--resume" in again.stderr
-
-    done = subprocess.run(
-        [*CCCTL, *WORDS, "-o", "out", "--resume", "-q"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-    )
-    assert done.returncode in (0, 1), done.stderr
-    assert (tmp_path / "out/health.json").read_bytes() == health
-    body = json.loads(certificate.read_text())["body"]
-    assert all(stage["done"] for stage in body["stages"])
+def test_an_interrupted_acceptance_goes_on_and_measures_nothing_twice(accepted):
+    assert accepted.interrupted.returncode in (130, -signal.SIGINT), accepted.interrupted.stderr
+    assert accepted.body["verdict"] == "undecided"
+    assert accepted.body["stages"][0]["done"]
+    assert (accepted.folder / "out/health.json").read_bytes() == accepted.health
+    assert accepted.again.returncode == 2
+    assert "--resume" in accepted.again.stderr
 
 
 # Neither load nor chance changes this verdict: the machine that was bought has GPUs.
@@ -172,9 +173,10 @@ def test_after_ten_interruptions_at_random_the_verdict_is_the_same_and_nothing_i
     assert all(one == expected for one in ended)
 
 
+@pytest.mark.long
 @pytest.mark.mpi
 def test_what_changed_since_an_earlier_acceptance_is_said(accepted, tmp_path, run_ccctl):
-    folder, _ = accepted
+    folder = accepted.folder
     done = subprocess.run(
         [*CCCTL, *WORDS, "--since", folder / "out"],
         cwd=tmp_path,

@@ -19,6 +19,14 @@ NDV4 = (FILES / "nccl/azure-ndv4-topo.xml").resolve()
 DGX = MACHINES / "linux-nvidia-dgxa100"
 
 
+@pytest.fixture(scope="module")
+def dgx(tmp_path_factory):
+    """An artifact of what is recorded in DGX, which is sooner read."""
+    path = tmp_path_factory.mktemp("recorded") / "dgx.json"
+    codec.write(str(path), "topology", recorded())
+    return path
+
+
 @pytest.fixture
 def edited_ndv4(tmp_path):
     """A copy of Azure's file: a GPU removed, one link halved."""
@@ -128,15 +136,16 @@ def test_a_kind_of_its_own_is_drawn_whole(run_ccctl, tmp_path):
         (("13:00.0", "NIC2"), "expected: 24 GB/s in one direction, limited by PCIe link of"),
     ],
 )
-def test_a_way_is_explained(run_ccctl, pair, says):
-    done = run_ccctl("detect", "--from", DGX, "--why", *pair)
+def test_a_way_is_explained(run_ccctl, dgx, pair, says):
+    done = run_ccctl("detect", "--from", dgx, "--why", *pair)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
 
 
 def test_a_way_is_explained_from_an_artifact_and_as_an_object(run_ccctl):
+    how = ("--why", "GPU0", "GPU2")
     assert run_ccctl("detect", "--from", DGX, "-q", "-o", "t.json").returncode == 0
-    drawn = [run_ccctl("detect", "--from", name, "--why", "GPU0", "GPU2").stdout for name in (DGX, "t.json")]
+    drawn = [run_ccctl("detect", "--from", name, *how).stdout for name in (DGX, "t.json")]
     assert drawn[0] == drawn[1] != ""
     why = json.loads(run_ccctl("detect", "--from", "t.json", "--why", "GPU0", "GPU2", "--json").stdout)["why"]
     assert (why["path"], why["gbs"]) == ("NVL", 240.0)
@@ -144,20 +153,20 @@ def test_a_way_is_explained_from_an_artifact_and_as_an_object(run_ccctl):
     assert why["reasons"] == []
 
 
-def test_a_device_that_is_not_there_is_a_usage_error_with_those_that_are(run_ccctl):
-    done = run_ccctl("detect", "--from", DGX, "--why", "GPU0", "GPU8")
+def test_a_device_that_is_not_there_is_a_usage_error_with_those_that_are(run_ccctl, dgx):
+    done = run_ccctl("detect", "--from", dgx, "--why", "GPU0", "GPU8")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no device 'GPU8'" in done.stderr
     assert "GPU7" in done.stderr
 
 
-def test_the_file_of_nccl_is_written_and_read_back_alike(run_ccctl, tmp_path):
-    done = run_ccctl("detect", "--from", DGX, "--export", "nccl-xml", "mine.xml", "-q")
+def test_the_file_of_nccl_is_written_and_read_back_alike(run_ccctl, dgx, tmp_path):
+    done = run_ccctl("detect", "--from", dgx, "--export", "nccl-xml", "mine.xml", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    counted = [json.loads(run_ccctl("detect", "--from", name, "--json").stdout) for name in (DGX, "mine.xml")]
+    counted = [json.loads(run_ccctl("detect", "--from", name, "--json").stdout) for name in (dgx, "mine.xml")]
     assert [one["gpus"] for one in counted] == [8, 8]
     assert counted[0]["nics"] == counted[1]["nics"]
-    done = run_ccctl("detect", "--from", DGX, "--export", "nccl-xml", "-")
+    done = run_ccctl("detect", "--from", dgx, "--export", "nccl-xml", "-")
     assert done.stdout == (tmp_path / "mine.xml").read_text()
     assert ET.fromstring(done.stdout).tag == "system"
     assert "Traceback" not in done.stderr
@@ -174,8 +183,8 @@ def test_the_file_of_nccl_is_written_and_read_back_alike(run_ccctl, tmp_path):
         (("--hosts", "a,b"), 2, "--from reads files"),
     ],
 )
-def test_what_cannot_be_is_refused(run_ccctl, arguments, status, says):
-    done = run_ccctl("detect", "--from", DGX, *arguments)
+def test_what_cannot_be_is_refused(run_ccctl, dgx, arguments, status, says):
+    done = run_ccctl("detect", "--from", dgx, *arguments)
     assert done.returncode == status
     assert says in done.stderr
     assert "Traceback" not in done.stderr

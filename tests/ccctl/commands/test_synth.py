@@ -14,6 +14,7 @@ from probes.base.columns import floats, ints
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.topology import Gpu, Host, PciDevice, Topology
 
+SMALL = ("--network", "mesh:2x3", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
 MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
 
 
@@ -57,7 +58,7 @@ def test_integer_programs_by_one_mechanism(run_ccctl):
 
 
 def test_without_output_nothing_is_written(run_ccctl, tmp_path):
-    done = run_ccctl("synth", *MESH)
+    done = run_ccctl("synth", *SMALL)
     assert done.returncode == 0
     assert "% of optimal, bound: " in done.stdout
     assert list(tmp_path.iterdir()) == []
@@ -65,7 +66,7 @@ def test_without_output_nothing_is_written(run_ccctl, tmp_path):
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"])
 def test_pipes_into_verify_and_simulate(run_ccctl, kind):
-    made = run_ccctl("synth", *MESH, "--collective", kind, "--size", "1M", "-o", "-")
+    made = run_ccctl("synth", *SMALL, "--collective", kind, "--size", "1M", "-o", "-")
     assert made.returncode == 0, made.stderr
     judged = run_ccctl("verify", "-", stdin=made.stdout)
     assert judged.returncode == 0
@@ -125,7 +126,7 @@ def test_a_profile_takes_the_ports_that_a_topology_declares(run_ccctl, tmp_path)
 
 
 def test_verify_lists_what_is_wrong_and_exits_with_1(run_ccctl, tmp_path):
-    run_ccctl("synth", *MESH, "--size", "1M", "-o", "s.json")
+    run_ccctl("synth", *SMALL, "--size", "1M", "-o", "s.json")
     document = json.loads((tmp_path / "s.json").read_text())
     for column in ("chunk", "link", "op"):
         document["body"][column] = document["body"][column][1:]
@@ -152,7 +153,7 @@ def test_simulate_at_another_size_and_on_another_network(run_ccctl, tmp_path):
 
 def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
     for name in ("a.json", "b.json"):
-        run_ccctl("synth", *MESH, "--seed", "5", "-o", name, SOURCE_DATE_EPOCH="0")
+        run_ccctl("synth", *SMALL, "--seed", "5", "-o", name, SOURCE_DATE_EPOCH="0")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
@@ -361,16 +362,19 @@ def test_stock_nccl_refuses_what_it_cannot_use(run_ccctl, more, words):
     assert words in done.stderr
 
 
+SQUARE = ("--network", "fully_connected:4", "--bandwidth", "50GB/s", "--alpha", "2us")
+
+
 def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
     schedule, xml, plan = (str(tmp_path / name) for name in ("s.json", "p.xml", "p.json"))
-    assert run_ccctl("synth", *MESH, "--size", "64K", "--method", "ring", "-o", schedule).returncode == 0
+    assert run_ccctl("synth", *SQUARE, "--size", "64K", "--method", "ring", "-o", schedule).returncode == 0
     assert run_ccctl("compile", schedule, "--target", "msccl", "-o", xml).returncode == 0
     done = run_ccctl("verify", xml, "--run")
     assert done.returncode == 0, done.stderr
     assert "ran as MSCCL's interpreter would: 8 launches" in done.stdout
     assert "0 of " in done.stdout
     sized = json.loads(run_ccctl("verify", xml, "--run", "--size", "64K", "--json").stdout)
-    assert sized["run"]["elements"] == 2 * 2 * 16 * 16384
+    assert sized["run"]["elements"] == 2 * 2 * 4 * 16384
     assert sized["run"]["wrong"] == 0
     assert run_ccctl("compile", schedule, "--to", "mscclpp", "-o", plan).returncode == 0
     assert "ran as MSCCL++'s executor would: 9 launches" in run_ccctl("verify", plan, "--run").stdout
@@ -378,9 +382,6 @@ def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
     assert refused.returncode == 2
     assert "only programs, MSCCL XML and plans run" in refused.stderr
     assert "it is for --run" in run_ccctl("verify", xml, "--size", "1M").stderr
-
-
-SQUARE = ("--network", "fully_connected:4", "--bandwidth", "50GB/s", "--alpha", "2us")
 
 
 @pytest.mark.parametrize(

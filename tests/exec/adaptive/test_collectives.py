@@ -131,19 +131,21 @@ session.close()
 """
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_every_collective_is_exact_in_a_queue_of_all(size, tmp_path):
-    run_joined(tmp_path, size, START + QUEUED)
+def test_every_collective_is_exact_in_a_queue_of_all(tmp_path):
+    run_joined(tmp_path, 3, START + QUEUED)
 
 
-@pytest.mark.parametrize("size", [3, 4])
-def test_every_collective_but_a_broadcast_goes_on_without_late_ranks(size, tmp_path):
-    run_joined(tmp_path, size, START + LATE)
+def test_every_collective_but_a_broadcast_goes_on_without_late_ranks(tmp_path):
+    run_joined(tmp_path, 4, START + LATE)
 
 
 @pytest.mark.parametrize(
     ("victim", "moment", "late", "lag_s"),
-    [(1, 0.0, 3, 0.0), (0, 0.05, 3, 0.02), (3, 0.05, 3, 0.03)],
+    [
+        (1, 0.0, 3, 0.0),
+        (0, 0.05, 3, 0.02),
+        pytest.param(3, 0.05, 3, 0.03, marks=pytest.mark.long),
+    ],
 )
 def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, late, lag_s, tmp_path):
     run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment), str(late), str(lag_s))

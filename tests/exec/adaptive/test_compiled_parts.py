@@ -72,16 +72,6 @@ def test_a_part_of_all_is_the_first_in_any_case():
     assert part_key(REQUEST, [0, 1], 3, first=False) != part_key(REQUEST, [0, 1], 3, first=True)
 
 
-def test_the_process_beside_the_job_compiles_them(schedules):
-    found, replanner = [], Replanner(lambda plan: None, 1.0)
-    try:
-        replanner.warm(schedules[REQUEST].network, schedules)
-        replanner._compile_late(schedules, found.append)
-    finally:
-        replanner.close()
-    assert [unpacked(parts).keys() for parts in found] == [dict(late_parts(schedules)).keys()]
-
-
 def test_a_process_that_is_asked_for_others_gives_up_on_what_it_compiles(schedules):
     found, replanner = queue.SimpleQueue(), Replanner(lambda plan: None, 1.0)
     try:

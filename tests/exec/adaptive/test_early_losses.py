@@ -61,7 +61,13 @@ def iterated(network=None, rejoin=0):
 
 
 # The coordinator and another rank by turns.
-@pytest.mark.parametrize(("moment", "rank"), [(moment, at % 2) for at, moment in enumerate(MOMENTS)])
+@pytest.mark.parametrize(
+    ("moment", "rank"),
+    [
+        pytest.param(moment, at % 2, marks=[pytest.mark.long] * (at in (1, 2)))
+        for at, moment in enumerate(MOMENTS)
+    ],
+)
 def test_the_others_go_on_from_the_first_moment_on(moment, rank, folder):
     module, name, number = MOMENTS[moment]
     mark = folder / "died"
@@ -73,7 +79,8 @@ def test_the_others_go_on_from_the_first_moment_on(moment, rank, folder):
     assert {len(one.done_s) for one in report.times} == {30}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
 def test_at_moments_drawn_by_chance_with_and_without_starting_ranks_again(seed, folder):
     chance = random.Random(seed)
     mark, rank = folder / "died", chance.randrange(RANKS)

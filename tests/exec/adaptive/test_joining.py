@@ -166,6 +166,7 @@ def test_two_that_are_killed_come_back(tmp_path, monkeypatch):
     assert {"lost", "joined", "resumed"} <= set(events)
 
 
+@pytest.mark.long
 @pytest.mark.mpi
 def test_the_coordinator_comes_back_though_it_dies_twice_while_it_joins(tmp_path, monkeypatch):
     dying = {1: "_regroup", 2: "_begin"}

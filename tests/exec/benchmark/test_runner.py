@@ -89,10 +89,10 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
     for number, kind in enumerate(KINDS):
         program = lower(random_schedule(kind, 3, 2, 1))
         placements = (False, True)[: 1 + program.in_place]
-        for order in {placements, placements[::-1]}:
-            dtype, redop = ("float32", "int64")[number % 2], REDOPS[number % 4]
-            ours = (Contender(program.name, program, (1e-6, None, 1e-3)),)
-            requests.append(BenchRequest(ours, (1, 17, 9000), dtype, redop, 1, 3, order, ("mpi",)))
+        order = placements[:: 1 - 2 * (number % 2)]
+        dtype, redop = ("float32", "int64")[number // 2 % 2], REDOPS[number % 4]
+        ours = (Contender(program.name, program, (1e-6, None, 1e-3)),)
+        requests.append(BenchRequest(ours, (1, 17, 9000), dtype, redop, 1, 3, order, ("mpi",)))
     uneven_programs = [uneven_program(kind) for kind in UNEVEN_KINDS]
     for program in [redistribution_program(), *uneven_programs]:
         ours = (Contender(program.name, program, None),)

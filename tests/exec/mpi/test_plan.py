@@ -174,7 +174,9 @@ def wide_broadcast():
 
 def programs(ranks):
     kinds = [kind for kind in KINDS if ranks > 1 or kind != "all_to_next"]
-    found = [lower(random_schedule(kind, ranks, 2, seed)) for kind in kinds for seed in range(2)]
+    # Four ranks take turns on few cores.
+    seeds = range(2 if ranks < 4 else 1)
+    found = [lower(random_schedule(kind, ranks, 2, seed)) for kind in kinds for seed in seeds]
     if ranks > 1:
         found.append(lower(ring_all_reduce(ranks, 2)))
     if ranks == 2:
@@ -259,10 +261,9 @@ def test_what_is_added_out_of_private_memory_may_be_longer_than_what_is_fetched_
     on_ranks(tmp_path, 2, cases, (2, 512 << 10))
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("wires", ["mpi", "sockets"])
-def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(wires, tmp_path):
-    specs = ("ring:4", "switch:4", "torus:2x2", "mesh:2x2")
+@functools.cache
+def reproducible_cases():
+    specs = ("switch:4", "torus:2x2")
     programs = [reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096) for spec in specs]
     cases = []
     for dtype in ("float32", "bfloat16", "float16"):
@@ -271,7 +272,13 @@ def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(wires, tmp_path)
         cases += [
             (program, 3001, inputs, "sum", in_place, outputs) for program in programs for in_place in (0, 1)
         ]
-    on_ranks(tmp_path, 4, cases, (2,), wires=wires)
+    return cases
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("wires", ["mpi", "sockets"])
+def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(wires, tmp_path):
+    on_ranks(tmp_path, 4, reproducible_cases(), (2,), wires=wires)
 
 
 FORBIDDEN = """
@@ -348,7 +355,7 @@ def all_programs():
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("ranks", "per_host"), [(4, 4), (4, 2), (8, 8)])
+@pytest.mark.parametrize(("ranks", "per_host"), [(4, 2), (8, 8)])
 def test_examples_and_programs_of_others_are_right_on_random_data(ranks, per_host, tmp_path):
     chosen = all_programs().get(ranks, [])
     if not chosen:

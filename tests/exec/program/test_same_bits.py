@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import pytest
@@ -26,29 +27,35 @@ def digest(output, elements):
     return hashlib.sha256(output[:elements].tobytes()).hexdigest()
 
 
+@functools.cache
+def programs():
+    """Programs of eight ranks: networks, numbers of chunks, and what is left without a link."""
+    found = [reproducible_program(network_of(spec), size_bytes=1 << 13) for spec in (*NETWORKS, "dgx-a100:1")]
+    found += [
+        reproducible_program(network_of("switch:8"), "all_reduce", None, chunk_bytes=512, chunks=chunks)
+        for chunks in (1, 8, 24)
+    ]
+    found += [
+        reproducible_program(network_of(spec), without="link:0-1", size_bytes=1 << 13)
+        for spec in NETWORKS[:3]
+    ]
+    return found
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_all_give_the_digest_of_the_definition(dtype):
     inputs = drawn_inputs(8, MOST, dtype)
     right = fixed_sum(inputs)
-    programs = [
-        reproducible_program(network_of(spec), size_bytes=1 << 13) for spec in (*NETWORKS, "dgx-a100:1")
-    ]
-    programs += [
-        reproducible_program(network_of("switch:8"), "all_reduce", None, chunk_bytes=512, chunks=chunks)
-        for chunks in (1, 8, 24)
-    ]
-    programs += [
-        reproducible_program(network_of(spec), without="link:0-1", size_bytes=1 << 13)
-        for spec in NETWORKS[:3]
-    ]
-    for program in programs:
+    for program in programs():
         for elements in (1, 37, MOST):
             outputs = interpret(program, [one[:elements] for one in inputs])
             digests = {digest(output, elements) for output in outputs}
             assert digests == {digest(right, elements)}, (program.name, elements)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 6, 7, 11, 12, 16])
+@pytest.mark.parametrize(
+    "ranks", [2, 3, 5, 6, 7, 11, *(pytest.param(many, marks=pytest.mark.long) for many in (12, 16))]
+)
 def test_any_number_of_ranks_has_its_order(ranks):
     inputs = drawn_inputs(ranks, 200, "float32")
     for spec in (f"ring:{ranks}", f"switch:{ranks}"):

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from drawn_examples import chessboard
 from hypothesis import given, strategies as st
 from sample_networks import named
 from sample_schedules import random_schedule, ring_all_reduce
@@ -50,8 +51,13 @@ def test_random_trees_are_right_in_the_file(kind, ranks, chunks, elements, tiles
     assert (report.wrong, report.findings) == (0, ())
 
 
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
-@pytest.mark.parametrize("name", ["line of 4", "fully connected", "hosts of two"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    chessboard(
+        ["line of 4", "fully connected", "hosts of two"],
+        ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"],
+    ),
+)
 def test_each_method_of_the_registry_is_right_in_the_file(name, kind):
     network, ran = named(name), 0
     # Solvers take seconds, and their schedules are like those of the others.

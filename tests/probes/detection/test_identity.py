@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import itertools
 from pathlib import Path
 
@@ -25,6 +26,7 @@ SMI = "\tGPU0\tGPU1\tNIC0\tNIC1\nGPU0\t X \t{cell}\tSYS\tSYS\nGPU1\t{cell}\t X \
 )
 
 
+@functools.cache
 def machine(name="linux-dell-h100pcie"):
     return merge.read_recording(MACHINES / name)
 

@@ -18,7 +18,7 @@ def measured(ranks, *, quick):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("ranks", "quick"), [(2, True), (3, True), (4, False)])
+@pytest.mark.parametrize(("ranks", "quick"), [(2, True), (3, False)])
 def test_every_link_is_measured_and_costs_something(ranks, quick):
     profile = measured(ranks, quick=quick)
     assert profile.problems() == []
@@ -35,13 +35,11 @@ def test_every_link_is_measured_and_costs_something(ranks, quick):
 
 @pytest.mark.mpi
 def test_a_quick_profile_of_many_ranks_leaves_links_out_but_reaches_every_rank():
-    profile = measured(9, quick=True)
-    strides = {int(stride) for stride in (profile.links.dst - profile.links.src) % 9}
-    assert strides == {1, 2, 4, 5, 7, 8}
-    assert np.bincount(profile.links.dst, minlength=9).tolist() == [6] * 9
-    assert any(
-        text == "left out (strides 1, 2, 4, … only): 18 links not measured" for text in profile.findings
-    )
+    profile = measured(6, quick=True)
+    strides = {int(stride) for stride in (profile.links.dst - profile.links.src) % 6}
+    assert strides == {1, 2, 4, 5}
+    assert np.bincount(profile.links.dst, minlength=6).tolist() == [4] * 6
+    assert "left out (strides 1, 2, 4, … only): 6 links not measured" in profile.findings
 
 
 @pytest.mark.mpi

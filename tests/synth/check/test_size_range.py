@@ -61,9 +61,17 @@ def test_a_range_is_proven_only_where_every_size_is_right(network, kind, chunks,
         assert wrong is None
 
 
-# The two kinds by turns.
+# The two kinds by turns; the largest networks take 20 times as long as the others.
 @pytest.mark.parametrize(
-    ("name", "kind"), [(name, ("all_reduce", "reduce_scatter")[at % 2]) for at, name in enumerate(NAMED)]
+    ("name", "kind"),
+    [
+        pytest.param(
+            name,
+            ("all_reduce", "reduce_scatter")[at % 2],
+            marks=[pytest.mark.long] * (named(name).ranks > 8),
+        )
+        for at, name in enumerate(NAMED)
+    ],
 )
 def test_what_methods_make_is_proven_for_all_sizes(name, kind):
     for method in METHODS:

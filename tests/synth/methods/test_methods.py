@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from drawn_examples import drawn
+from drawn_examples import chessboard, drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sample_networks import NAMED, named, networks
 
@@ -70,8 +70,7 @@ def _serve(name, network, shape, chunk_bytes, seed=0):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize(("name", "kind"), chessboard(NAMED, KINDS))
 def test_every_method_every_network_every_collective(name, kind):
     network = named(name)
     shape = collective(kind, network.ranks, 3, root=1)
@@ -92,8 +91,9 @@ def test_every_method_every_network_every_collective(name, kind):
     assert "greedy" in served or kind in POINT_KINDS
 
 
-@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all", "broadcast"])
-@pytest.mark.parametrize("spec", MACHINES)
+@pytest.mark.parametrize(
+    ("spec", "kind"), chessboard(MACHINES, ["all_reduce", "all_gather", "all_to_all", "broadcast"])
+)
 def test_some_methods_on_every_machine(spec, kind):
     network = pod(spec)
     shape = collective(kind, network.ranks)

@@ -17,12 +17,9 @@ from synth.networks.families import family
 from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.simulation.schedule import replay
 
-# Each network with an all_reduce and with two other kinds, by turns.
-PAIRS = [
-    (name, kind)
-    for at, name in enumerate(NAMED)
-    for kind in sorted({"all_reduce", KINDS[2 * at % len(KINDS)], KINDS[(2 * at + 1) % len(KINDS)]})
-]
+# The kinds by turns, and an all_reduce on every second network.
+PAIRS = [(name, KINDS[at % len(KINDS)]) for at, name in enumerate(NAMED)]
+PAIRS += [(name, "all_reduce") for name in [*NAMED][::2] if (name, "all_reduce") not in PAIRS]
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
@@ -65,7 +62,7 @@ def test_all_gather_of_one_chunk_a_rank_is_near_optimal(spec, bandwidth, least):
 
 
 def test_the_same_seed_gives_the_same_bytes():
-    request = Request(named("ring, clique, switch"), "all_reduce", size_bytes=1 << 20, seed=3)
+    request = Request(named("hosts of two"), "all_reduce", size_bytes=1 << 20, seed=3)
     first, again = synthesize(request).schedule, synthesize(request).schedule
     assert first.link.tolist() == again.link.tolist()
     assert first.chunk.tolist() == again.chunk.tolist()
@@ -94,8 +91,7 @@ def test_a_fixed_chunk_is_kept():
     assert found.schedule.collective.chunks == 3 * 12
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("size_bytes", [1 << 12, 1 << 20, 1 << 24])
+@pytest.mark.parametrize(("ranks", "size_bytes"), [(2, 1 << 20), (3, 1 << 24), (4, 1 << 12), (4, 1 << 24)])
 def test_on_one_host_no_method_by_name_is_predicted_clearly_sooner_than_what_is_chosen(ranks, size_bytes):
     """The bound of links is met by an exchange of the whole buffer, which ranks take longer to copy."""
     request = Request(measured_host(ranks), "all_reduce", size_bytes=size_bytes, solving=False)

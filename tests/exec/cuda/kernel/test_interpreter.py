@@ -1,5 +1,6 @@
 """The interpreter kernel, built for this machine's processor, against the exact results."""
 
+import functools
 import itertools
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
-from drawn_examples import drawn
+from drawn_examples import chessboard, drawn
 from fixed_order import drawn_inputs, fixed_sum, reproducible_program
 from hypothesis import given, settings, strategies as st
 from limits import HANG_S
@@ -33,9 +34,15 @@ from synth.networks.families import family
 from synth.program import OPS
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
+# Threads of blocks that spin take the time of these tests.
 EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.py"))
 SHARED = Path(__file__).parents[5] / "shared" / "data" / "programs"
 HELPERS = Path(__file__).parents[3] / "helpers"
+
+
+def stem(value):
+    """Return the name of an example without its folder; pytest names other values itself."""
+    return value.stem if isinstance(value, Path) else None
 
 
 def storage(dtype):
@@ -66,8 +73,7 @@ def wrong(
     return bad
 
 
-@pytest.mark.parametrize("instances", [1, 3])
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("example", "instances"), chessboard(EXAMPLES, [1, 3]), ids=stem)
 def test_every_example_is_exact(example, instances):
     program, _ = compiled_algorithm(str(example), {}, instances=instances)
     for count in (1, 96, 3001):
@@ -75,8 +81,7 @@ def test_every_example_is_exact(example, instances):
             assert wrong(program, count, in_place=in_place, launches=2) == 0
 
 
-@pytest.mark.parametrize("by", ["LL", "LL128"])
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("example", "by"), chessboard(EXAMPLES, ["LL", "LL128"]), ids=stem)
 def test_every_example_is_exact_by_lines(example, by):
     program, _ = compiled_algorithm(str(example), {}, instances=2)
     # Places are used again, and no launch ends at a multiple of them.
@@ -86,8 +91,7 @@ def test_every_example_is_exact_by_lines(example, by):
             assert wrong(program, count, tile_bytes=256, by=by, **how) == 0
 
 
-@pytest.mark.parametrize("by", ["LL", "LL128"])
-@pytest.mark.parametrize("dtype", ELEMENTS)
+@pytest.mark.parametrize(("dtype", "by"), chessboard(ELEMENTS, ["LL", "LL128"]))
 def test_every_type_is_exact_by_lines(dtype, by):
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
     program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2})
@@ -104,15 +108,15 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("by", ["Simple", "LL128"])
-@pytest.mark.parametrize(("dtype", "redop"), CASES)
-def test_types_and_operators_are_exact(dtype, redop, by):
+@pytest.mark.parametrize(("case", "by"), chessboard(CASES, ["Simple", "LL128"]), ids=str)
+def test_types_and_operators_are_exact(case, by):
+    dtype, redop = case
     example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
     program, _ = compiled_algorithm(str(example), {"nodes": 2, "gpus": 2}, instances=2)
     assert wrong(program, 1999, dtype, redop, in_place=True, tile_bytes=256, slice_bytes=64, by=by) == 0
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", EXAMPLES, ids=stem)
 def test_every_example_is_exact_with_a_launch_for_each_rank(example):
     program, _ = compiled_algorithm(str(example), {}, instances=2)
     assert wrong(program, 999, in_place=not program.out_of_place, launches=2, apart=True) == 0
@@ -159,11 +163,16 @@ def test_local_reductions_of_many_sources_are_exact():
     assert wrong(program, 800, in_place=not program.out_of_place, threads=2) == 0
 
 
+@functools.cache
+def reproducible(spec):
+    return reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(dtype):
     inputs = drawn_inputs(6, 700, dtype)
     for spec in ("switch:6", "torus:2x3"):
-        program = reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096)
+        program = reproducible(spec)
         table = encoded(Layout(program, 700), dtype_of(dtype).itemsize)
         stored = [each.view(f"u{each.itemsize}") if dtype == "bfloat16" else each for each in inputs]
         found = run_on_host(table, stored, dtype, "sum", threads=2)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from drawn_examples import chessboard
 from limits import HANG_S
 
 from exec.launcher.starters import mpirun
@@ -171,10 +172,10 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
-@pytest.mark.parametrize("address", ["127.0.0.2", ""])
-def test_ranks_pass_by_strangers_at_their_ports_and_tell_them_nothing(monkeypatch, said, address):
+@pytest.mark.parametrize(("words", "address"), chessboard(SAID, ["127.0.0.2", ""]))
+def test_ranks_pass_by_strangers_at_their_ports_and_tell_them_nothing(monkeypatch, words, address):
     monkeypatch.setattr("exec.sockets.reach._ANSWERED_S", 1)
+    said = SAID[words]
     found = replace(APART, job=f"{said} {address}")
     with contextlib.ExitStack() as stack:
         strangers = [Stranger((address, port), said) for port in found.ports[:3]]
