@@ -13,7 +13,6 @@ from ccctl.arguments import GeneralOptions, Output, Seed, WorldOptions, refuse_u
 from ccctl.artifacts import codec, write_atomically, write_output
 from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.launching import World, by_default, started_by_mpi
-from exec.launcher import fold
 from probes.base import plural
 
 if TYPE_CHECKING:
@@ -216,6 +215,8 @@ def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
     """Raise FoundProblem if hosts are missing or something differs."""
     lost = [finding.where for finding in found.findings if finding.what in _LOST]
     if lost:
+        from exec.launcher import fold
+
         raise FoundProblem(
             f"{fold(lost)} did not answer; {len(found.hosts)} of {len(lost) + len(found.hosts)} hosts did"
         )
@@ -225,6 +226,7 @@ def _judge(found: Topology, comparison: Comparison | None, diff: str) -> None:
 
 def _export(found: Topology, wanted: tuple[str, str]) -> None:
     """Write one host in the format of another tool; raises UsageError or DataError if impossible."""
+    from exec.launcher import fold
     from probes.diff import fold_hosts
     from probes.nccl import export
 

@@ -270,35 +270,39 @@ def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
 
 def _joined(hosts: Sequence[Culprit], faults: Sequence[tuple[Fault, Culprit]]) -> Iterator[Culprit]:
     """Yield all culprits; a host's problem that explains slow links takes over their evidence and cost."""
-    left = list(hosts)
+    causes = list(hosts)
     for _, slow in faults:
-        cause = next((one for one in left if _explains(one, slow)), None)
-        if cause is None:
+        at = next((at for at, one in enumerate(causes) if _explains(one, slow)), None)
+        if at is None:
             yield slow
             continue
-        left.remove(cause)
-        yield replace(
+        cause = causes[at]
+        causes[at] = replace(
             cause,
-            severity="fault",
+            severity="fault" if slow.hosts == cause.hosts else cause.severity,
             evidence=(*cause.evidence, slow.text, *slow.evidence),
-            cost=slow.cost,
-            library_cost=slow.library_cost,
-            sure=slow.sure,
+            cost=cause.cost or slow.cost,
+            library_cost=cause.library_cost or slow.library_cost,
+            sure=slow.sure if slow.hosts == cause.hosts else cause.sure,
         )
-    yield from left
+    yield from causes
 
 
 def _explains(cause: Culprit, slow: Culprit) -> bool:
     """Return whether a host's own problem is the reason for its slow links."""
-    if cause.hosts != slow.hosts or len(cause.hosts) != 1:
+    if len(cause.hosts) != 1:
         return False
+    fact = cause.part.partition(" ")[2]
+    wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
+    if cause.hosts != slow.hosts:
+        # A link of the host that was measured too seldom to be a fault of its own.
+        of_host = cause.hosts[0] in slow.hosts and slow.kind in ("pair", "one_way_pair")
+        return of_host and slow.severity == "remark" and (wire or cause.kind in _SLOWS_HOST)
     if slow.kind == "cpu":
         return cause.kind in _SLOWS_HOST
     if cause.kind == "quota":
         # A host without cores sends, receives and answers late, or only at times.
         return slow.kind in ("egress", "ingress", "host", "latency", "flapping")
-    fact = cause.part.partition(" ")[2]
-    wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
     return wire and slow.kind in ("egress", "ingress", "host", "loss", "flapping", "latency")
 
 

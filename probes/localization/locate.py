@@ -86,7 +86,8 @@ def locate(
     found: list[Fault] = []
     if len(table):
         between = _between(profile, table, bought, plan, disturbed=disturbed)
-        found = _with_flapping_hosts(list(_of_links(between, bought, plan)), between.unsteady.table)
+        found = _without_links_of_trunks(list(_of_links(between, bought, plan)))
+        found = _with_flapping_hosts(found, between.unsteady.table)
         found = _without_unproven(_without_variations(_with_lossy(found, between, profile)), between.table)
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
         found += between.misplaced
@@ -311,23 +312,35 @@ def _is_whole(fault: Fault, table: LinkTable) -> bool:
     return bool(at.any()) and float(table.whole[at].mean()) > 0.5
 
 
-def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
-    """Return the faults, with slow links of an unsteady host as one fault.
+def _without_links_of_trunks(faults: Sequence[Fault]) -> list[Fault]:
+    """Return the faults without unsteady or unconfirmed single links through a trunk at fault.
 
-    If each link of a flapping host is measured only a few times, some links look slow, some normal, and some
-    unsteady. Links through a slow trunk wait for each other, so that they are unsteady, too.
+    Links through a slow trunk wait for each other.
     """
     through = {row for fault in faults if fault.kind == "trunk" for row in fault.rows}
-    faults = [
+    return [
         fault
         for fault in faults
         if fault.kind not in ("flapping", *_SINGLE)
         or (fault.confirmed and fault.kind != "flapping")
         or not through.issuperset(fault.rows)
     ]
+
+
+def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
+    """Return the faults, with slow links of an unsteady host as one fault.
+
+    If each link of a flapping host is measured only a few times, some links look slow, some normal, and some
+    unsteady. A slightly slow link that is not confirmed is no sign of flapping.
+    """
     unsteady = np.union1d(table.src_host[table.late > _UNSTEADY], table.dst_host[table.late > _UNSTEADY])
     names = {table.ends.host_names[host] for host in unsteady}
-    single = [one for one in faults if len(one.parts) == 2 and one.kind in ("flapping", *_SINGLE)]
+    single = [
+        one
+        for one in faults
+        if len(one.parts) == 2
+        and (one.kind == "flapping" or (one.kind in _SINGLE and (one.confirmed or one.level < _PLAIN)))
+    ]
     counts = Counter(host for one in single for host in {_host_of(part) for part in one.parts})
     found = list(faults)
     for host, count in counts.most_common():

@@ -147,7 +147,8 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
         text = f"{len(at)} of {len(at)} {cause.subject} carry {carried}, normal is {normal}"
         rows = tuple(table.row[at].tolist())
         level = float(np.exp(-cause.severity))
-        confirmed = len(at) > 2 or bool((table.again | table.often)[at].all())
+        measured = len(at) > 2 or bool((table.again | table.often)[at].all())
+        confirmed = measured and not table.starved[at].any()
         yield Fault("inside", cause.parts, level, 0.0, rows, (text,), confirmed=confirmed)
 
 

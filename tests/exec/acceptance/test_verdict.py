@@ -103,6 +103,23 @@ def test_a_cpu_quota_explains_a_host_that_is_slow_at_times() -> None:
     assert any("unsteady" in line for line in culprit.evidence)
 
 
+def test_a_cpu_quota_explains_single_links_that_were_measured_too_seldom() -> None:
+    limits = [CpuLimit(cores=0.3, ranks=1, online=2) if at == 1 else None for at in range(6)]
+    hosts = [replace(host_health(f"n{at}"), cpu_limit=limit) for at, limit in enumerate(limits)]
+    profile = measured_profile(6)
+    pairs = list(zip(profile.links.src.tolist(), profile.links.dst.tolist(), strict=True))
+    slow = np.array([pair in ((1, 4), (2, 1)) for pair in pairs])
+    columns = {
+        name: np.where(slow, 1.3, 1.0) * getattr(profile.links, name)
+        for name in profile.links.__dataclass_fields__
+        if name.startswith("beta")
+    }
+    links = replace(profile.links, **columns, flags=tuple("starved" if one else "" for one in slow))
+    [culprit] = judge(_measured(replace(profile, links=links), hosts), _terms(), STAGES).culprits
+    assert (culprit.kind, culprit.hosts, culprit.sure) == ("quota", ("n1",), "certain")
+    assert sum("carry" in line for line in culprit.evidence) == 2
+
+
 def test_the_same_remark_of_all_hosts_is_one_culprit() -> None:
     hosts = [replace(host_health(f"n{at}"), acs=("0000:00:01.0",)) for at in range(4)]
     gpus = [replace(one, gpus=(_gpu("0000:10:00.0"), _gpu("0000:11:00.0"))) for one in hosts]

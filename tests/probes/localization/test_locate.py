@@ -296,6 +296,14 @@ def test_links_inside_a_host_whose_ranks_share_cores_show_no_fault():
         assert named(locate(net.profile())) == faults
 
 
+def test_a_link_inside_a_host_is_not_confirmed_where_an_end_waited_for_a_core():
+    net = Faulty(hosts=1, ranks=8)
+    net.rate[3, :] *= 0.4
+    net.flags = {(3, 1): "starved"}
+    [fault] = locate(net.profile())
+    assert (fault.parts, fault.confirmed) == (("gpu1 rank 3",), False)
+
+
 def test_of_two_hosts_only_a_difference_of_the_two_ways_shows():
     net = Faulty(hosts=2)
     assert locate(net.profile()) == []
@@ -564,6 +572,16 @@ def test_some_slow_and_some_unsteady_links_of_a_host_are_one_flapping_host():
     net.flags = {(0, 3): "retested", (0, 4): "retested"}
     [fault] = locate(net.profile())
     assert (fault.kind, fault.parts, fault.confirmed) == ("flapping", ("gpu1",), True)
+
+
+def test_a_slow_pair_is_no_flapping_host_because_of_another_link_that_was_disturbed():
+    net = Faulty(hosts=11, samples=2)
+    net.rate[6, 2] *= 0.4
+    net.rate[2, 6] *= 0.4
+    net.rate[6, 4] *= 0.88
+    net.late[9, 6] = 1.7
+    net.flags = {(6, 2): "retested", (2, 6): "retested", (6, 4): "starved"}
+    assert named(locate(net.profile())) == [("pair", ("gpu3", "gpu7"))]
 
 
 def test_ends_that_waited_for_cores_are_not_unsteady():
