@@ -18,7 +18,7 @@ from probes.localization.model import Bought, FabricPlan, Fault, joined
 from probes.localization.normal import normal, slots
 from probes.localization.parts import WHOLE, is_trunk
 from probes.localization.racks import Racks, by_latency, by_plan, by_ports, moved
-from probes.localization.rates import Rates, Unsteadiness, rates, unsteadiness
+from probes.localization.rates import UNSTEADY, Rates, Unsteadiness, rates, unsteadiness
 from probes.localization.symptoms import (
     inside_hosts,
     lossy_hosts,
@@ -46,8 +46,6 @@ _LOSS_VARIES = 0.1
 # The load of a host alone does not slow its parts to less than this share of their normal rate. In labs on
 # overloaded machines, most links of a starved rank lost up to a seventh of their rate.
 _PLAIN = 0.8
-# A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).
-_UNSTEADY = float(np.log(1.5))
 # Causes of one link or of both ways of a pair. A momentary disturbance may look like one of these.
 _SINGLE = ("pair", "one_way_pair")
 
@@ -333,7 +331,7 @@ def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Faul
     If each link of a flapping host is measured only a few times, some links look slow, some normal, and some
     unsteady. A slightly slow link that is not confirmed is no sign of flapping.
     """
-    unsteady = np.union1d(table.src_host[table.late > _UNSTEADY], table.dst_host[table.late > _UNSTEADY])
+    unsteady = np.union1d(table.src_host[table.late > UNSTEADY], table.dst_host[table.late > UNSTEADY])
     names = {table.ends.host_names[host] for host in unsteady}
     single = [
         one

@@ -17,7 +17,7 @@ from probes.localization.normal import SHORT, noise, normal
 from probes.localization.parts import families, is_trunk
 from probes.localization.racks import Racks, by_reach
 
-__all__ = ["Rates", "Unsteadiness", "fewest_causes", "rates", "unsteadiness"]
+__all__ = ["UNSTEADY", "Rates", "Unsteadiness", "fewest_causes", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
 # a packet). The limit of single links is higher, because they vary more than a host with its many links.
@@ -45,6 +45,8 @@ _MOST_OF_STARVED, _STEADY = 0.5, 0.1
 # hosts, and the limit is the square of this. A host is left out if its links waited for cores more often than
 # those of other hosts, by more than the share _WAITS_ALIKE.
 _CHANCE, _FEWEST_PEERS, _WAITS_ALIKE = 1e-3, 3, 0.2
+# A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).
+UNSTEADY = float(np.log(1.5))
 # The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
 # samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
 # links of a host.
@@ -162,29 +164,34 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
     A few messages on each link of a host that flaps find some of its links unsteady, and the others slow or
     normal throughout. A host that waits for cores more often than the others is left out.
     """
-    single = [cause for cause in causes if "pair" in cause.kind]
-    unsteady = np.zeros(len(table), dtype=np.bool_)
-    for cause in single:
-        unsteady[cause.links] = True
+    unsteady = table.late > table.usual_late + UNSTEADY
+    for cause in causes:
+        unsteady[cause.links] |= "pair" in cause.kind
     waits = table.starved | table.waited
-    src, dst = table.src_host, table.dst_host
-    for kind, host, peer in (("egress", src, dst), ("ingress", dst, src)):
+    # Two hosts with several NICs each count once.
+    hosts = len(table.ends.host_names)
+    ways, way = np.unique(table.src_host.astype(np.int64) * hosts + table.dst_host, return_inverse=True)
+    often = 2 * np.bincount(way, unsteady) >= np.bincount(way)
+    for kind, ends, of_way in (
+        ("egress", table.src_host, ways // hosts),
+        ("ingress", table.dst_host, ways % hosts),
+    ):
         family = next(one for one in parts if one.kind == kind)
-        for part in np.unique(host[unsteady]).tolist():
-            mine = host == part
-            count, of = int(unsteady[mine].sum()), int(mine.sum())
-            usual = max(1, int(unsteady[~mine].sum())) / max(1, int((~mine).sum()))
+        for part in np.unique(of_way[often]).tolist():
+            mine = of_way == part
+            count, of = int(often[mine].sum()), int(mine.sum())
+            usual = max(1, int(often[~mine].sum())) / max(1, int((~mine).sum()))
             most = 2 * count >= max(of, 4)
-            if not most and len(np.unique(peer[mine & unsteady])) < _FEWEST_PEERS:
+            chance = float(bdtrc(count - 1, of, usual))
+            if chance > (_CHANCE if most else _CHANCE**2) or not (most or count >= _FEWEST_PEERS):
                 continue
-            if bdtrc(count - 1, of, usual) > (_CHANCE if most else _CHANCE**2):
+            here = ends == part
+            if waits[here].mean() > waits[~here].mean() + _WAITS_ALIKE:
                 continue
-            if waits[mine].mean() > waits[~mine].mean() + _WAITS_ALIKE:
-                continue
-            links = np.flatnonzero(mine & unsteady)
-            here = [cause for cause in single if mine[cause.links].any()]
-            severity = float(np.median([cause.severity for cause in here]))
-            yield Cause(family, part, severity, links, here[0].penalty, sum(cause.gain for cause in here))
+            links = np.flatnonzero(here & unsteady)
+            severity = float(np.median(0.5 * (table.wander + table.late)[links]))
+            gain = -float(np.log(max(chance, np.finfo(float).tiny)))
+            yield Cause(family, part, severity, links, -float(np.log(_CHANCE)), gain)
 
 
 def _is_unsteady(cause: Cause, table: LinkTable, busy: Indices) -> bool:
