@@ -261,9 +261,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     run = np.repeat(begins, np.diff(np.append(begins, len(pair))))
     ends = np.cumsum(size)
     before = (ends - size)[run]
-    share = (ends - before) / (
-        ends[np.append(begins[1:], len(pair)) - 1][np.searchsorted(begins, run)] - before
-    )
+    last = np.append(begins[1:], len(pair))[: len(begins)] - 1
+    share = (ends - before) / (ends[last][np.searchsorted(begins, run)] - before)
     total = chunks.ravel()[pair]
     stop = np.rint(share * total).astype(np.int64)
     begin = np.where(np.arange(len(pair)) == run, 0, np.roll(stop, 1))

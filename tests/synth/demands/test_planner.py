@@ -100,6 +100,13 @@ def test_the_schedule_of_a_plan_is_proven_and_takes_its_time(planners, name, sha
     assert simulate(schedule).time_s <= 1.25 * plan.time_s + slack_s
 
 
+def test_data_that_stays_on_its_rank_needs_no_sends():
+    network = family("fully_connected:3", [1e-6], [10e9])
+    collective = uneven("all_to_all", 3, np.diag([MIB, 0, 3 * MIB]).ravel(), MIB)
+    schedule = synthesize(network, collective, MIB)
+    assert schedule.sends == 0 and verify(schedule) == []
+
+
 @pytest.mark.parametrize(
     ("spec", "least"), [("dgx-h100:8", 95), ("dgx-h100:8/rail/2", 95), ("fat_tree:16x4/2", 90)]
 )
