@@ -182,7 +182,8 @@ class Network:
         """Return the seconds for which sends over ``links`` hold each resource, as in ``link_resources``."""
         start, resource = self.link_resources
         uses = np.repeat(np.bincount(links, minlength=self.links), np.diff(start))
-        return np.bincount(resource, uses * self.held_s(chunk_bytes), self.links + len(self.ports))
+        held_s = uses * self.held_s(chunk_bytes)
+        return floats(np.bincount(resource, held_s, self.links + len(self.ports)))
 
     def slowed(self, load: Floats) -> Network:
         """Return the network with each link's time per byte raised by the largest load of its resources.
