@@ -243,7 +243,8 @@ def serve(*ends: int) -> None:
 
     ``ends`` are the file descriptors of the pipes for searches and for late parts.
     """
-    pipe, parts_pipe = map(multiprocessing.connection.Connection, ends)
+    pipes: list[Any] = [multiprocessing.connection.Connection(end) for end in ends]
+    pipe, parts_pipe = pipes
     os.nice(5)
     working = threading.Lock()
     threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()

@@ -9,9 +9,9 @@ another change.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 __all__ = ["MEDIAN_TO_MEAN", "Steady", "robust_level"]
 
@@ -72,7 +72,8 @@ class Steady:
         self._allowed = max(self._effect, _Z * uncertain)
 
 
-def robust_level(values: ArrayLike) -> tuple[float, float]:
+def robust_level(values: Iterable[float]) -> tuple[float, float]:
     """Return (median, standard deviation estimated by the median absolute deviation)."""
-    level = float(np.median(values))
-    return level, _MAD_TO_SIGMA * float(np.median(np.abs(np.asarray(values) - level)))
+    numbers = np.array([*values])
+    level = float(np.median(numbers))
+    return level, _MAD_TO_SIGMA * float(np.median(np.abs(numbers - level)))
