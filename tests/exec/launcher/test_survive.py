@@ -279,7 +279,7 @@ def test_without_a_remote_shell_the_message_says_what_to_do(monkeypatch):
 def test_what_cannot_be_is_refused(monkeypatch):
     with pytest.raises(UsageError, match="survive=True: MPI ends all ranks"):
         run_ranks(f"{MODULE}:gathers", None, World(2), survive=True)
-    with pytest.raises(UsageError, match="rejoin: a run that does not survive"):
+    with pytest.raises(UsageError, match="rejoin: ranks are started again only"):
         run("gathers", 2, survive=False, rejoin=1)
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="wires='sockets' starts ranks of its own"):
