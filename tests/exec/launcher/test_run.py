@@ -131,10 +131,10 @@ def test_pieces_of_the_result_are_kept_though_a_rank_is_lost():
 @pytest.mark.mpi
 def test_a_run_that_gets_nowhere_ends_and_names_whom_all_transfers_have_in_common():
     with pytest.raises(LostRankError) as caught:
-        run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=HANG_S, stall_s=1)
+        run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=HANG_S, stall_s=2)
     first, *others = caught.value.message.splitlines()
     assert first.startswith("rank 2 (host ")
-    assert first.endswith("nothing came through for 1 s")
+    assert first.endswith("nothing came through for 2 s")
     assert "rank 1 waited for rank 2: to 2" in others
 
 
