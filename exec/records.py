@@ -315,6 +315,15 @@ def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes)
     return np.ndarray(shape, dtype, bytearray(content) if writeable else content)
 
 
+@cache
+def _class(name: str) -> Any:
+    """Return the class of this name; raises ValueError unless its instances hold data only."""
+    found = _look_up(name)
+    if not _is_record(found) or _name(found) != name:
+        raise _Unreadable(f"{name[:200]} is no record")
+    return found
+
+
 _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
     _LIST: _Decoding._values,
     _TUPLE: lambda it, parts: tuple(it._values(parts)),
@@ -378,15 +387,6 @@ def _is_record(found: Any) -> bool:
         or issubclass(found, enum.Enum | CcctlError)
         or (issubclass(found, tuple) and hasattr(found, "_fields"))
     )
-
-
-@cache
-def _class(name: str) -> Any:
-    """Return the class of this name; raises ValueError unless its instances hold data only."""
-    found = _look_up(name)
-    if not _is_record(found) or _name(found) != name:
-        raise _Unreadable(f"{name[:200]} is no record")
-    return found
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -54,11 +54,17 @@ def run_at_import(tree):
 RIDDLES = re.compile(r"(What|How|Whose|Which|Of|That|By|Where|Who|Than)\b")
 
 
+# Splitting a file into tokens takes long, and few have these words after a #.
+RIDDLE_IN_COMMENT = re.compile(rf"#[# ]*{RIDDLES.pattern}")
+
+
 def openings(path):
-    """(line, text) of each docstring and of each comment's first line."""
+    """(line, text) of each docstring and of each comment's first line, as far as it may hide its subject."""
     for node in nodes_of(path):
         if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (text := ast.get_docstring(node)):
             yield getattr(node, "lineno", 1), text
+    if not RIDDLE_IN_COMMENT.search(path.read_text()):
+        return
     before = 0
     with path.open("rb") as stream:
         for token in tokenize.tokenize(stream.readline):

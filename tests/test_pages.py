@@ -6,9 +6,23 @@ import runpy
 from pathlib import Path
 
 import pytest
+import typer
+from understood import calls, parse
+
+from ccctl.commands import COMMANDS
+from ccctl.main import examples
 
 ROOT = Path(__file__).parents[1]
 PAGES = runpy.run_path(str(ROOT / ".ci" / "page_samples.py"))
+# Each takes 10 s or more, as it measures links or waits for losses. Tests of profile, bench, accept, watch,
+# and survivors start the same commands; each line of these pages is parsed below.
+LONG = {
+    f"docs/{page}.md"
+    for page in (
+        *("tutorial/index", "tutorial/one-screen", "how-to/accept-a-cluster", "how-to/watch-links"),
+        "how-to/late-and-lost-ranks",
+    )
+}
 # Words that differ between machines and runs: figures with units, methods and cuts, plurals.
 NUMBER = re.compile(r"-?\d[\d.,]*(e-?\d+)?( ?(%|[numk]?s|[KMGT]i?B?(/s)?|x)(?![\w]))?")
 METHOD = re.compile(
@@ -34,8 +48,41 @@ def comparable(command, lines):
     return {shape(line) for line in lines if line.strip() and not remark.match(line)}
 
 
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def pages():
+    for page in PAGES["pages"]():
+        yield pytest.param(page, id=name_of(page), marks=[pytest.mark.long] * (name_of(page) in LONG))
+
+
+def lines():
+    """Every line that pages and examples show, by where it stands, also those that nothing here can run."""
+    for page in PAGES["pages"]():
+        for step in PAGES["steps"](page.read_text()):
+            if not isinstance(step, PAGES["File"]) and calls(step.text):
+                yield name_of(page), step.text
+    for command in COMMANDS:
+        yield from ((command.__name__, line) for line, _ in examples(command))
+
+
+@pytest.mark.parametrize(("where", "line"), [*lines()])
+def test_ccctl_understands_every_line_shown(where, line, tmp_path, monkeypatch):
+    # Folders of files to write are asked for before anything runs.
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for arguments in calls(line):
+        parse(arguments)
+
+
+def test_an_option_that_is_none_is_not_understood():
+    with pytest.raises(typer.TyperException, match="--nodes"):
+        parse(["profile", "--nodes", "4"])
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize("page", PAGES["pages"](), ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", [*pages()])
 def test_what_a_page_shows_is_what_its_commands_print_today(page, subtests, _warm_commands):
     with PAGES["shell"](*_warm_commands.for_shells()) as shell:
         for step in PAGES["steps"](page.read_text()):

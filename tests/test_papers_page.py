@@ -12,9 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import typer
-
-from ccctl.main import command_line
+from understood import parse
 
 ROOT = Path(__file__).parents[1]
 # Rows that need a few seconds, of several papers and kinds of command.
@@ -82,12 +80,7 @@ def test_a_row_claims_only_what_a_run_printed(name: str, row: Any) -> None:
 
 @pytest.mark.parametrize("words", [words for words in _calls() if words[0] == "ccctl"], ids=" ".join)
 def test_ccctl_understands_it(words: list[str]) -> None:
-    command: Any = command_line()
-    rest, context = words[1:], typer.Context(command, info_name="ccctl")
-    while hasattr(command, "commands"):
-        command = command.commands[rest[0]]
-        context, rest = typer.Context(command, parent=context, info_name=rest[0]), rest[1:]
-    command.parse_args(context, rest)
+    parse(words[1:])
 
 
 @pytest.mark.parametrize("words", [words for words in _calls() if words[0] == "python"], ids=" ".join)

@@ -13,6 +13,8 @@ from limits import HANG_S
 ROOT = Path(__file__).parents[1]
 FACES = ("probes", "synth", "exec", "ccctl")
 STARTS_RANKS = {"exec.run", "exec.bench", "exec.launch", "probes.profile"}
+# The pipeline of the page calls them, too, and each takes seconds.
+LONG = {"exec.bench", "probes.profile"}
 FUNCTIONS = [
     "probes.detect", "probes.profile", "synth.synthesize", "synth.verify", "synth.simulate", "synth.compile",
     "exec.launch", "exec.run", "exec.bench", "ccctl.load", "ccctl.save",
@@ -21,7 +23,12 @@ FUNCTIONS = [
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.mpi if name in STARTS_RANKS else ()) for name in FUNCTIONS],
+    [
+        pytest.param(
+            name, marks=[pytest.mark.mpi] * (name in STARTS_RANKS) + [pytest.mark.long] * (name in LONG)
+        )
+        for name in FUNCTIONS
+    ],
 )
 def test_the_example_of_each_function_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -365,8 +365,12 @@ def _refuse_incomparable(before: Artifact, kind: str, dtypes: Sequence[str], ops
 
     Sizes are not compared. ``ops`` are the operators asked for; empty for a collective that reduces nothing.
     """
+    from exec.program import dtype_name, dtype_of
+
+    # A report names a type in one way, a command line in several: double is float64.
+    names = {dtype_name(dtype_of(dtype)) for dtype in dtypes}
     for row in before.body.rows:
-        if row.collective == kind and row.dtype in dtypes and (not ops or row.redop in ops):
+        if row.collective == kind and row.dtype in names and (not ops or row.redop in ops):
             return
     rows = dict.fromkeys(f"{row.collective} of {row.dtype} ({row.redop})" for row in before.body.rows)
     raise UsageError(

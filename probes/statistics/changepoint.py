@@ -38,6 +38,8 @@ class Steady:
         self._window, self._learn = window, learn
         self._effect = float(np.log1p(effect))
         self._learning: list[float] | None = None
+        self._level: float
+        self._allowed: float
         self._settle(float(np.log(level)), sigma)
 
     @property

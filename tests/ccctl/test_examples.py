@@ -27,9 +27,10 @@ from synth.kernels.stored_loops import cache_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STARTS_RANKS = {"profile", "run", "bench", "accept", "watch", "doctor"}
-# A line that starts ranks takes 2 to 12 s of processor time, `bench -n 4` 87, most of it for waiting and
-# measuring. Of these `make test` runs every third of a command, from the second on, `make test-long` all.
-RUN_OF = 3
+# Lines that `make test-long` runs. A line that starts ranks takes 2 to 87 s of processor time, most of it for
+# waiting and measuring, and tests of its command start the same; the others need 5 to 20 s. Tests of pages
+# parse every line.
+SLOW = ("--race", "--reproducible", "-f 32 -o table.json", "mesh:32x32")
 # Whatever a busy machine makes of its own links: a verdict, or none.
 VERDICTS = {"accept": {0, 1, 75}}
 NEEDS_NAMESPACES = {"lab"}
@@ -120,11 +121,12 @@ def lines():
         marks = [pytest.mark.mpi] if command.__name__ in STARTS_RANKS else []
         marks += [pytest.mark.netns] if command.__name__ in NEEDS_NAMESPACES else []
         every = [line for line, _ in examples(command)]
-        for number, line in enumerate(every):
+        for line in every:
             missing = [reason for words, why in NEEDS.items() if words in line and (reason := why())]
             skipped = [pytest.mark.skip(reason=reason) for reason in missing]
             races = [pytest.mark.mpi] if "--race" in line else []
-            later = command.__name__ in STARTS_RANKS and number % RUN_OF != min(1, len(every) - 1)
+            starts = command.__name__ in STARTS_RANKS and "--from" not in line
+            later = starts or any(words in line for words in SLOW)
             seldom = [pytest.mark.long] if later else []
             yield pytest.param(line, marks=marks + races + seldom + skipped, id=line)
 

@@ -112,6 +112,7 @@ def test_a_profile_that_is_interrupted_leaves_the_terminal_clean(tmp_path):
     assert Terminal.lines(done.seen)[-1] == "ccctl: interrupted"
 
 
+@pytest.mark.long
 @pytest.mark.mpi
 def test_q_draws_nothing(tmp_path):
     done = run_on_terminal(["profile", "--quick", "-n", "2", "-q", "-o", "p.json"], cwd=tmp_path)

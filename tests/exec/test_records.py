@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec import records
@@ -235,7 +236,7 @@ class Harm:
         return Path.touch, (self.path,)
 
 
-@settings(max_examples=400)
+@settings(max_examples=drawn(400))
 @given(st.data())
 def test_no_bytes_run_code_or_take_memory(data):
     value = {

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -57,7 +58,7 @@ def local_part(tensor, layout, rank):
     return tensor
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(data=st.data(), network=networks(most_ranks=6))
 def test_every_rank_ends_with_its_part_of_each_tensor(data, network):
     moved = data.draw(tensors(network.ranks))

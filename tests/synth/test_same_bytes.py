@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 
 # One of each kind of request: plain, a list of links, several collectives, some ranks, chunks by hand,
 # failures, periodic, symmetric, measured and a sweep.
-_ONE_OF_EACH = (0, 8, 16, 18, 20, 22, 24, 29, 34, 36, 38)
+_ONE_OF_EACH = (0, 16, 18, 20, 22, 24, 29, 34, 37, 39)
 OF_ALL = [
     pytest.param(one, marks=[] if at in _ONE_OF_EACH else pytest.mark.long, id=one.name)
     for at, one in enumerate(REQUESTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from ccctl.arguments.redistributions import read_redistribution
@@ -90,7 +91,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(200))
 @given(document=st.dictionaries(st.sampled_from(WORDS), values))
 def test_other_documents_are_refused(tmp_path_factory, document):
     path = tmp_path_factory.mktemp("files") / "a.json"

@@ -189,28 +189,6 @@ def test_what_changed_since_an_earlier_acceptance_is_said(accepted, tmp_path, ru
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "says"),
-    [
-        (("-n", "1"), 2, "expected at least 2"),
-        (("-n", "2", "--resume"), 2, "name it with -o"),
-        (("-n", "2", "--resume", "-o", "new"), 2, "there is no acceptance"),
-        (("-n", "2", "--spec", "dgx-z999"), 2, "dgx"),
-        (("-n", "2", "--budget", "soon"), 2, "--budget: expected a duration"),
-        (("-n", "2", "--plan", "missing.toml"), 66, "missing.toml"),
-        (("-n", "2", "--evidence", "notes.txt"), 65, "notes.txt"),
-        (("-n", "2", "--since", "notes.txt"), 65, "notes.txt"),
-        (("-n", "2", "-o", "notes.txt"), 73, "notes.txt"),
-    ],
-)
-def test_wrong_requests_are_refused_before_anything_runs(words, status, says, run_ccctl, tmp_path):
-    (tmp_path / "notes.txt").write_text("buy milk\n")
-    done = run_ccctl("accept", *words)
-    assert done.returncode == status, done.stderr
-    assert says in done.stderr
-    assert "hosts: looking" not in done.stderr
-
-
 def test_inside_mpirun_it_is_refused(run_ccctl):
     variables = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
     done = subprocess.run(

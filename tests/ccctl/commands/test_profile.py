@@ -60,13 +60,6 @@ def test_all_links_are_slow_only_against_what_was_bought_or_planned(run_ccctl, t
     assert run_ccctl(*words, "--spec", "fast").returncode == 2
 
 
-@pytest.mark.parametrize("arguments", [["-n", "1"], [], ["-n", "0"], ["-n", "8", "--hosts", "a[1-2]"]])
-def test_what_cannot_be_profiled_is_a_usage_error(run_ccctl, arguments):
-    done = run_ccctl("profile", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("ccctl: ")
-
-
 @pytest.mark.mpi
 def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(run_ccctl, tmp_path):
     pairs = tmp_path / "pairs.txt"
@@ -100,28 +93,6 @@ def test_links_that_carry_less_than_expected_are_found(run_ccctl, tmp_path, samp
     well = run_ccctl("profile", "--from", str(path), "--expect", "1kB/s")
     assert (well.returncode, well.stderr, "below" in well.stdout) == (0, "", False)
     assert run_ccctl("profile", "--from", str(path), "--expect", "48").returncode == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["-n", "2", "--pairs", "none.txt"], 66, "none.txt: there is no such file"),
-        (["-n", "2", "--pairs", "bad.txt"], 65, "bad.txt: line 2: expected SRC DST"),
-        (["-n", "2", "--pairs", "far.txt"], 65, "far.txt: line 1: there is no rank or host '7'"),
-        (["-n", "2", "--sizes", "4M:1M"], 2, "--sizes: expected FROM:TO with FROM ≤ TO"),
-        (["-n", "2", "--sizes", "big"], 2, "--sizes: expected a size"),
-        (["-n", "2", "--from", "far.txt"], 2, "--from far.txt measures nothing"),
-        (["-n", "2", "--prometheus", "links.txt"], 2, "expected a file ending in .prom"),
-        (["-n", "2", "--prometheus", "no/links.prom"], 73, "there is no folder no"),
-        (["-n", "2", "--baseline", "far.txt"], 65, "far.txt: "),
-    ],
-)
-def test_bad_input_is_told_before_anything_is_measured(run_ccctl, tmp_path, arguments, status, said):
-    (tmp_path / "bad.txt").write_text("0 1\n0\n")
-    (tmp_path / "far.txt").write_text("0 7\n")
-    done = run_ccctl("profile", *arguments)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert said in done.stderr
 
 
 def test_two_files_are_compared_without_measuring(run_ccctl, tmp_path, samples):

@@ -128,9 +128,7 @@ def test_a_host_that_is_gone_is_a_finding_and_nothing_is_planned(run_ccctl, fold
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_whatever_ends_a_run_the_next_one_goes_on(run_ccctl, folder, number, status):
     line = [*CCCTL, "watch", *WORDS, "--budget", "30s"]
     with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:

@@ -21,6 +21,7 @@ from certificates import (
     refused,
     remarks,
 )
+from drawn_examples import drawn
 from hypothesis import given, settings
 
 from ccctl.render import acceptance_exports
@@ -182,7 +183,7 @@ def test_a_name_that_slurm_reads_as_several_nodes_is_not_drained(host):
     assert commands(script) == [] and "not the name of one node" in script
 
 
-@settings(max_examples=25)
+@settings(max_examples=drawn(25))
 @given(certificates())
 def test_any_script_is_read_by_a_shell_and_only_drains(certificate):
     odd = replace(CABLE, hosts=("gpu001",), text=ODD, part=certificate.plan)

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from browser import browser, missing
 from certificates import CABLE, CERTIFICATES, accepted, certificates, refused, remarks
+from drawn_examples import drawn
 from hypothesis import given, settings
 from slow_host import profile_with_slow_host, report_beside
 
@@ -141,7 +142,7 @@ def test_the_bars_of_a_cost_are_in_proportion():
 
 
 @given(certificates(), certificates())
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 def test_any_text_is_text(before, certificate):
     found = parsed(
         acceptance_page.page(certificate, (), changes(before, certificate), made="<b>", file="<i>&'")

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pytest
 from accepted_clusters import cluster_profile
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.acceptance import collective_time_s, cost, costs, sound_network, spares, without_hosts
@@ -97,7 +98,7 @@ def test_more_spares_than_hosts_are_refused(count):
 slow_hosts = st.lists(st.sampled_from([1.0, 1.0, 1.5, 2.0, 4.0]), min_size=4, max_size=7)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(25), deadline=None)
 @given(slow_hosts, st.integers(1, 2), st.sampled_from(["all_reduce", "all_to_all"]), st.booleans())
 def test_no_other_choice_is_faster(factors, count, kind, by_search):
     """Leave hosts out by every choice, and by the search that many hosts need."""

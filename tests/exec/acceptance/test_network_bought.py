@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from accepted_clusters import ALPHA_S, BETA, INSIDE_BETA, cluster_profile
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.acceptance import (
@@ -190,7 +191,7 @@ def test_a_repaired_trunk_carries_several_links_again():
     assert np.allclose(mended.beta_s_per_byte[list(up)], BETA)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.data())
 def test_a_repair_never_slows_a_link(data):
     hosts = data.draw(st.integers(2, 5))

@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.acceptance import read_plan
@@ -233,7 +234,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(junk, st.sampled_from(["devices", "instances", "links", "edges", "infrastructure", "name"]))
 def test_no_json_crashes(value, key):
     for document in ({key: value}, clos() | {key: value}, {"edges": value, "devices": value}):
@@ -243,7 +244,7 @@ def test_no_json_crashes(value, key):
             continue
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(st.data())
 def test_a_changed_infragraph_is_read_or_refused(data):
     """Replace one value anywhere in a sound graph."""
@@ -264,7 +265,7 @@ def test_a_changed_infragraph_is_read_or_refused(data):
     assert all(isinstance(host, str) for hosts in plan.racks.values() for host in hosts)
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(
     st.binary(max_size=60)
     | st.text(max_size=60).map(str.encode)

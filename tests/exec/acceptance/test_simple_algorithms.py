@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from accepted_clusters import cluster_profile
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.acceptance import simple_algorithms
@@ -84,7 +85,7 @@ def test_a_network_without_the_links_is_refused():
         simulated_s(family("ring:5", [1e-6], [1e9]), "all_to_all", 1 << 20)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(
     st.integers(2, 6),
     st.integers(1, 3),

@@ -170,7 +170,7 @@ def test_a_timeout_says_who_waits_for_whom():
     assert "rank 0 waited for rank 1: an endless step" in caught.value.message
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_to_the_command_leaves_nothing(number, tmp_path, elsewhere):
     """A rank that was stopped does not see that the command is gone: its agent does."""
     ask = ["never_ends", {"stopped": [0, 2]}, {"hosts": elsewhere.hosts, "survive": True}, ""]
@@ -232,8 +232,7 @@ EARLY = {
 DIES = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-@pytest.mark.parametrize("survive", [False, True])
-@pytest.mark.parametrize("when", EARLY)
+@pytest.mark.parametrize(("when", "survive"), [*zip(EARLY, (True, False), strict=True)])
 def test_a_rank_that_always_dies_at_the_start_ends_the_run_and_is_named(when, survive, tasks, caplog):
     (tasks.parent / "sitecustomize.py").write_text(EARLY[when].replace("DIE", DIES))
     with pytest.raises(LostRankError, match=r"^rank 1 \(host .* was killed \(SIGKILL\)"):

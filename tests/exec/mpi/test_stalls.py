@@ -43,9 +43,7 @@ def loses_a_rank(comm, arguments, progress):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(
-    ("number", "lost", "runs"), [(signal.SIGKILL, 1, 0), (signal.SIGKILL, 2, 300), (signal.SIGSTOP, 0, 40)]
-)
+@pytest.mark.parametrize(("number", "lost", "runs"), [(signal.SIGKILL, 2, 300), (signal.SIGSTOP, 0, 40)])
 def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(
     number, lost, runs, tmp_path, monkeypatch
 ):
@@ -79,7 +77,13 @@ run_ranks("loses_ranks:loses_a_rank", arguments, World())
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "is gone"), (signal.SIGSTOP, "was stopped")])
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "is gone"),
+        pytest.param(signal.SIGSTOP, "was stopped", marks=pytest.mark.long),
+    ],
+)
 def test_without_a_command_that_watches_a_rank_that_is_lost_ends_the_others(number, how, tmp_path):
     (tmp_path / "loses_ranks.py").write_text(TASK)
     (tmp_path / "starts.py").write_text(STARTS)

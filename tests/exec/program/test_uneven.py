@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -57,7 +58,7 @@ def by_definition(kind, counts, root, inputs):
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(data=st.data(), network=networks(most_ranks=5))
 def test_schedules_are_proven_and_give_what_mpi_defines(data, network):
     ranks = network.ranks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from exec.stragglers.ski_rental import WaitingCollective, competitive_ratio, fault_deadline_s
@@ -35,7 +36,7 @@ def in_hindsight(arrivals_s, buys_s, whole_s):
     return min([arrivals_s[-1] + whole_s, *going])
 
 
-@settings(max_examples=300)
+@settings(max_examples=drawn(300))
 @given(last=TIMES, buy=COSTS, cycle=CYCLES)
 def test_with_a_constant_cost_at_most_twice_the_best_and_a_cycle(last, buy, cycle):
     paid, best = by_the_rule([0.0, last], [buy], 0.0, cycle), in_hindsight([0.0, last], [buy], 0.0)
@@ -43,7 +44,7 @@ def test_with_a_constant_cost_at_most_twice_the_best_and_a_cycle(last, buy, cycl
     assert paid <= (2 + cycle / buy) * best + 1e-9
 
 
-@settings(max_examples=500)
+@settings(max_examples=drawn(500))
 @given(data=st.data(), ranks=st.integers(2, 6), whole=st.floats(0.0, 1.0), cycle=CYCLES)
 def test_with_a_cost_that_changes_at_most_the_ratio_of_the_bound(data, ranks, whole, cycle):
     arrivals = [0.0, *sorted(data.draw(st.lists(TIMES, min_size=ranks - 1, max_size=ranks - 1)))]
@@ -53,7 +54,7 @@ def test_with_a_cost_that_changes_at_most_the_ratio_of_the_bound(data, ranks, wh
     assert by_the_rule(arrivals, buys, whole, cycle) <= ratio * in_hindsight(arrivals, buys, whole) + 1e-9
 
 
-@settings(max_examples=500)
+@settings(max_examples=drawn(500))
 @given(data=st.data(), ranks=st.integers(2, 6), cycle=CYCLES)
 def test_with_a_cost_that_never_rises_twice_the_best_and_a_cycle(data, ranks, cycle):
     arrivals = [0.0, *sorted(data.draw(st.lists(TIMES, min_size=ranks - 1, max_size=ranks - 1)))]
@@ -64,7 +65,7 @@ def test_with_a_cost_that_never_rises_twice_the_best_and_a_cycle(data, ranks, cy
     assert by_the_rule(arrivals, buys, whole, cycle) <= ratio * in_hindsight(arrivals, buys, whole) + 1e-9
 
 
-@settings(max_examples=300)
+@settings(max_examples=drawn(300))
 @given(data=st.data(), ranks=st.integers(2, 6), whole=st.floats(1e-3, 1.0), cycle=CYCLES)
 def test_going_by_what_is_extra_has_the_better_bound(data, ranks, whole, cycle):
     arrivals = [0.0, *sorted(data.draw(st.lists(TIMES, min_size=ranks - 1, max_size=ranks - 1)))]
@@ -76,7 +77,7 @@ def test_going_by_what_is_extra_has_the_better_bound(data, ranks, whole, cycle):
         assert paid <= 2 * best - whole + cycle + 1e-9
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(200))
 @given(data=st.data(), ranks=st.integers(2, 6), cycle=CYCLES)
 def test_going_by_what_is_extra_where_costs_never_rise(data, ranks, cycle):
     arrivals = [0.0, *sorted(data.draw(st.lists(TIMES, min_size=ranks - 1, max_size=ranks - 1)))]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from drawn_examples import drawn
 from gpu_recordings import INVALID, LINKS, bus_id, h100s, recording
 from hypothesis import given, settings, strategies as st
 
@@ -320,7 +321,7 @@ FUNCTIONS = sorted(h100s(1))
 
 
 @given(st.dictionaries(st.sampled_from(FUNCTIONS), st.dictionaries(st.just("*"), JSON), max_size=6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=drawn(80), deadline=None)
 def test_no_answer_of_a_wrong_type_crashes_the_reader(changes):
     changes = {function: known for function, known in changes.items() if known}
     answers = h100s(1)
@@ -339,7 +340,7 @@ def test_no_answer_of_a_wrong_type_crashes_the_reader(changes):
 
 
 @given(JSON)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 def test_a_count_is_a_whole_number_or_unknown(answer):
     driver = SafeDriver(RecordedNvml({"nvmlAsk": {"*": answer}}, pynvml))
     count = driver.count("nvmlAsk", 0)

@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from drawn_examples import drawn
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from probes.base import DataError
@@ -254,7 +255,7 @@ def test_a_port_of_a_root_complex_that_redirects_changes_nothing(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=drawn(25), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_content_of_the_files_is_read_or_refused(tmp_path_factory, data):
     files, links = gpu_host()
     names = sorted(files)

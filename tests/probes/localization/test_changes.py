@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from faulty_profile import Faulty
 from hypothesis import given, settings, strategies as st
 
@@ -73,14 +74,14 @@ def test_all_links_count_from_a_smaller_change_on_than_a_single_one() -> None:
     assert parts_of(net, net.between([1], [4]), level=0.94) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 8), st.integers(1, 2))
 def test_noise_is_no_part(seed: int, hosts: int, ranks: int) -> None:
     net = Faulty(hosts, ranks)
     assert parts_of(net, np.zeros_like(net.rate, dtype=np.bool_), seed=seed) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.integers(3, 7), st.integers(0, 2**32 - 1), st.data())
 def test_no_link_is_in_two_parts_and_none_is_sound(hosts: int, seed: int, data: st.DataObject) -> None:
     net = Faulty(hosts)

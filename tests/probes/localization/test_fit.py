@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.localization.fit import Ceiling, Family, Sum, explain
@@ -72,14 +73,14 @@ def test_many_slow_links_of_a_host_do_not_make_it_slow_if_others_are_fast():
     assert ("host", 3) not in causes(ceiling(values))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_normal_noise_has_no_cause(seed):
     noise = np.random.default_rng(seed).normal(0, 0.02, len(SRC))
     assert causes(ceiling(noise)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.sets(st.integers(0, HOSTS - 1), max_size=5), st.floats(0.2, 2.0), st.integers(0, 2**32 - 1))
 def test_slow_hosts_are_named_however_many_they_are(slow, severity, seed):
     mine = np.isin(SRC, list(slow)) | np.isin(DST, list(slow))

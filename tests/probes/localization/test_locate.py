@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from faulty_profile import RATE, Faulty
 from hypothesis import given, settings, strategies as st
 
@@ -486,7 +487,7 @@ def test_a_ring_of_links_shows_the_slow_one():
     assert named(locate(net.profile())) == [("one_way_pair", ("gpu4", "gpu5"))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.sampled_from([sample for sample in SAMPLES if sample[0] is not far_and_slow]), st.floats(0.01, 40))
 def test_the_unit_of_rates_does_not_matter(sample, scale):
     inject, expected = sample
@@ -495,7 +496,7 @@ def test_the_unit_of_rates_does_not_matter(sample, scale):
     assert named(locate(net.profile(scale))) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.sampled_from(SAMPLES), st.permutations(EVERY))
 def test_the_order_of_ranks_does_not_matter(sample, order):
     inject, expected = sample
@@ -512,14 +513,14 @@ def test_the_order_of_ranks_does_not_matter(sample, order):
     ) == set(map(parts, expected))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_a_sound_cluster_has_no_faults(hosts, ranks, seed):
     if hosts * ranks > 1:
         assert locate(Faulty(hosts, ranks, seed).profile()) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0.2, 1.0))
 def test_any_part_of_the_links_gives_faults_of_these_links(hosts, seed, share):
     net = Faulty(hosts)

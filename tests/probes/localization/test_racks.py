@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from faulty_profile import Faulty
 from hypothesis import given, settings, strategies as st
 
@@ -32,7 +33,7 @@ def test_without_trunks_ports_divide_nothing():
     assert by_ports([SharedPort("a NIC egress", (0,), "host")], ["a", "b"]) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(st.lists(st.integers(2, 5), min_size=2, max_size=4), st.integers(0, 2**32 - 1), st.booleans())
 def test_latencies_show_racks_also_beside_a_far_host(sizes, seed, far):
     net = Faulty(hosts=sum(sizes), seed=seed)

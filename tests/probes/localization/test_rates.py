@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from faulty_profile import Faulty
 from hypothesis import given, settings, strategies as st
 
 from probes.localization import locate
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(st.integers(6, 20), st.integers(0, 2**32 - 1))
 def test_hosts_that_differ_by_a_hundredth_have_no_faults(hosts, seed):
     net = Faulty(hosts, seed=seed)

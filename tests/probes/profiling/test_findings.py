@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from drawn_examples import drawn
 from faulty_profile import RATE, Faulty
 from hypothesis import given, settings, strategies as st
 
@@ -148,7 +149,7 @@ def test_other_findings_stay_and_those_of_other_faults_go() -> None:
     assert again.problems() == clean.problems() == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=drawn(25), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(1, 2))
 def test_a_sound_cluster_has_no_findings(seed: int, hosts: int, ranks: int) -> None:
     profile = found_in(Faulty(hosts, ranks, seed))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from measured_clusters import measured_profile, with_samples
 
@@ -17,7 +18,7 @@ def test_the_costs_of_a_profile_are_those_of_its_samples():
     assert list(samples.problems()) == []
 
 
-@settings(max_examples=30)
+@settings(max_examples=drawn(30))
 @given(st.data())
 def test_a_changed_cost_of_any_column_is_found(data):
     profile, samples = with_samples(measured_profile(3))

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import floats, ints
@@ -35,7 +36,7 @@ CLUSTERS = st.lists(st.integers(1, 4), min_size=2, max_size=6).map(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(CLUSTERS, st.data())
 def test_every_wanted_link_comes_once_and_no_rank_sends_or_gets_twice_in_a_round(hosts, data):
     known = history(hosts)

@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import floats, ints
@@ -57,7 +58,7 @@ def named(verdict):
     return [(one.change.what, one.change.quantity) for one in verdict.standing]
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.integers(0, 2**32 - 20), st.floats(0.0, 0.3), st.integers(1, 9))
 def test_links_that_do_not_change_are_never_named(seed, noise, runs):
     given = [profile(noise=noise, seed=seed + number) for number in range(1 + runs)]
@@ -80,7 +81,7 @@ def test_a_host_is_named_though_one_of_its_links_came_and_went_before():
     assert named(found[-1]) == [("host gpu2 receives (3 of 3 links)", "bandwidth")]
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.integers(0, 2**32 - 20), st.floats(0.0, 0.045), st.integers(0, 9), st.sampled_from(PAIRS))
 def test_a_halved_link_is_always_named_and_no_other(seed, noise, quiet, pair):
     given = [profile(noise=noise, seed=seed + number) for number in range(1 + quiet)]
@@ -92,7 +93,7 @@ def test_a_halved_link_is_always_named_and_no_other(seed, noise, quiet, pair):
     assert one.change.now / one.change.before == pytest.approx(0.5, rel=2 * noise + 0.01)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.floats(0.0, 50.0), st.floats(0.01, 0.3))
 def test_no_noise_explains_that_a_link_has_less_than_a_third(spread, left):
     baseline = profile(spread=spread)
@@ -100,7 +101,7 @@ def test_no_noise_explains_that_a_link_has_less_than_a_third(spread, left):
     assert one.change.rows == (ONE,)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.integers(0, 2**32 - 20), st.floats(0.01, 0.9), st.floats(0.001, 0.5))
 def test_a_share_that_is_given_is_the_limit_whatever_the_noise(seed, share, beyond):
     baseline = profile(spread=0.3)

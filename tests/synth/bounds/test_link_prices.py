@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import named, networks
 
@@ -55,7 +56,7 @@ def test_data_released_later_counts_only_from_then_on():
     assert [(price.part.name, price.saves_s) for price in prices] == [("link 0-1", pytest.approx(0.5e-3))]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=drawn(40))
 @given(data=st.data(), network=networks(most_ranks=5))
 def test_an_upgrade_slows_no_link_and_speeds_only_those_that_the_part_limits(data, network):
     base = upgraded(network, None, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
@@ -18,7 +19,7 @@ from synth.simulation.side_by_side import replay_together
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(
     network=networks(most_ranks=5),
     kind=st.sampled_from(KINDS),
@@ -33,7 +34,7 @@ def test_a_schedule_alone_takes_the_times_of_its_replay(network, kind, chunks, s
     assert np.allclose(timing.arrival_s, alone.arrival_s + 3e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=drawn(60))
 @given(data=st.data(), network=networks(most_ranks=5))
 def test_together_all_end_and_no_link_carries_more_than_it_can(data, network):
     schedules = [

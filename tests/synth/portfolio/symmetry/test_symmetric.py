@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn_examples import chessboard
 from symmetric_samples import fastest, folded, made
 
 from probes.base.errors import UsageError
@@ -59,8 +60,7 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("kind", SYMMETRIC)
-@pytest.mark.parametrize("spec", SMALL)
+@pytest.mark.parametrize(("spec", "kind"), chessboard(SMALL, SYMMETRIC))
 def test_with_all_sends_listed_the_plain_judge_accepts_it_in_the_same_time(spec: str, kind: Kind) -> None:
     for share in (1, 2):
         found = made(spec, kind, share)
@@ -72,8 +72,7 @@ def test_with_all_sends_listed_the_plain_judge_accepts_it_in_the_same_time(spec:
         assert timing.time_s == pytest.approx(found.outcome.time_s, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", SYMMETRIC)
-@pytest.mark.parametrize("spec", SMALL)
+@pytest.mark.parametrize(("spec", "kind"), chessboard(SMALL, SYMMETRIC))
 def test_bounds_hold_and_are_about_those_of_the_plain_network(spec: str, kind: Kind) -> None:
     """A bound above the time of a schedule would be none; those of the plain network check ours."""
     network = folded(spec)
@@ -88,12 +87,11 @@ def test_bounds_hold_and_are_about_those_of_the_plain_network(spec: str, kind: K
     assert ours >= (0.4 if kind == "all_to_all" else 0.9) * theirs
 
 
-@pytest.mark.parametrize(("spec", "percent"), GOOD.items())
-@pytest.mark.parametrize("kind", SYMMETRIC)
-def test_is_near_its_bound(spec: str, percent: int, kind: Kind) -> None:
+@pytest.mark.parametrize(("spec", "kind"), chessboard(GOOD, SYMMETRIC))
+def test_is_near_its_bound(spec: str, kind: Kind) -> None:
     found = fastest(folded(spec), kind, 256 << 20)
     assert found.outcome is not None
-    assert found.outcome.percent_of_optimal >= percent
+    assert found.outcome.percent_of_optimal >= GOOD[spec]
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:
