@@ -37,7 +37,7 @@ class Steady:
         self._window, self._learn = window, learn
         self._effect = float(np.log1p(effect))
         self._learning: list[float] | None = None
-        self._settle(float(np.log(level)), sigma)
+        self._level, self._allowed = float(np.log(level)), self._noise(sigma)
 
     @property
     def level(self) -> float:
@@ -50,7 +50,8 @@ class Steady:
         if self._learning is not None:
             self._learning.append(self._recent[-1])
             if len(self._learning) >= self._learn:
-                self._settle(*_level_of(self._learning))
+                self._level, sigma = _level_of(self._learning)
+                self._allowed, self._learning = self._noise(sigma), None
         if len(self._recent) < self._window:
             return False
         away = np.array(self._recent) - self._level
@@ -65,10 +66,10 @@ class Steady:
         self._recent.clear()
         return True
 
-    def _settle(self, level: float, sigma: float) -> None:
-        self._level, self._learning = level, None
+    def _noise(self, sigma: float) -> float:
+        """Return the distance from the level that noise explains, or that does not matter."""
         uncertain = _MEDIAN_TO_MEAN * sigma * float(np.sqrt(1 / self._window + 1 / self._learn))
-        self._allowed = max(self._effect, _Z * uncertain)
+        return max(self._effect, _Z * uncertain)
 
 
 def _level_of(values: list[float]) -> tuple[float, float]:
