@@ -315,38 +315,6 @@ def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes)
     return np.ndarray(shape, dtype, bytearray(content) if writeable else content)
 
 
-@cache
-def _class(name: str) -> Any:
-    """Return the class of this name; raises ValueError unless its instances hold data only."""
-    found = _look_up(name)
-    if not _is_record(found) or _name(found) != name:
-        raise _Unreadable(f"{name[:200]} is no record")
-    return found
-
-
-_READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
-    _LIST: _Decoding._values,
-    _TUPLE: lambda it, parts: tuple(it._values(parts)),
-    _DICT: _Decoding._dict,
-    _SET: lambda it, parts: set(it._hashables(parts)),
-    _FROZENSET: lambda it, parts: frozenset(it._hashables(parts)),
-    _INTEGER: lambda it, parts: int(parts[0], 16),
-    _COMPLEX: lambda it, parts: complex(*map(float, parts)),
-    _FRACTION: lambda it, parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
-    _SCALAR: lambda it, parts: _array_of(parts[0], False, [], parts[1])[()],
-    _PATH: lambda it, parts: Path(parts[0]),
-    _CLASS: lambda it, parts: _class(parts[0]),
-    _FUNCTION: lambda it, parts: _function(parts[0]),
-    _ENUM: _Decoding._member,
-    _ERROR: _Decoding._error,
-    _BUILTIN_ERROR: _Decoding._builtin_error,
-    _AGAIN: _Decoding._reference,
-    # memoryview refuses numbers, for which bytearray would allocate that many zeros.
-    _BYTEARRAY: lambda it, parts: bytearray(memoryview(parts[0])),
-    _RANGE: lambda it, parts: range(*parts),
-}
-
-
 def _is_shared(module: str) -> bool:
     return module in _shared_modules
 
@@ -389,8 +357,40 @@ def _is_record(found: Any) -> bool:
     )
 
 
+@cache
+def _class(name: str) -> Any:
+    """Return the class of this name; raises ValueError unless its instances hold data only."""
+    found = _look_up(name)
+    if not _is_record(found) or _name(found) != name:
+        raise _Unreadable(f"{name[:200]} is no record")
+    return found
+
+
 def _function(name: str) -> Callable[..., Any]:
     found = _look_up(name) if _is_shared(str(name).partition(":")[0]) else None
     if not isinstance(found, FunctionType) or _name(found) != name:
         raise _Unreadable(f"{str(name)[:200]} is no function of ccctl")
     return found
+
+
+_READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
+    _LIST: _Decoding._values,
+    _TUPLE: lambda it, parts: tuple(it._values(parts)),
+    _DICT: _Decoding._dict,
+    _SET: lambda it, parts: set(it._hashables(parts)),
+    _FROZENSET: lambda it, parts: frozenset(it._hashables(parts)),
+    _INTEGER: lambda it, parts: int(parts[0], 16),
+    _COMPLEX: lambda it, parts: complex(*map(float, parts)),
+    _FRACTION: lambda it, parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
+    _SCALAR: lambda it, parts: _array_of(parts[0], False, [], parts[1])[()],
+    _PATH: lambda it, parts: Path(parts[0]),
+    _CLASS: lambda it, parts: _class(parts[0]),
+    _FUNCTION: lambda it, parts: _function(parts[0]),
+    _ENUM: _Decoding._member,
+    _ERROR: _Decoding._error,
+    _BUILTIN_ERROR: _Decoding._builtin_error,
+    _AGAIN: _Decoding._reference,
+    # memoryview refuses numbers, for which bytearray would allocate that many zeros.
+    _BYTEARRAY: lambda it, parts: bytearray(memoryview(parts[0])),
+    _RANGE: lambda it, parts: range(*parts),
+}
