@@ -171,7 +171,7 @@ def fig14() -> None:
 
 
 def fig15() -> None:
-    """How often each host's GPUs are relays; the paper: evenly in homo, slower GPUs more often in heter."""
+    """Print how often each host's GPUs are relays; the paper: evenly in homo, slower ones more in heter."""
     print("\nFig. 15: relays in % of iterations, GPT2, RDMA (paper: homo even, heter slower GPUs more)")
     size, kind = MODELS["GPT2"]
     for setting, ratio in WAIT_RATIO.items():
