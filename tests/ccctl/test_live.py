@@ -204,6 +204,6 @@ def test_links_are_told_slowest_first():
     live.heard(Samples(trains={(1, 0): trains(1.0)}))
     live.heard(Samples(trains={(1, 0): Trains({SIZES[0]: [1.0]}, [1e-9])}))
     head, _, first, second = live.lines()
-    assert head.startswith("2 of 2 links, median 1.5 GB/s")
+    assert head.startswith("2 of 2 links, median of their best rates 1.5 GB/s")
     assert first.split()[:5] == ["slowest", "1", "→", "0", "1"] and first.endswith("b → a")
     assert second.split()[3] == "2"

@@ -175,7 +175,7 @@ def test_the_file_of_nccl_is_written_and_read_back_alike(run_ccctl, dgx, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (("--export", "dot", "x"), 2, "unknown format"),
+        (("--export", "dot", "x"), 2, "expected one of nccl-xml, found 'dot'"),
         (("--export", "nccl-xml", "none/x.xml"), 73, "none/x.xml"),
         (("--diff", "absent.json"), 66, "absent.json: there is no such file"),
         (("--active",), 2, "--active probes machines"),

@@ -95,4 +95,4 @@ def test_a_plus_marks_where_nvlink_to_a_nearer_gpu_carries_more(run_ccctl, tmp_p
     )
     done = run_ccctl("detect", "--from", "far.xml")
     assert ["GPU1", "80", "10+"] in [line.split() for line in done.stdout.splitlines()]
-    assert "(PXN)" in done.stdout
+    assert "+: faster by PXN" in done.stdout

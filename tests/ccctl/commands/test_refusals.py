@@ -82,7 +82,7 @@ REFUSED = [
     ("bench -n 4 --collective allredoce", 2, "all_reduce"),
     ("bench -n 4 --collective broadcast -r 4", 2, "rank"),
     ("bench", 2, "expected an ARTIFACT, or how many ranks to measure and to run on"),
-    (f"bench {SCHEDULE} --collective reduce", 2, "--collective is for a bench"),
+    (f"bench {SCHEDULE} --collective reduce", 2, "--collective: it is for a bench without ARTIFACT"),
     (f"bench {SCHEDULE} --fresh", 2, "--fresh: it is for a bench without ARTIFACT"),
     (f"bench {SCHEDULE} --sizes 1K,many", 2, "--sizes: expected a size"),
     (f"bench {SCHEDULE} --profile profile.json", 2, "profile.json has 2"),

@@ -240,7 +240,7 @@ def test_a_default_hostfile_of_mpi_does_not_move_ranks_off_this_host(tmp_path, m
 @pytest.mark.parametrize(
     ("world", "said"),
     [
-        (World(), "how many ranks"),
+        (World(), "number of ranks is missing"),
         (World(0), "at least 1 rank"),
         (World(-3), "at least 1 rank"),
         (World(65537), "at most 65536 ranks"),
