@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -56,6 +57,7 @@ __all__ = [
     "is_local",
     "rank_of_launcher",
     "remove",
+    "remove_after",
     "run_directories",
     "scratch_directory",
     "segments",
@@ -82,6 +84,11 @@ START = "CCCTL_START"
 RANK_VARIABLES = (RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
 # Longest time for removing a run's leftovers.
 _REMOVAL_S = 2.0
+_REMOVE_AFTER = """
+pid=$1 left=600; shift
+while [ -e "/proc/$pid" ] && [ $left -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+rm -rf -- "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -352,6 +359,17 @@ def remove(folders: Sequence[str]) -> None:
         while Path(folder).exists() and time.monotonic() < deadline_s:
             shutil.rmtree(folder, ignore_errors=True)
             time.sleep(0.01)
+
+
+def remove_after(pid: int, folders: Sequence[str]) -> None:
+    """Remove folders once the process ``pid`` has ended, or after a minute; a detached shell does it."""
+    subprocess.Popen(
+        ["/bin/sh", "-c", _REMOVE_AFTER, "sh", str(pid), *folders],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def segments() -> tuple[str, ...]:

@@ -299,6 +299,8 @@ def _leave() -> NoReturn:
             Path(segment).unlink(missing_ok=True)
         # Another process may be removing these folders now: wait until they are gone.
         protocol.remove(protocol.run_directories())
+        # MPI in a rank that is still starting makes the folder again, until the launcher kills that rank.
+        protocol.remove_after(os.getppid(), protocol.run_directories())
     os._exit(1)
 
 

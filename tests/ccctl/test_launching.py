@@ -36,6 +36,20 @@ def test_ranks_end_with_the_command(tasks, number):
 
 
 @pytest.mark.mpi
+def test_a_rank_that_makes_its_folder_again_leaves_nothing_of_a_killed_command(tasks):
+    """MPI does it in a rank that is still starting when another has removed the folder."""
+    command = subprocess.Popen(
+        [sys.executable, str(tasks), "makes_its_folder_again"], stderr=subprocess.DEVNULL
+    )
+    while not list(tasks.parent.glob("ccctl-*")) or len(list(marked(f"CCCTL_TEST_RUN={tasks.parent}"))) < 4:
+        assert command.poll() is None
+        time.sleep(0.1)
+    time.sleep(2)
+    command.kill()
+    command.wait(20)
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize("processes", [2, 4])
 def test_ranks_that_start_when_their_command_is_gone_leave_nothing(tasks, processes):
     """Killed when so many processes were there: the command, mpirun, and ranks that have not spoken yet."""
