@@ -304,7 +304,7 @@ def _outcome(outcome: Outcome) -> HtmlTable:
     optimal = percent(outcome.percent_of_optimal / 100)
     rows = [(seconds(outcome.time_s), f"simulated, {optimal} of optimal")]
     rows += [
-        (seconds(bound.time_s), f"bound by {bound.name} {bound.detail}".strip())
+        (seconds(bound.time_s), ", ".join(filter(None, (f"bound: {bound.name}", bound.detail))))
         for bound in outcome.bounds
         if bound.time_s > 0
     ]

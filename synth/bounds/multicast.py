@@ -40,7 +40,7 @@ def spreading_bounds(
 ) -> list[Bound]:
     """Return the largest bound of each kind for an all_gather, broadcast or all_reduce of all ranks."""
     problem = _Problem(network, collective, chunk_bytes, fluid)
-    best: dict[str, Bound] = {"latency": problem.latency(), "count": problem.count()}
+    best: dict[str, Bound] = {"latency": problem.latency(), "total traffic": problem.total_traffic()}
     if collective.kind == "all_reduce":
         best["partition"] = problem.partition()
         if is_promising(network):
@@ -166,7 +166,7 @@ class _Problem:
         chunk_bytes = None if self.fluid else self.chunk_bytes
         return arrivals(self.network, self.candidates, need_bytes, carried, chunk_bytes, known_s)
 
-    def count(self) -> Bound:
+    def total_traffic(self) -> Bound:
         """Return the time of all needed sends at the joint rate of all links and ports."""
         shape = self.collective
         sends = int((shape.wanted() & ~shape.held()).sum())
@@ -176,7 +176,7 @@ class _Problem:
         sent_bytes = sends * self.chunk_bytes
         time_s = sent_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
         detail = f"all sends together, {size_text(sent_bytes)}, over {rate_text(rate)} of all links and ports"
-        return Bound("count", time_s, detail)
+        return Bound("total traffic", time_s, detail)
 
     def partition(self) -> Bound:
         """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""

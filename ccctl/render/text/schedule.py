@@ -66,9 +66,9 @@ def _quality(schedule: AnySchedule, timing: Timing) -> Iterator[str]:
     yield f"time     {seconds(timing.time_s)}{repeated}"
     if outcome is not None and outcome.bounds:
         bound = outcome.binding
-        detail = f" ({bound.detail})" if schedule.is_listed and bound.detail else ""
+        detail = f": {bound.detail}" if schedule.is_listed and bound.detail else ""
         yield (
-            f"bound    {seconds(bound.time_s)} by {bound.name}{detail}: "
+            f"bound    {seconds(bound.time_s)} ({bound.name}{detail}), "
             f"{outcome.percent_of_optimal:.1f} % of optimal"
         )
     if schedule.race is not None:
@@ -96,8 +96,8 @@ def draw_limits(schedule: AnySchedule) -> None:
     told = limits(schedule)
     console.data(
         f"{schedule.whole.label} on {schedule.network.name}: {seconds(told['time_s'])}, "
-        f"{told['percent_of_optimal']:.1f} % of optimal, bound: {seconds(told['bound_s'])} by "
-        f"{told['binding_bound']}"
+        f"{told['percent_of_optimal']:.1f} % of optimal, bound: {seconds(told['bound_s'])} "
+        f"({told['binding_bound']})"
     )
     console.data(told["limited_by"])
 

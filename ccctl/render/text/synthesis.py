@@ -133,8 +133,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
     by_links = predicted_s is not None or (found.loaded is not None and found.loaded.time_s)
     model = " in the model of links" if by_links else ""
     yield (
-        f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} by "
-        f"{outcome.binding.name}"
+        f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} "
+        f"({outcome.binding.name})"
     )
     if outcome.percent_of_optimal < _NEAR_PERCENT and (why := limit(schedule, simulated(schedule))):
         yield why

@@ -46,7 +46,7 @@ def test_tacos_model_counts_alpha_with_every_chunk():
 def test_all_reduce_on_a_mesh_is_bounded_by_counting():
     network = family("mesh:10x10", [5e-7], [50 * GIB])
     bound = _largest(network, "all_reduce", (256 << 20) // 100, chunks=100, fluid=True)
-    assert bound.name == "count"
+    assert bound.name == "total traffic"
     assert bound.time_s == pytest.approx(2.750e-3, rel=1e-3)
 
 

@@ -43,7 +43,7 @@ def test_no_pairs_of_trees_are_faster_than_the_prices_say(network):
     proven = spanning_tree_s_per_byte(network)
     assert proven <= pack_pairs(network).s_per_byte * (1 + 1e-6)
     found = bounds(network, collective("all_reduce", network.ranks, 1), 1 << 30, fluid=True)
-    others = [bound for bound in found if bound.name == "count" or bound.name.startswith("partition")]
+    others = [bound for bound in found if bound.name == "total traffic" or bound.name.startswith("partition")]
     assert proven * 2**30 >= max(bound.time_s for bound in others) * (1 - 0.005)
 
 
