@@ -155,7 +155,7 @@ class HostMemory:
             if name in fetches and not any(getattr(self, other) for other in fetches):
                 continue
             if len(values) != len(sizes):
-                yield f"{name}: expected {len(sizes)} values like sizes_bytes, found {len(values)}"
+                yield f"{name}: expected {len(sizes)} values, as many as sizes_bytes, found {len(values)}"
             for at, value in enumerate(values):
                 if not LEAST_BETA_S_PER_BYTE <= value <= _MOST:
                     yield f"{name}[{at}]: expected a number > 0, at most {_MOST:g}, found {value}"
@@ -255,14 +255,14 @@ class Profile:
         found = list(self._rank_problems())
         if self.finding_kinds and len(self.finding_kinds) != len(self.findings):
             found.append(
-                f"finding_kinds: expected {len(self.findings)} values like findings, "
+                f"finding_kinds: expected {len(self.findings)} values, as many as findings, "
                 f"found {len(self.finding_kinds)}"
             )
         length = len(self.links.src)
         unequal = [
-            f"links.{name}: expected {length} values like links.src, found {len(getattr(self.links, name))}"
+            f"links.{name}: expected {length} values, as many as links.src, found {found_length}"
             for name in Links.__dataclass_fields__
-            if len(getattr(self.links, name)) != length
+            if (found_length := len(getattr(self.links, name))) != length
         ]
         if unequal:
             return found + unequal

@@ -249,7 +249,7 @@ class Network:
     def problems(self) -> list[str]:
         """Return every inconsistency between the columns, as ``path: what is wrong``."""
         found = [
-            f"{name}: expected {self.links} values like src, found {len(getattr(self, name))}"
+            f"{name}: expected {self.links} values, as many as src, found {len(getattr(self, name))}"
             for name in ("dst", "alpha_s", "beta_s_per_byte")
             if len(getattr(self, name)) != self.links
         ]

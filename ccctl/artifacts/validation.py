@@ -5,20 +5,24 @@ from __future__ import annotations
 import dataclasses
 import re
 import types
+from itertools import islice
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ccctl.artifacts.arrays import column_dtype, entry_range, json_type, to_column
 
 __all__ = ["ENOUGH", "mismatches"]
 
-# A wrong document may have a mismatch in every entry; the first ones show what is wrong.
+# A wrong document may have a mismatch in every entry; the first ones show what is wrong. They fit on a
+# terminal of 24 lines.
 ENOUGH = 20
+# The most characters of a value in a message, so that it fits on a line with its path.
+_SHOWN = 40
 _WORDS = {"int": "an integer", "float": "a number", "str": "a text", "bool": "true or false", "null": "null"}
 _WORDS |= {"array": "a list", "object": "an object"}
 
 
 def mismatches(value: object, expected: Any, path: str) -> list[str]:
-    """Return the places where ``value`` does not fit ``expected``; stops a little after ENOUGH.
+    """Return the places where ``value`` does not fit ``expected``; of a list or table at most ENOUGH + 1.
 
     Descends only where something is wrong, so a right document costs one conversion.
     """
@@ -51,7 +55,8 @@ def _inner(value: object, expected: Any, path: str) -> list[str]:
 def _in_object(value: dict[str, object], expected: Any, path: str) -> list[str]:
     if get_origin(expected) is dict:
         entry = get_args(expected)[1]
-        return [p for key, inner in value.items() for p in mismatches(inner, entry, f"{path}.{key}")]
+        inside = (p for key, inner in value.items() for p in mismatches(inner, entry, f"{path}.{key}"))
+        return list(islice(inside, ENOUGH + 1))
     if not dataclasses.is_dataclass(expected) or not isinstance(expected, type):
         return []
     hints = get_type_hints(expected)
@@ -71,12 +76,9 @@ def _in_list(value: list[object], arguments: tuple[Any, ...], path: str) -> list
         entries = list(arguments)
     else:
         return [f"{path}: expected a list of {len(arguments)}, found {len(value)}"]
-    found: list[str] = []
-    for index, (entry, kind) in enumerate(zip(value, entries, strict=True)):
-        found += mismatches(entry, kind, f"{path}[{index}]")
-        if len(found) > ENOUGH:
-            break
-    return found
+    pairs = enumerate(zip(value, entries, strict=True))
+    inside = (p for index, (entry, kind) in pairs for p in mismatches(entry, kind, f"{path}[{index}]"))
+    return list(islice(inside, ENOUGH + 1))
 
 
 def _in_column(value: list[object], dtype: Any, path: str) -> list[str]:
@@ -86,7 +88,7 @@ def _in_column(value: list[object], dtype: Any, path: str) -> list[str]:
     )
     return [
         f"{path}[{index}]: expected {wanted}, found {_shown(value[index])}"
-        for index, _ in zip(bad, range(ENOUGH + 1), strict=False)
+        for index in islice(bad, ENOUGH + 1)
     ]
 
 
@@ -102,5 +104,7 @@ def _in_words(names: str) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     text = repr(value) if isinstance(value, int | float | str) else _WORDS[json_type(value)]
-    return text if len(text) <= 40 else text[:39] + "…"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -41,8 +41,8 @@ def examples(
     """List the examples, or copy one.
 
     They are algorithms in the chunk language, a lab, and units, jobs and scripts for operators. A copy never
-    replaces a file. Units, crontabs and scripts that watch are written with the full path of this ccctl, so
-    that it may be in a virtual environment.
+    replaces a file. If a unit, crontab or script runs ccctl watch, the copy has the full path of this ccctl.
+    So it works even if ccctl is installed in a virtual environment.
     """
     found = _files()
     if name is None:
@@ -113,7 +113,7 @@ def _copied(source: Path, target: Path) -> Path:
         target.chmod(target.stat().st_mode | (source.stat().st_mode & 0o111))
     except FileExistsError as error:
         raise CannotWriteError(
-            f"{target}: it is there already", hint="Choose another folder with -o."
+            f"{error.filename}: it is there already", hint="Choose another folder with -o."
         ) from error
     except OSError as error:
         raise CannotWriteError(f"{target}: {error.strerror}") from error

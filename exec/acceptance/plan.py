@@ -40,11 +40,14 @@ from probes.localization import FabricPlan
 
 __all__ = ["hosts_of_set", "read_plan"]
 
-# The largest file: room to name each of 65,536 hosts twice, in a rack and with a rail. A rail's number is
-# below ``_MOST_RAILS``, and at most ``_MOST_PAIRS`` pairs of a host and a NIC have a rail.
+# The largest file: room to name each of 65,536 hosts (``MOST_RANKS``) twice, in a rack and with a rail, by
+# 128 bytes each time. At most ``_MOST_PAIRS`` pairs of a host and a NIC have a rail: 16 NICs on each of these
+# hosts. A rail's number is below ``_MOST_RAILS``, as no host has a thousand NICs.
 _MOST_BYTES = 16 << 20
 _MOST_RAILS = 1 << 10
-_MOST_PAIRS = 1 << 20
+_MOST_PAIRS = 16 * MOST_RANKS
+# The longest key that messages show without quotation marks, so that they fit on a line.
+_LONGEST_KEY = 60
 _KEYS = ("racks", "trunk", "rails")
 _YAML = re.compile(r"---|- |[A-Za-z_][A-Za-z0-9_-]*:(\s|$)")
 _HINT = (
@@ -213,7 +216,7 @@ def _nic(path: str, name: object, every: list[str], problems: list[str]) -> tupl
 
 
 def _shown_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key) else quoted(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) and len(key) <= _LONGEST_KEY else quoted(key)
 
 
 def _shown(value: object) -> str:

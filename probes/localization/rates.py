@@ -20,42 +20,52 @@ from probes.localization.racks import Racks, by_reach
 __all__ = ["UNSTEADY", "Rates", "Unsteadiness", "fewest_causes", "rates", "unsteadiness"]
 
 # Smallest losses of rate that count, as logarithms. A small MTU costs a host 5 % or more (headers of 66 bytes
-# a packet). The limit of single links is higher, because they vary more than a host with its many links.
+# a packet). The limit of single links is twice as high, because they vary more than a host with its many
+# links.
 _END, _LINK = -float(np.log(0.95)), -float(np.log(0.9))
 _LEAST = {"end": _END, "pair": _LINK, "trunk": _LINK, "fabric": SHORT}
-# If hosts are unequal, a host is slow from this many standard deviations below the middle host. A host below
-# 2/3 of the normal rate is slow however unequal the others are. At least _FEWEST_SOUND sound hosts are needed
-# to tell how unequal hosts are, and the fit is repeated at most _MOST_REFITS times.
+# If hosts are unequal, a host is slow from this many standard deviations below the middle host: of 1,024
+# equal hosts, one is so far below in one profile of 290. A host below 2/3 of the normal rate is slow however
+# unequal the others are. At least _FEWEST_SOUND sound hosts are needed to tell how unequal hosts are, and the
+# fit is repeated at most _MOST_REFITS times.
 _Z, _SLOW_ANYWAY = 4.5, -float(np.log(2 / 3))
 _FEWEST_SOUND, _MOST_REFITS = 3, 3
-# Links that are less than this far below normal (as a logarithm) show which hosts share a rack if a trunk is
-# slow.
+# Links at less than this distance below normal (as a logarithm) count as normal in `by_reach`, which takes
+# hosts that reach each other over normal links for a rack behind a slow trunk. It is between the limits _END
+# and _LINK.
 _REACHED = -float(np.log(0.93))
 # Two explanations with the same number of causes may differ by this much in the logarithm of the likelihood
-# by chance.
+# by chance: a ratio of e^8 is 3,000 to one, as for the least gain of a cause (`probes.localization.fit`).
 _BY_CHANCE = 8.0
 # If more than this many single links are slow, they count as disturbed, except those that were measured
 # again, alone.
 _MOST_SINGLE = 4
-# Waiting for cores is no reason to leave links out if this share of such links varies by less than this (a
-# logarithm). One unsteady host of four has half of all links.
+# Links whose ends waited for cores are left out if they are unsteady for that reason: if the quantile
+# _MOST_OF_STARVED of their unsteadiness (a logarithm) is above _STEADY. It is the median, because one
+# unsteady host of four makes only half of all links unsteady.
 _MOST_OF_STARVED, _STEADY = 0.5, 0.1
-# A host is unsteady if so many unsteady links have at most this probability, given the share of unsteady
-# links at other hosts. If less than half of its links are unsteady, they must lead to at least _FEWEST_PEERS
-# hosts, and the limit is the square of this. A host is left out if its links waited for cores more often than
-# those of other hosts, by more than the share _WAITS_ALIKE.
+# Suppose that each link of a host is unsteady with the probability that it has at the other hosts. The host
+# is at fault if it would then have so many unsteady links with the probability _CHANCE at most. If fewer than
+# half of its links are unsteady, they must lead to _FEWEST_PEERS hosts or more, and the most probability is
+# _CHANCE². A host is left out if its links waited for cores more often than those of other hosts, by more
+# than the share _WAITS_ALIKE.
 _CHANCE, _FEWEST_PEERS, _WAITS_ALIKE = 1e-3, 3, 0.2
-# A link of an unsteady host takes at least 1.5 times as long at some times as at others (a logarithm).
+# A link of an unsteady host is unsteady if its slow messages take this many times as long as its fast ones,
+# beyond what is usual (a logarithm).
 UNSTEADY = float(np.log(1.5))
-# The smallest unsteadiness that counts, as a logarithm. A disturbance of one pass makes a fifth of the
-# samples of one link late, by a factor that is seldom above 2; it does not hit both ways of a pair, nor most
-# links of a host.
+# The smallest unsteadiness that counts, as a logarithm (see `unsteadiness`). A disturbance of one pass makes
+# a fifth of the samples of one link late, by a factor that is seldom above 2. The link's unsteadiness is then
+# the square root of that factor, 1.41, because its median stays. Limits of single links are above this, and
+# higher one way, because a disturbance does not hit both ways of a pair. It does not hit most links of a host
+# or a trunk, so their limit is lower.
 _LEAST_UNSTEADY = {
     "end": float(np.log(1.25)),
     "pair": float(np.log(1.75)),
     "one way": float(np.log(2.0)),
     "trunk": float(np.log(1.25)),
 }
+# The smallest standard deviation of unsteadiness: twice that of a rate, as percentiles vary more than a fit.
+_LEAST_NOISE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +122,11 @@ def rates(
 def fewest_causes(
     model: Ceiling, table: LinkTable, divisions: Sequence[Racks], least: Mapping[str, float], *, fabric: bool
 ) -> CauseFit:
-    """Return the fewest causes, with trunks of the ``divisions`` and of those that the rates show."""
+    """Return the fewest causes that explain the rates.
+
+    Trunks are those between the racks of the ``divisions`` (each a division of hosts into racks), and between
+    the racks that the rates themselves show.
+    """
     tried = _with_reach(table, model.values > -_REACHED, divisions)
     found = _fewest(model, families(table, tried, least, fabric=fabric))
     # Some groups of hosts show only once the slow hosts are known.
@@ -126,9 +140,9 @@ def fewest_causes(
 def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
     """Explain which parts are often slower than at their best.
 
-    The measure of a link is the geometric mean of two ratios to its best time: the median, and the 90th
-    percentile, which shows a part that is slow less than half of the time. Links whose ends waited for cores
-    are left out if most of them are unsteady.
+    The unsteadiness of a link is the geometric mean of two ratios: its median time to its best time, and its
+    90th percentile to its best time. The 90th percentile shows a part that is slow less than half of the
+    time. Links whose ends waited for cores are left out if most of them are unsteady.
     """
     busy = np.union1d(table.src_host[table.waited], table.dst_host[table.waited])
     times = 0.5 * (table.wander + table.late)
@@ -141,7 +155,7 @@ def unsteadiness(table: LinkTable, divisions: Sequence[Racks]) -> Unsteadiness:
     for those in (table.distant, ~table.distant):
         if those.any():
             deviation[those] += float(np.median(times[those]))
-    model = Ceiling(deviation, _noise_by_distance(deviation, table, least=0.02))
+    model = Ceiling(deviation, _noise_by_distance(deviation, table, least=_LEAST_NOISE))
     parts = families(table, divisions, _LEAST_UNSTEADY, end_pairs=False)
     found = _fewest(model, parts).causes
     ends = list(_unsteady_ends(found, parts, table))
@@ -161,14 +175,15 @@ def _noise_by_distance(deviation: Floats, table: LinkTable, **least: float) -> F
 def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: LinkTable) -> Iterator[Cause]:
     """Yield the hosts with more unsteady links than chance explains, though other links of theirs are steady.
 
-    A few messages on each link of a host that flaps find some of its links unsteady, and the others slow or
-    normal throughout. A host that waits for cores more often than the others is left out.
+    A link is measured by a few messages. If its host is slow at times, these may all meet a slow time, or all
+    a normal time. So only some links of such a host look unsteady. A host that waits for cores more often
+    than the others is left out.
     """
     unsteady = table.late > table.usual_late + UNSTEADY
     for cause in causes:
         unsteady[cause.links] |= "pair" in cause.kind
     waits = table.starved | table.waited
-    # Two hosts with several NICs each count once.
+    # The links from one host to another count as one, however many NICs the hosts have.
     hosts = len(table.ends.host_names)
     ways, way = np.unique(table.src_host.astype(np.int64) * hosts + table.dst_host, return_inverse=True)
     often = 2 * np.bincount(way, unsteady) >= np.bincount(way)
@@ -216,7 +231,7 @@ def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:
     found = explain(model, parts)
     if any(is_trunk(cause.family) for cause in found.causes):
         of_ends = explain(model, [family for family in parts if family.kind in ENDS])
-        # If two slow hosts are the cause, their trunk fits better than they do only by chance.
+        # If two hosts explain no worse than their trunk does, up to chance, the hosts are the cause.
         fewer = len(of_ends.causes) <= len(found.causes)
         if of_ends.total < found.total + (_BY_CHANCE if fewer else 0.0):
             found = of_ends
@@ -252,10 +267,10 @@ def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the level with links between racks at the planned trunk's rate, at most a NIC's.
+    """Return the level, for links between racks that of the planned trunk or a NIC, whichever is slower.
 
-    If their measured median is within about a tenth of that, it is the level, because it is known better than
-    the share that payload reaches.
+    The planned rate includes headers, whose share is known only roughly. So if the links' measured median is
+    within a tenth of the planned level, the median is their level instead.
     """
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)

@@ -1,8 +1,8 @@
 """Rounds in which all hosts send at once: to the next host, and from one half of the hosts to the other.
 
-Pairs of hosts that are measured alone do not show an oversubscribed core: each fits through it. Whatever all
-flows share shows when they are sent together. The halves are cut in the order of the racks, so that the flows
-between them cross the middle of the network.
+Pairs of hosts that are measured alone do not show an oversubscribed core: each fits through it. All flows at
+once show it, because together they need more than it carries. The halves are cut in the order of the racks,
+so that the flows between them cross the middle of the network.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ __all__ = ["ConcurrentRequest", "concurrent_task", "flows_of"]
 
 # With fewer hosts a half has one host, and its flow is a pair that was measured alone.
 _FEWEST_HOSTS = 4
-# The time of a flow at its normal rate: many times the bursts of queues and shapers, and of a scheduler.
+# The time of a flow at its normal rate. It is four periods of a CPU quota (100 ms, the default of Linux), and
+# many times the milliseconds for which a queue or a shaper lets a burst through.
 _FLOW_S = 0.4
+# A message is larger than those that MPI libraries buffer (64 KiB over TCP), so that its time is that of a
+# transfer.
 _MESSAGE_BYTES = 1 << 18
-# Messages of a flow that are under way at once, so that its link never idles.
+# Messages of a flow that are under way at once, so that its link never idles: 1 MiB, which covers round trips
+# of 80 us at 100 Gb/s.
 _WINDOW = 4
-_LEAST_BYTES, _MOST_BYTES = 1 << 18, 1 << 30
+# The most bytes of a flow. They last for 20 ms at 400 Gb/s.
+_MOST_BYTES = 1 << 30
 # Each kind of probe has its own tag, so that a message of one never reaches another.
 _TAG = 104
-# While no message moves, the sleeps of a rank double between these.
+# While no message moves, the sleeps of a rank double between these. The shortest is less than the time of one
+# message at 100 Gb/s (21 us); the longest delays the end of a flow by a four-hundredth.
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
 
 
@@ -77,7 +83,7 @@ def concurrent_task(
     comm: Any, request: ConcurrentRequest, progress: Safekeeping
 ) -> tuple[ConcurrentFlows, ...] | None:
     """Return the time of each flow of all rounds on rank 0, None elsewhere; collective over ``comm``."""
-    wanted = min(_MOST_BYTES, max(_LEAST_BYTES, _FLOW_S / request.s_per_byte))
+    wanted = min(_MOST_BYTES, max(_MESSAGE_BYTES, _FLOW_S / request.s_per_byte))
     size_bytes = int(wanted) // _MESSAGE_BYTES * _MESSAGE_BYTES
     packet_trains.warm_buffer()
     found = []

@@ -2,8 +2,8 @@
 
 Only the receiver's clock counts, so acknowledgements that queue behind data do not matter. In a train of
 large messages only one message is outstanding at a time. Each message gives a sample, which can only be too
-long. A train of small messages is buffered on the way and arrives in clumps. It gives one sample, the pace
-from the end of one clump to the end of another, which may also be too short if the clock is read late.
+long. A train of small messages is buffered on the way and arrives in clumps. It gives one sample: the seconds
+per message between the ends of clumps. This sample may also be too short, if the clock is read late.
 
 The receiver requests each train, so the mean time per message since the request can only be too long. If the
 gaps are shorter than that mean by more than a few per cent, the train was delayed and came in a burst; its
@@ -45,36 +45,50 @@ _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
 # Larger than the caches of a core, so that messages come from memory.
 _BUFFER_BYTES = 32 * MIB
-# First look at a link's speed: bytes, messages, times. A link that looks slow gets more looks. One that looks
-# fast gets a closer look over several clumps, so that no slow link is taken for a fast one.
+# The first look at a link's speed, as (bytes, messages, times): 32 KiB, which take 0.26 s at 1 Mbit/s. A link
+# that looks slow gets _MORE_LOOKS, so that the median ignores one that was disturbed. One that looks fast
+# gets a closer look over several clumps, so that no slow link is taken for a fast one.
 _LOOK, _MORE_LOOKS = (4 * KIB, 8, 1), 2
 _PROBE = (32 * KIB, 4, 3)
 # Largest message that MPI libraries buffer (64 KiB over TCP). Sizes below and above it are never in one fit,
 # because the handshake of large messages would count as transfer time.
 _EAGER = 64 * KIB
+# Sizes of the messages of a slow link, and of a fast one. Two sizes show whether a message has a fixed cost.
+# Of the large sizes, up to 4 MiB, `plan` takes as many as the time allows.
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
-# The most and the least bytes of a train of small messages, and the seconds and the round trips that it
-# lasts. It is so long that clumps (from a waiting process) and the burst of a shaped link have no weight. An
-# idle TCP connection starts slowly and reaches its pace after a few round trips, which must lie in the first
-# quarter of the train. So a train may be up to _LONGEST times as long if round trips are long.
-_MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _TRAIN_S, _ROUND_TRIPS, _LONGEST = MIB, 128 * KIB, 0.04, 24, 4.0
+# A link is slow if even the smallest of the large messages takes over 5 ms. The least trains of large
+# messages, five each of three sizes, would then take over 0.17 s.
+_SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
+# A train of small messages lasts for _TRAIN_S, and for at least _ROUND_TRIPS. An idle TCP connection starts
+# with 10 segments (RFC 6928) and doubles them each round trip. In six round trips, the quarter of the train
+# that is left out, it sends 0.9 MB.
+_TRAIN_S, _ROUND_TRIPS = 0.04, 24
+# The most bytes of such a train are those of the fastest slow link in _TRAIN_S (1 MiB), but up to _LONGEST
+# times as many if round trips are long. The least have a quarter of 32 KiB, which is left out, too. So the
+# burst that a shaped link lets through has no weight (4 KiB in a lab).
+_MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _LONGEST = MIB, 128 * KIB, 4.0
 # The sleep of a rank between two looks for a message: short beside a small message on a slow link (0.15 ms).
 _NAP_S = 5e-5
-# In an undisturbed train, the gaps are at least this share of the whole time per byte.
+# A train came in a burst if the gaps between its messages are below this share of the mean time per message
+# since the request. The request takes one round trip and the messages _ROUND_TRIPS or more, so the gaps of an
+# undisturbed train are at least 24/25 of that mean; the rest is for noise.
 HURRY = 0.94
-# A link is slow if even the smallest of the large messages takes over 5 ms.
-_SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
-# A requested size is left out if one message of it takes longer, unless it is the smallest.
+# A requested size is left out if one message of it takes longer, unless it is the smallest. The fewest
+# messages of a train then take 5 s.
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link are sent up to _TIMES times, until their paces differ by less than the factor _AGREE.
+# Rates of an undisturbed link vary by 1 to 3 % (as in benchmarks/accept_campaign.py).
 _AGREE, _TIMES = 1.03, 3
-# If at least _TRAINS_HELD_UP concurrent trains differ by more than the factor _HELD_UP, other links delay
-# them. No more are sent, because the link will be measured alone.
+# While other links are measured, too, they may delay the trains of a link, as by a factor of 2 if two links
+# share a port. They do if at least _TRAINS_HELD_UP trains of the link differ by more than the factor
+# _HELD_UP, which is more than noise. No more trains are sent then, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
-# The fewest messages in a train of large ones, and the fewest and the most in a train of small ones.
-_FEWEST_MESSAGES, _FEWEST_BUFFERED = 5, 12
-_MOST_MESSAGES = 1 << 14
+# The fewest and the most messages in a train of large ones: five have three gaps after the first quarter.
+_FEWEST_MESSAGES, _MOST_MESSAGES = 5, 32
+# The fewest and the most messages in a train of small ones. Twelve have eight gaps after the first quarter.
+# As many as the most take _TRAIN_S at 2.4 us each, if a user requests tiny messages.
+_FEWEST_BUFFERED, _MOST_BUFFERED = 12, 1 << 14
 
 Between = Callable[[], None]
 
@@ -169,9 +183,10 @@ def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
         most_bytes = _MOST_TRAIN_BYTES * min(budget_s / _TRAIN_S, _LONGEST)
         length = max(_LEAST_TRAIN_BYTES, min(most_bytes, budget_s / seconds_per_byte))
         return Train(
-            size, max(_FEWEST_BUFFERED, min(_MOST_MESSAGES, int(length / size))), 1, is_slow(seconds_per_byte)
+            size, max(_FEWEST_BUFFERED, min(_MOST_BUFFERED, int(length / size))), 1, is_slow(seconds_per_byte)
         )
-    return Train(size, int(max(_FEWEST_MESSAGES, min(32, budget_s / (size * seconds_per_byte)))), 1)
+    messages = min(_MOST_MESSAGES, budget_s / (size * seconds_per_byte))
+    return Train(size, int(max(_FEWEST_MESSAGES, messages)), 1)
 
 
 def send(comm: Any, peer: int) -> None:
@@ -241,8 +256,8 @@ def _speed(comm: Any, peer: int) -> tuple[float, float]:
     if not is_slow(pace):
         probe = Train(*_PROBE)
         _, rows = _ask(comm, peer, probe)
-        # The link counts as no faster than all repetitions show together, because one may arrive in one
-        # clump.
+        # A repetition may arrive in one clump and look too fast. The messages of all repetitions in a row
+        # have the pauses between clumps, so the link counts as no faster than these.
         middle = float(np.median([_pace(arrived) for arrived in rows]))
         pace = max(middle, _pace(np.concatenate(rows))) / probe.size_bytes
     return pace, round_trip_s
@@ -261,7 +276,10 @@ def _ask(comm: Any, peer: int, train: Train) -> tuple[float, list[Floats]]:
 
 
 def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
-    """Return the samples of a train of ``size_bytes`` messages; only its whole time if it came in a burst."""
+    """Return the samples of a train of ``size_bytes`` messages, and its time per byte since ``asked_s``.
+
+    If the train came in a burst, it has no samples.
+    """
     buffered = is_buffered(size_bytes)
     seconds = spacings(arrived_s, buffered=buffered)
     if asked_s is None:
@@ -269,19 +287,23 @@ def judged(size_bytes: int, arrived_s: Floats, asked_s: float | None) -> Trains:
     whole_s = float(arrived_s[-1]) - asked_s
     each_s = whole_s / len(arrived_s)
     if buffered:
-        # The counted messages took no longer than the whole train, however its clumps arrived.
+        # All messages after the first quarter together took no longer than the whole train. This bounds their
+        # pace, which uneven clumps can make too long.
         seconds = [min(seconds[0], whole_s / (len(arrived_s) - _burst(arrived_s)))]
     burst = buffered and seconds[0] < HURRY * each_s
     return Trains({} if burst else {size_bytes: seconds}, [each_s / size_bytes])
 
 
 def _burst(arrived_s: Floats) -> int:
-    """Return the number of messages at the start of a train that a shaped link may let through at once."""
+    """Return the number of messages at the start of a train that do not count: a quarter.
+
+    A shaped link may let them through at once, and a TCP connection may not have reached its pace.
+    """
     return len(arrived_s) // 4
 
 
 def spacings(arrived_s: Floats, *, buffered: bool) -> list[float]:
-    """Return seconds per message from the arrival times of a train, without its first quarter (the burst)."""
+    """Return seconds per message from the arrival times of a train, without its first quarter."""
     steady = arrived_s[_burst(arrived_s) :]
     gaps = np.diff(steady)
     if not buffered:

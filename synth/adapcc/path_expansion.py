@@ -1,8 +1,9 @@
 """Routes from rank to rank along paths between nodes, for chunks that have one source and one target.
 
-On the last edge of its path a chunk takes a direct link to its target if there is one. On every other edge it
-takes a shortest path to the link that its sub-collective uses there. The chunks start in the best of a few
-simulated orders.
+On the last edge of its path a chunk takes a direct link to its target if there is one. Each other edge has
+one link for each sub-collective. A chunk from the i-th rank of a node belongs to sub-collective i: it takes
+the i-th link of the edge, and a shortest path to the start of this link. The chunks start in the best of a
+few simulated orders.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free.
 Sends that share a link or a port take turns in table order. Each holds them for beta·bytes and arrives alpha
-later. Each stream has a link of its own.
+later. If the schedule divides its links among streams (`synth.streams`), each stream counts as a link of its
+own.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def columns(sets: RankSets) -> Sets:
 def on_lanes(schedule: Schedule) -> Schedule:
     """Return the schedule with a link of its own for each stream; O(sends).
 
-    All streams end together with the busiest link or port, so no link or port is overloaded.
+    A stream is so slow that its sends, one after the other, take as long as the busiest link or port needs
+    for all sends through it. So no link or port is overloaded.
     """
     if not len(schedule.stream):
         return schedule
@@ -165,7 +167,7 @@ def _starts(
     travel_s, beta, held_start, held, held_s, held_beta = lanes
     sends = len(link)
     start_s, slope = np.empty(sends), np.empty(sends)
-    # The time at which the slot that a send enters holds it and all earlier sends into the slot.
+    # For each send: the time at which it and all earlier sends into the same slot have arrived there.
     ready_s, ready_slope = np.empty(sends), np.empty(sends)
     free_s, free_slope = np.zeros(resources), np.zeros(resources)
     for row in range(sends):

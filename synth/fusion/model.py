@@ -73,7 +73,7 @@ class Model:
     def problems(self) -> list[str]:
         """Return every inconsistency between the columns, as ``path: what is wrong``."""
         found = [
-            f"{name}: expected {count} values like {like}, found {len(getattr(self, name))}"
+            f"{name}: expected {count} values, as many as {like}, found {len(getattr(self, name))}"
             for name, count, like in (
                 ("forward_s", len(self.layers), "layers"),
                 ("backward_s", len(self.layers), "layers"),

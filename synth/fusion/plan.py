@@ -79,7 +79,7 @@ class FusionPlan:
         """Return every inconsistency, as ``path: what is wrong``."""
         count = len(self.tensors)
         found = [
-            f"{name}: expected {count} values like tensors, found {len(getattr(self, name))}"
+            f"{name}: expected {count} values, as many as tensors, found {len(getattr(self, name))}"
             for name in ("tensor_bytes", "bucket")
             if len(getattr(self, name)) != count
         ]

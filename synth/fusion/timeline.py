@@ -70,7 +70,7 @@ class Timeline:
     def problems(self) -> list[str]:
         """Return inconsistencies, such as two tasks at once, as ``path: what is wrong``."""
         found = [
-            f"{name}: expected {len(self.kind)} values like kind, found {len(getattr(self, name))}"
+            f"{name}: expected {len(self.kind)} values, as many as kind, found {len(getattr(self, name))}"
             for name in ("item", "start_s", "end_s")
             if len(getattr(self, name)) != len(self.kind)
         ]

@@ -105,7 +105,7 @@ class Tuning:
             found.append(f"seed: expected at least 0, found {self.seed}")
         if len(self.buffer_bytes) != len(self.seconds):
             count = len(self.buffer_bytes)
-            found.append(f"seconds: expected {count} values like buffer_bytes, found {self.trials}")
+            found.append(f"seconds: expected {count} values, as many as buffer_bytes, found {self.trials}")
         if self.trials > _MOST_TRIALS:
             found.append(f"seconds: expected at most {_MOST_TRIALS} values, found {self.trials}")
         for row, seconds in enumerate(self.seconds.tolist()):

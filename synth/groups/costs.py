@@ -24,7 +24,8 @@ __all__ = ["AveragingCosts", "require_all_pairs"]
 
 # (from, to, bytes)
 _Flow = tuple[int, int, float]
-# The most chunks of a tree's messages: without latency, more chunks are always faster.
+# The most chunks of a tree's messages. Without latency, more chunks are always faster, but beyond this number
+# they gain less than 0.03 % (depth / chunks, with at most 16 levels).
 _MOST_CHUNKS = 1 << 16
 
 

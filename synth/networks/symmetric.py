@@ -206,14 +206,14 @@ class SymmetricNetwork:
         if self.ranks_per_host < 1:
             found.append(f"ranks_per_host: expected at least 1, found {self.ranks_per_host}")
         if len(self.link_port_at) != len(self.link_port):
-            found.append(f"link_port_at: expected {len(self.link_port)} values like link_port")
+            found.append(f"link_port_at: expected {len(self.link_port)} values, as many as link_port")
             return found
         for name in ("src", "dst", "link_port_at"):
             column = getattr(self, name)
             bad = np.flatnonzero((column < 0) | (column >= self.ranks))[:5]
             found += [f"{name}[{row}]: there is no rank {column[row]}" for row in bad]
         if found or len(self.dst) != len(self.src):
-            return [*found, *([] if found else [f"dst: expected {len(self.src)} values like src"])]
+            return [*found, *([] if found else [f"dst: expected {len(self.src)} values, as many as src"])]
         for name, column, part in (
             ("src", self.src, self.cell_of),
             ("link_port_at", self.link_port_at, self.shift_of),

@@ -1,10 +1,11 @@
 """Find the translations of a plain network, and return it as a symmetric network.
 
 Ranks are numbers of several digits, as in `synth.networks.symmetric`. A chain of divisors 1 | d | e | … of
-the number of ranks defines the digits. The translation of the digit between d and e maps rank r to the rank
-whose digit is higher by one, modulo e / d. It is a symmetry if it maps links to links of the same cost, and
-ports to ports. The chain with the most translations is chosen. So a ring, a torus or a set of equal hosts is
-found from its links alone, if its ranks are numbered regularly.
+the number of ranks defines the digits: two neighbours d | e in the chain give rank r the digit ⌊r / d⌋ mod
+(e / d). The step of this digit maps each rank to the rank whose digit is higher by one, modulo e / d, and
+whose other digits are the same. The step is a symmetry if it maps links to links of the same cost, and ports
+to ports. The chain with the most translations is chosen. So a ring, a torus or a set of equal hosts is found
+from its links alone, if its ranks are numbered regularly.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from synth.networks.symmetric import SymmetricNetwork, cell_table
 
 __all__ = ["FoundSymmetry", "found_symmetry"]
 
-# Most entries of a table: pairs of ranks times parallel links.
+# The most entries of a table, pairs of ranks times parallel links: 2,048 ranks without parallel links. The
+# two arrays of a table, of 8 bytes an entry, then take 64 MiB.
 _MOST_PLACES = 1 << 22
 
 
@@ -28,8 +30,8 @@ _MOST_PLACES = 1 << 22
 class FoundSymmetry:
     """A symmetry found in a plain network.
 
-    ``link[n, shift]`` is the plain network's row of listed link n translated by ``shift``. ``port_orbit`` has
-    the orbit of each port of the plain network.
+    The translation by ``shift`` maps listed link n to the plain network's link ``link[n, shift]``; -1 if
+    there is no such translation. ``port_orbit`` has the orbit of each port of the plain network.
     """
 
     network: SymmetricNetwork
@@ -122,8 +124,8 @@ def _chain(table: _Table) -> tuple[list[int], list[int]] | None:
     """Return (bases of the digits, moving digits) of the chain of divisors with the most translations."""
     ranks = table.network.ranks
     divisors = [one for one in range(1, ranks + 1) if ranks % one == 0]
-    # The best chain up to each divisor: (number of translations, minus the number of digits, the divisor
-    # before, whether the last digit moves).
+    # The best chain up to each divisor, as (translations, -digits, the divisor before, whether the last digit
+    # moves). Of two chains with equally many translations, the one with fewer digits is better.
     best: dict[int, tuple[int, int, int, bool]] = {1: (1, 0, 0, False)}
     for high in divisors[1:]:
         found = (0, 0, 0, False)
@@ -188,8 +190,8 @@ class _Table:
     def step(self, low: int, high: int) -> _Step | None:
         """Return the images when the digit between ``low`` and ``high`` grows by 1, if symmetric.
 
-        Return None if links do not map to links of equal cost, or ports to ports. Return None also if
-        repeating the step fewer times than the digit has values maps a port to itself.
+        Return None if links do not map to links of equal cost, or ports to ports. Return None also if some
+        port comes back to itself too early: only as many steps as the digit has values may bring it back.
         """
         network, base = self.network, high // low
         rank = np.arange(network.ranks)

@@ -3,14 +3,16 @@
 At each instant, every request (a chunk that a rank lacks) is taken up once, in random order. Its rank is
 backtracked: the free links into it whose source holds the chunk are the candidates. Among the shortest of
 them one is drawn at random (Fig. 15, Fig. 16a). A chunk can be sent on only after it has arrived (Fig. 16b).
-A request stays open while its chunk is in flight, because another link may still bring the chunk earlier. The
-transmission that such a link overtakes then carries another chunk, one that its source held at the start and
-that its destination neither has nor awaits (Fig. 16c). If there is no such chunk, it is dropped.
+A request stays open while its chunk is in flight, because another link may still bring the chunk earlier. If
+one does, the transmission that it overtakes carries another chunk instead: one that the source held when that
+transmission started, and that the destination requests and nobody else brings (Fig. 16c). If there is no such
+chunk, the transmission is dropped.
 
 Sums are copies reversed in time, and an all_reduce is a reduce_scatter and an all_gather (Sec. VII-A).
 Switches must be unwound into links first (Sec. IV-D). A link is busy for alpha + beta·c, as an edge of the
-time-expanded network is. Instants are those at which a chunk arrives, which is what a discretization without
-rounding has. `synth.methods.greedy` is ours: there links choose chunks, the rarest first.
+time-expanded network is. The paper divides time into equal steps, to which it rounds travel times; here the
+instants are the exact times at which links become free. `synth.methods.greedy` is ours: there links choose
+chunks, the rarest first.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ __all__ = ["synthesize"]
 
 # The paper starts several searches and keeps the best one (Sec. VI-C); it does not say how many.
 _STARTS = 8
-# The seeds of the searches are this far apart.
+# The seeds of the searches are this far apart, so that the searches of nearby ``seed`` values all differ.
 _STRIDE = 1_000_003
+# Times that differ by no more than this factor are equal, as sums of floats round.
+_EQUAL = 1 + 1e-12
 
 
 def synthesize(
@@ -106,7 +110,7 @@ def _matched(
     wanted: Mask,
     seed: int,
 ) -> tuple[Ints, Ints, int]:
-    """Return (chunk, link) of every send by start, and a rank with a chunk missing, or -1.
+    """Return (chunk, link) of every send in the order of starts, and a rank that lacks a chunk, or -1.
 
     ``held`` and ``wanted`` are (ranks, chunks). O(instants · requests · links into a rank).
     """
@@ -159,7 +163,7 @@ def _matched(
             return sent_chunk[:0].astype(np.int32), sent_link[:0].astype(np.int32), request[0] // chunks
         kept = 0
         for at in range(requests):
-            if has_s[request[at] // chunks, request[at] % chunks] > now_s * (1 + 1e-12):
+            if has_s[request[at] // chunks, request[at] % chunks] > now_s * _EQUAL:
                 request[kept] = request[at]
                 kept += 1
         requests = kept
@@ -185,12 +189,12 @@ def _candidate(
     A link that would not arrive before a transmission under way is no candidate.
     """
     best, alike = -1, 0
-    until_s = now_s * (1 + 1e-12)
+    until_s = now_s * _EQUAL
     for at in range(in_start[rank], in_start[rank + 1]):
         link = in_links[at]
         if free_s[link] > until_s or has_s[src[link], chunk] > until_s:
             continue
-        if (now_s + travel_s[link]) * (1 + 1e-12) >= has_s[rank, chunk]:
+        if (now_s + travel_s[link]) * _EQUAL >= has_s[rank, chunk]:
             continue
         if best < 0 or travel_s[link] < travel_s[best]:
             best, alike = link, 1
@@ -214,10 +218,13 @@ def _replace(
     send: int,
     rank: int,
 ) -> None:
-    """Let an outdated send carry a chunk that its source held at its start and nobody brings to ``rank``."""
+    """Let a send that was overtaken carry another chunk that ``rank`` wants and nobody brings, if possible.
+
+    Its source must have held the chunk when the send started.
+    """
     link = sent_link[send]
     for chunk in range(has_s.shape[1]):
-        held = has_s[src[link], chunk] <= sent_s[send] * (1 + 1e-12)
+        held = has_s[src[link], chunk] <= sent_s[send] * _EQUAL
         if held and wanted[rank, chunk] and math.isinf(has_s[rank, chunk]):
             sent_chunk[send] = chunk
             has_s[rank, chunk] = sent_s[send] + travel_s[link]

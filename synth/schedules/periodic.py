@@ -23,9 +23,9 @@ from synth.schedules.schedule import Outcome, Race, Schedule, Timing
 
 __all__ = ["PeriodicSchedule"]
 
-# With at most this many periods, the times of all of them are far from the limits of floats.
+# With at most this many periods, a float resolves every time to a thousandth of a period: 53 bits, less 40.
 _MOST_PERIODS = 1 << 40
-# Replays are limited to this many sends.
+# The most sends of a replay.
 _MOST_SENDS = 6_000_000
 # Times closer than this share of the total are equal, as sums of floats round.
 _SLACK = 1e-9
@@ -186,11 +186,12 @@ class PeriodicSchedule:
     def timing(self, excerpt: Timing | None) -> Timing:
         """Return the times of the first period, and when the last chunk of all arrives.
 
-        Only the first periods are replayed. Order and waits repeat in each period. Suppose that over as many
-        periods as a wait spans, every send starts exactly ``period_s`` after the same send of the previous
-        period. Then each further period adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder
-        and Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a
-        period · periods that overlap).
+        Only the first periods are replayed. They become steady when every send starts exactly ``period_s``
+        after the same send of the period before. A send waits for the same sends in every period, those of
+        its own period or of one shortly before. So once as many periods as the longest wait spans are steady,
+        all later ones are, and each adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder and
+        Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a period
+        · periods that overlap).
         """
         return self._timing(self.time_s if excerpt is None else min(self.time_s, self._end_s(excerpt)))
 
@@ -199,6 +200,11 @@ class PeriodicSchedule:
 
     @property
     def _watched_periods(self) -> int:
+        """The number of first periods that are replayed.
+
+        A third of them fills the pipeline, and a third is compared in `_end_s`. The third between lets waits
+        settle; if they do not, ``time_s`` is used.
+        """
         return 3 * math.ceil(self.latency_s / self.period_s) + 4
 
     def _end_s(self, timing: Timing) -> float:
@@ -210,8 +216,8 @@ class PeriodicSchedule:
         start_s = np.empty((periods, each))
         start_s[period, row] = timing.start_s
         # No send waits for a send planned more than ``period_s + latency_s`` earlier, so only the sends of
-        # the last such span are compared. They are planned before the start of the first period that is not
-        # replayed, so they start at the same times as in a longer run.
+        # the last such span are compared. The span ends at the start of the first period that is not
+        # replayed. Sends of later periods come later in the order, so they delay none of those compared.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
         watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - self.latency_s)
@@ -232,13 +238,13 @@ class PeriodicSchedule:
         """
         found = self.body.problems()
         if self.collective.kind not in KINDS:
-            found.append(f"collective.kind: expected one with chunks alike, found {self.collective.kind}")
+            found.append(f"collective.kind: expected one of {', '.join(KINDS)}, found {self.collective.kind}")
         if not 1 <= self.periods <= _MOST_PERIODS:
             found.append(f"periods: expected 1 to {_MOST_PERIODS}, found {self.periods}")
         if not 0.0 < self.period_s < float("inf"):
             found.append(f"period_s: expected a number > 0, found {self.period_s}")
         if len(self.start_s) != len(self.chunk):
-            found.append(f"start_s: expected {len(self.chunk)} values like chunk")
+            found.append(f"start_s: expected {len(self.chunk)} values, as many as chunk")
         bad = np.flatnonzero(~((self.start_s >= 0) & (self.start_s < np.inf)))[:5]
         found += [f"start_s[{row}]: expected a number ≥ 0, found {self.start_s[row]}" for row in bad]
         falls = np.flatnonzero(np.diff(self.start_s) < 0)[:5] + 1

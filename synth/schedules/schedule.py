@@ -246,7 +246,7 @@ class Schedule:
             found.append(f"chunk_bytes: expected 1 to {MOST_CHUNK_BYTES}, found {self.chunk_bytes}")
         for name in ("link", "op"):
             if len(getattr(self, name)) != self.sends:
-                found.append(f"{name}: expected {self.sends} values like chunk")
+                found.append(f"{name}: expected {self.sends} values, as many as chunk")
         found += [f"outcome.{problem}" for problem in (self.outcome.problems() if self.outcome else ())]
         found += [f"race.{problem}" for problem in (self.race.problems() if self.race else ())]
         limits = (("chunk", self.collective.chunks), ("link", self.network.links), ("op", 2))
@@ -261,7 +261,7 @@ class Schedule:
         if not len(stream):
             return []
         if len(stream) != self.sends or len(self.link) != self.sends:
-            return [f"stream: expected {self.sends} values like chunk, or none"]
+            return [f"stream: expected {self.sends} values, as many as chunk, or none"]
         bad = ((stream < 0) | (stream >= self.sends)).nonzero()[0][:5]
         if len(bad):
             return [f"stream[{row}]: expected 0 … {self.sends - 1}, found {stream[row]}" for row in bad]

@@ -230,7 +230,7 @@ class SymmetricSchedule:
         for name, limit in limits:
             column = getattr(self, name)
             if len(column) != len(self.chunk):
-                found.append(f"{name}: expected {len(self.chunk)} values like chunk")
+                found.append(f"{name}: expected {len(self.chunk)} values, as many as chunk")
             bad = ((column < 0) | (column >= limit)).nonzero()[0][:5]
             found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad]
         off = np.flatnonzero(self.network.shift_of(self.shift) != self.shift)[:5]

@@ -1,4 +1,6 @@
-"""The search for symmetric schedules: it plans one rank's chunks per orbit; the others are translates.
+"""The search for symmetric schedules: it plans the chunks of one rank of each orbit of ranks.
+
+The chunks of the other ranks follow by translation.
 
 `spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
 time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of
@@ -26,7 +28,7 @@ from synth.simulation import replay
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
-# The search makes each comparison once, so this bounds its time.
+# The most pairs of a listed link and a chunk. The search tests each pair once, so this bounds its time.
 MOST_COMPARISONS = 200_000_000
 # Least number of ranks: on fewer, a search for all chunks takes no longer.
 _FEWEST_RANKS = 24
@@ -77,8 +79,8 @@ def symmetric_schedules(
 ) -> Iterator[SymmetricSchedule]:
     """Yield the strict schedule and, if links differ in cost, the one that is not strict.
 
-    In a strict one, slow links never enter a block that has the chunk. Raises NotApplicableError if links do
-    not lead from each rank to all others.
+    A block is a set of ranks that faster links join. In a strict schedule, slow links carry a chunk only into
+    blocks that lack it. Raises NotApplicableError if links do not lead from each rank to all others.
     """
     if shape.kind == "all_to_all":
         for chunk, link, shift in all_to_all_sends(network, chunk_bytes, shape.share):
@@ -158,7 +160,8 @@ def _in_sequence(first: SymmetricSchedule, second: SymmetricSchedule) -> Symmetr
 def _opposite(network: SymmetricNetwork) -> Indices | None:
     """Return for each orbit of links the orbit of the reversed links; None if costs or ports differ.
 
-    A link and its reversed link must have equally many ports, which pair up one to one in reverse order.
+    A link and its reversed link must have equally many ports. The first port of one is then paired with the
+    last port of the other, and so on; each orbit of ports must have the same partner on all links.
     """
     turned = network.transposed()
     here, there = (

@@ -1,4 +1,4 @@
-"""Numbering of (rank, chunk) slots: of all, or of those that sends touch if there are too many."""
+"""Numbering of (rank, chunk) slots: of all slots, or if these are too many, of those that sends touch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from synth.schedules import Schedule
 
 __all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 
-# Arrays of at least this many slots, and of at least four slots per send, take too much memory. Then only the
-# slots that sends touch are numbered.
-_SPARSE_FROM = 1 << 23
+# From this many slots on, an array over all slots is too large (64 MiB at 8 bytes a slot), unless the columns
+# of the sends are as large: a send takes about as much as _PER_SEND slots (chunk, link, op, both slots, start
+# and arrival: 33 bytes).
+_SPARSE_FROM, _PER_SEND = 1 << 23, 4
 
 
 class Touched(NamedTuple):
@@ -32,7 +33,7 @@ class Touched(NamedTuple):
 
 def are_few(network: Network, collective: Collective, sends: int) -> bool:
     """Return whether slots are few enough to number all: fewer than 8 Mi or than four per send."""
-    return network.ranks * collective.chunks < max(_SPARSE_FROM, 4 * sends)
+    return network.ranks * collective.chunks < max(_SPARSE_FROM, _PER_SEND * sends)
 
 
 def numbered(

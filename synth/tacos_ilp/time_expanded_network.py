@@ -27,11 +27,13 @@ __all__ = ["UNREACHED", "Bundles", "Expansion", "TimeGrid", "bundle", "expand", 
 # The distance of ranks without a path: more than the 1e9 ticks of any horizon (see _FINEST), and small enough
 # that sums of several fit into int64.
 UNREACHED = 1 << 40
-# Times that have no common divisor are rounded to this share of the horizon.
+# Times that have no common divisor are rounded to this share of the horizon, the finest tick.
 _FINEST = 1e-9
-# Times within this share of a whole number of ticks count as whole, because of rounding.
+# Times within this share of a whole number of ticks count as whole, because of rounding: floats resolve 1e-16
+# of the horizon, which is 1e-7 of the finest tick.
 _SLACK = 1e-7
-# The most instants of a bundle. Each becomes columns of the integer program, and more take too long to solve.
+# The most instants of a bundle. Each becomes a column of the integer program for each chunk: 30 bundles of 5
+# chunks have the 60,000 columns that `synth.tacos_ilp.horizon_search` allows.
 _MOST_INSTANTS = 400
 
 
@@ -138,6 +140,7 @@ def _common_s(times_s: Floats, finest_s: float) -> float:
     common_s = 0.0
     for time_s in np.unique(times_s[times_s > 0]).tolist():
         larger, smaller = max(common_s, time_s), min(common_s, time_s)
+        # A divisor of less than a hundred finest ticks is what rounding leaves.
         while smaller > larger * 1e-9 and smaller > 100 * finest_s:
             rest = larger % smaller
             larger, smaller = smaller, 0.0 if min(rest, smaller - rest) < 1e-9 * time_s else rest

@@ -17,14 +17,16 @@ from synth.tree_packing.spanning_trees import Edges, low_tree
 
 __all__ = ["balanced_trees", "exchanged"]
 
-# _SOFT: the difference in load for which the price of a resource grows e-fold. _PER_LEVEL: the cost of one
-# more level of a tree. It is less than a tenth of what the cheapest edge costs, so that trees are low where
-# loads allow. _NOISE: the largest random addition to the cost of an edge.
+# The difference in load for which the price of a resource grows e-fold. The cheapest edge costs _SOFT while
+# all loads are equal, and no edge ever costs less.
 _SOFT = 4.0
+# The cost of one more level of a tree: less than a tenth of _SOFT, so that it decides only between trees of
+# about the same load.
 _PER_LEVEL = 0.3
+# The largest random addition to the cost of an edge: less than a level costs, so that it decides only ties.
 _NOISE = 0.1
-# For low trees _PER_LOW_LEVEL is the cost of one more level, more than the cheapest edge costs at first
-# (_SOFT). The root matters there, so up to _MOST_ROOTS roots are tried for each tree, fewer if that takes
+# The cost of one more level of a low tree: more than _SOFT, so that a tree takes a dearer edge if that makes
+# it lower. The root matters there, so up to _MOST_ROOTS roots are tried for each tree, fewer if that takes
 # more than _MOST_STEPS steps in all.
 _PER_LOW_LEVEL = 10.0
 _MOST_ROOTS, _MOST_STEPS = 64, 500_000_000
@@ -86,9 +88,9 @@ def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
 class _Walks(NamedTuple):
     """Depth-first walks from rank 0 through each tree, and the edges at each rank.
 
-    ``start``, ``edge`` and ``other`` are the edges at each rank. ``begin[tree, rank]`` and ``end[tree,
-    rank]`` are the first and past-the-last numbers, in the order of the walk, of the rank and the ranks below
-    it.
+    ``start``, ``edge`` and ``other`` are the edges at each rank. The walk through a tree numbers the ranks
+    in the order in which it reaches them. A rank has the number ``begin[tree, rank]``; the rank and all ranks
+    below it have the numbers from there to before ``end[tree, rank]``.
     """
 
     start: Indices

@@ -1,10 +1,11 @@
 """Fractional packing of spanning trees: the trees, and the share of the buffer that each carries.
 
 An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it uses each
-edge once in both directions. Trees with shares x load a resource (a link or a port) with the sum of x·beta
-over their edges that need it. The shares that make the largest load least give the least time per byte over
-trees. If both directions cost the same and no port is shared, this time equals the partition bound of
-Nash-Williams and Tutte, so no algorithm that reduces at ranks is faster.
+edge once in both directions. A tree that carries the share x of the bytes adds x·beta to the load of a
+resource (a link or a port) for each of its edges that needs the resource. The busiest resource decides the
+time per byte, so the best shares are those with the smallest largest load. If both directions cost the same
+and no port is shared, this time equals the partition bound of Nash-Williams and Tutte, so no algorithm that
+reduces at ranks is faster.
 
 The search is column generation. In each round a linear program chooses shares among the trees so far, and its
 duals price the resources. Then the cheapest trees at these prices and at their running mean are added, until
@@ -31,15 +32,17 @@ __all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thin
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
 _PER_ROUND = 16
-# The relative gap to the bound at which the load counts as least.
+# The relative gap to the bound at which the load counts as least: a fifth of the gap from which on the method
+# ``forest`` tries packings of pairs of trees.
 _CLOSE = 0.002
-# The weight of the earlier rounds in the running mean of prices.
+# The weight of the earlier rounds in the running mean of prices, which is thus over about three rounds.
 _STEADY = 0.7
 # Rounds that look for lower trees once the load is least.
 _LOWERING_ROUNDS = 6
-# The number of latest trees that stay even if the program gives them no share.
+# The number of latest trees, those of six rounds, that stay even if the program gives them no share.
 _RECENT = 6 * _PER_ROUND
-# The smallest share of a tree that `thinned` keeps.
+# The smallest share of a tree that `thinned` keeps: a hop of a chunk takes 50 times as long on it as at the
+# full rate.
 _LEAST_SHARE = 0.02
 # The costs of a level of a tree, used in turn, so that trees of several heights are found.
 _PER_LEVEL = (1e-6, 1e-2, 5e-2, 1e-1)
@@ -67,7 +70,11 @@ class Edges:
 
     @cached_property
     def unavoidable(self) -> Floats:
-        """The least load of each resource by any spanning tree, which uses some edge at each rank."""
+        """A load of each resource that no spanning tree avoids.
+
+        Every tree uses some edge at each rank, so it loads a resource at least as much as the edge at that
+        rank that loads the resource least.
+        """
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])
         for rank in range(self.network.ranks):
@@ -126,9 +133,9 @@ def pair_links(network: Network) -> Edges:
 def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0, seed: int = 0) -> Packing:
     """Return the packing whose largest load is within 0.2 % of the least, or the best of 60 rounds.
 
-    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. ``headroom``
-    is the extra weight of load above the unavoidable load. It makes trees branch where bandwidth is spare.
-    O(rounds · (linear program + ranks · links)).
+    ``enough_s_per_byte`` is a known lower bound on the load; the search ends when it is reached. With
+    ``headroom``, load that a tree could avoid (beyond `Edges.unavoidable`) counts 1 + ``headroom`` times, so
+    that trees branch where bandwidth is spare. O(rounds · (linear program + ranks · links)).
     """
     random = np.random.default_rng(seed)
     busy = edges.load * (1.0 + headroom)
@@ -168,7 +175,8 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0,
 def thinned(packing: Packing) -> Packing:
     """Return the packing without trees of very small shares.
 
-    Such a tree forwards a chunk slowly if all trees send at the rate of their shares all the time.
+    On a network that queues, each tree sends all the time at its share of the rate. A chunk on a tree with a
+    small share then takes long at every hop.
     """
     kept = packing.share >= min(_LEAST_SHARE, float(packing.share.max()))
     return _loaded(packing.edges, packing.trees[kept], packing.share[kept] / packing.share[kept].sum())

@@ -110,7 +110,7 @@ def label_of(mode: str, bucket_bytes: int) -> str:
 
 def _problems(row: TrainedMode) -> list[str]:
     found = [
-        f"{name}: expected {len(row.evaluated)} values like evaluated, found {len(getattr(row, name))}"
+        f"{name}: expected {len(row.evaluated)} values, as many as evaluated, found {len(getattr(row, name))}"
         for name in ("evaluated_s", "accuracies")
         if len(getattr(row, name)) != len(row.evaluated)
     ]

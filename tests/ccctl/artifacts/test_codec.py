@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from ccctl.artifacts import codec, json_schema
 from ccctl.artifacts.arrays import to_plain
+from ccctl.artifacts.validation import ENOUGH, mismatches
 from ccctl.errors import CannotWriteError, DataError, MissingInputError
 
 KINDS = tuple(codec.KINDS)
@@ -143,10 +144,16 @@ def wrong(path, value):
         (wrong(["links", "src", 1], 2**40), "body.links.src[1]: expected an integer from -2147483648 to"),
         (wrong(["links", "src", 1], 2**99), "body.links.src[1]: expected an integer from"),
         (wrong(["links", "src", 1], 0.5), "body.links.src[1]: expected an integer from"),
-        (wrong(["links", "src", 1], True), "body.links.src[1]: expected an integer from"),
         (wrong(["links", "alpha_s", 0], "1"), "body.links.alpha_s[0]: expected a number, found '1'"),
         (wrong(["links", "alpha_s", 0], [1]), "body.links.alpha_s[0]: expected a number, found a list"),
-        (wrong(["links", "alpha_s"], [1.0]), "body.links.alpha_s: expected 2 values like links.src, found 1"),
+        (
+            wrong(["links", "alpha_s"], [1.0]),
+            "body.links.alpha_s: expected 2 values, as many as links.src, found 1",
+        ),
+        (
+            wrong(["links", "src", 1], True),
+            "body.links.src[1]: expected an integer from -2147483648 to 2147483647, found true",
+        ),
         (
             wrong(["links", "beta_s_per_byte", 1], -1.0),
             "body.links.beta_s_per_byte[1]: expected a number > 0",
@@ -158,6 +165,14 @@ def test_a_wrong_field_is_named_with_its_path(change, expected, samples):
     change(found["body"])
     reported = problems(found)
     assert any(problem.startswith(expected) for problem in reported), reported
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(["x"] * 100, list[int]), ({str(n): "x" for n in range(100)}, dict[str, int])],
+)
+def test_a_hundred_wrong_entries_are_not_all_reported(value, expected):
+    assert len(mismatches(value, expected, "body")) == ENOUGH + 1
 
 
 def test_every_problem_is_reported_at_once(samples):

@@ -95,3 +95,10 @@ def test_started_as_a_module_it_names_the_command_beside_python_or_itself(run_cc
     assert Path(command[0]).is_absolute()
     done = subprocess.run([*command, "--version"], env={}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_file_in_place_of_the_folder_is_named(run_ccctl, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    done = run_ccctl("examples", "lab4.toml", "-o", "taken")
+    assert (done.returncode, done.stdout) == (73, "")
+    assert "taken: it is there already" in done.stderr

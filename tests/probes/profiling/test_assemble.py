@@ -165,7 +165,7 @@ def test_what_is_slow_is_told_before_doubts_and_after_an_interruption():
     assert profile.finding_kinds == ("incomplete", "slow", "slow", "doubtful")
     assert profile.problems() == []
     assert replace(profile, finding_kinds=("slow",)).problems() == [
-        "finding_kinds: expected 4 values like findings, found 1"
+        "finding_kinds: expected 4 values, as many as findings, found 1"
     ]
 
 

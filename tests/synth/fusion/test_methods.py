@@ -184,7 +184,7 @@ def test_a_tuned_buffer_is_no_worse_than_the_default(method):
         ({"ranks": 1}, "ranks: expected 2"),
         ({"bucket": ints([0, 1, 0])}, "bucket[1]: expected 0 or one less"),
         ({"bucket": ints([1, 1, 1])}, "bucket[2]: expected 0"),
-        ({"bucket": ints([0, 0])}, "bucket: expected 3 values like tensors"),
+        ({"bucket": ints([0, 0])}, "bucket: expected 3 values, as many as tensors"),
         ({"beta_s_per_byte": -1.0}, "beta_s_per_byte: expected a number from 0"),
         ({"tensor_bytes": longs([0, 1, 1])}, "tensor_bytes[0]: expected 1 to"),
     ],

@@ -44,7 +44,7 @@ def test_scaled_times_keep_their_shares(samples):
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"forward_s": floats([1.0])}, "forward_s: expected 2 values like layers"),
+        ({"forward_s": floats([1.0])}, "forward_s: expected 2 values, as many as layers"),
         ({"backward_s": floats([1.0, -1.0])}, "backward_s[1]: expected seconds from 0"),
         ({"forward_s": floats([np.nan, 1.0])}, "forward_s[0]: expected seconds from 0"),
         ({"forward_s": floats([0.0, 0.0])}, "forward_s: expected layers that take time"),

@@ -73,7 +73,7 @@ def test_the_seed_decides_what_is_drawn():
         ({"low_bytes": 0}, "low_bytes: expected 1"),
         ({"first_bytes": 1}, "first_bytes: expected 1048576"),
         ({"seed": -1}, "seed: expected at least 0"),
-        ({"seconds": floats([1.0])}, "seconds: expected 2 values like buffer_bytes"),
+        ({"seconds": floats([1.0])}, "seconds: expected 2 values, as many as buffer_bytes"),
         ({"seconds": floats([1.0, 0.0])}, "seconds[1]: expected more than 0"),
         ({"seconds": floats([1.0, np.inf])}, "seconds[1]: expected more than 0"),
         ({"buffer_bytes": longs([25 * MIB, 1])}, "buffer_bytes[1]: expected 1048576 to"),

@@ -169,7 +169,7 @@ def test_a_report_that_cannot_be_is_refused(samples, tmp_path, run_ccctl):
     whole = samples["training"]
     wrong = replace(whole.rows[0], accuracies=floats([0.5]), accuracy=2.0)
     assert replace(whole, rows=(wrong,)).problems() == [
-        "rows[0].accuracies: expected 2 values like evaluated, found 1",
+        "rows[0].accuracies: expected 2 values, as many as evaluated, found 1",
         "rows[0].accuracy: expected a share from 0 to 1, found 2.0",
     ]
     codec.write(str(tmp_path / "a.json"), "training", replace(whole, parameter_bytes=0))
