@@ -28,9 +28,11 @@ from synth.simulation import replay
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
-# The most pairs of a listed link and a chunk. The search tests each pair once, so this bounds its time.
+# The most pairs of a listed link and a chunk. The search tests each pair once, so this bounds its time: at
+# the 40 ns that a test takes on dragonfly:33x16, to 8 s of processor time.
 MOST_COMPARISONS = 200_000_000
-# Least number of ranks: on fewer, a search for all chunks takes no longer.
+# Least number of ranks: on fewer, a search for all chunks takes less than 0.02 s of processor time, as for an
+# all_gather of 8 chunks a rank.
 _FEWEST_RANKS = 24
 # Least number of translations: with fewer, the search is hardly smaller.
 _FEWEST_TRANSLATIONS = 4

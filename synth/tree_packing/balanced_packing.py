@@ -18,16 +18,20 @@ from synth.tree_packing.spanning_trees import Edges, low_tree
 __all__ = ["balanced_trees", "exchanged"]
 
 # The difference in load for which the price of a resource grows e-fold. The cheapest edge costs _SOFT while
-# all loads are equal, and no edge ever costs less.
+# all loads are equal, and no edge ever costs less. Values from 2 to 16 give 48 trees the same largest load on
+# mesh:8x8, torus:8x8, dragonfly:9x8 and switch:32; at 1, it is 4 % larger on the torus.
 _SOFT = 4.0
 # The cost of one more level of a tree: less than a tenth of _SOFT, so that it decides only between trees of
-# about the same load.
+# about the same load. At 0, the trees of mesh:8x8 have 18 levels instead of 13; at 1, loads of the mesh and
+# the torus are 4 % larger.
 _PER_LEVEL = 0.3
 # The largest random addition to the cost of an edge: less than a level costs, so that it decides only ties.
+# At 0.5, loads of the torus are 4 % larger.
 _NOISE = 0.1
 # The cost of one more level of a low tree: more than _SOFT, so that a tree takes a dearer edge if that makes
-# it lower. The root matters there, so up to _MOST_ROOTS roots are tried for each tree, fewer if that takes
-# more than _MOST_STEPS steps in all.
+# it lower. At 3, the trees of dragonfly:9x8 have 4 levels instead of 3; at 30, nothing changes there. The
+# root matters for low trees, so up to _MOST_ROOTS roots are tried for each tree, fewer if that takes more
+# than _MOST_STEPS steps in all. With 8 roots, the trees of mesh:8x8 have 14 levels instead of 12.
 _PER_LOW_LEVEL = 10.0
 _MOST_ROOTS, _MOST_STEPS = 64, 500_000_000
 # The most edges to examine for exchanges: some tenths of a second.
