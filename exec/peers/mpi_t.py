@@ -89,7 +89,7 @@ class Variables:
         if status:
             raise UnavailableError(
                 f"the MPI library refuses {function}{f' for {name}' if name else ''} (error {status})",
-                hint="Without :ALGORITHM the library chooses one itself.",
+                hint="Ask for mpi instead of mpi:ALGORITHM; then the library chooses the algorithm.",
             )
 
 
