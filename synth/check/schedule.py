@@ -153,10 +153,7 @@ def _overlaps(
     follower[last] = first
     next_s = begin_s[follower]
     next_s[last] += math.inf if period_s is None else period_s
-    if period_s is None:
-        slack_s = _SLACK * end_s
-    else:
-        slack_s = _SLACK * period_s + _SLACK_OF_START * start_s[order]
+    slack_s = _SLACK * end_s if period_s is None else _SLACK * period_s + _SLACK_OF_START * start_s[order]
     clashes = np.flatnonzero(next_s < end_s - slack_s)[:_MOST]
     at_s = next_s if period_s is None else np.mod(next_s, period_s)
     columns = held, row, row[follower], at_s
