@@ -15,8 +15,8 @@ from probes.base import UnavailableError
 
 __all__ = ["Variables", "choices_of", "library_path"]
 
-# Bytes of the buffer into which MPI_T copies a text; it cuts off what does not fit. MPICH's longest description
-# of a collective's variable has about 1,000 characters (src/mpi/coll/cvars.txt).
+# Bytes of the buffer into which MPI_T copies a text; it cuts off what does not fit. MPICH's longest
+# description of a collective's variable has about 1,000 characters (src/mpi/coll/cvars.txt).
 _LONGEST = 8192
 # MPICH lists the values of a variable only in its description, in order, in lines such as "ring  - Force ring
 # algorithm".

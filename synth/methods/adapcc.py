@@ -39,8 +39,8 @@ _TREES = ("reduce", "broadcast", "all_reduce", "all_gather", "reduce_scatter")
 _BACK = ("broadcast", "all_gather", "all_reduce")
 _TURNED = ("broadcast", "all_gather")
 # The paces that are tried. Sends are ordered by their turns: at pace p, a chunk starts one turn after the
-# previous one, and takes p turns for each level of its tree. Of 80 plans for 2 to 6 hosts of 2 or 4 ranks with
-# uneven NICs, 73 were fastest at pace 1. Paces 4 and 1/4 were faster for the others, by up to 4 %.
+# previous one, and takes p turns for each level of its tree. Of 80 plans for 2 to 6 hosts of 2 or 4 ranks
+# with uneven NICs, 73 were fastest at pace 1. Paces 4 and 1/4 were faster for the others, by up to 4 %.
 _PACES = (1.0, 4.0, 0.25)
 # The most hosts for which auto's 2.5 s suffice: the program for all_gather on fully connected hosts has
 # hosts³ · (hosts - 1) columns for flows, and 5,000 are passed to a solver in that time (`require_size`).
