@@ -141,7 +141,7 @@ class CompileOptions(GeneralOptions):
     output: FileOrFolder = None
 
 
-def compile(options: CompileOptions) -> None:  # noqa: A001 - a command is a function of its name
+def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has this name
     """Compile a schedule, or the chunk language, to a program.
 
     A program holds the instructions of every rank's threadblocks. The schedule is proven before it is

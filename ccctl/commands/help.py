@@ -27,7 +27,7 @@ def _names(ctx: Any, incomplete: str) -> list[str]:
     return [name for name in known if name.startswith(incomplete)]
 
 
-def help(  # noqa: A001 - a command is a function of its name
+def help(  # noqa: A001 - the command has this name
     ctx: typer.Context,
     command: Annotated[
         list[str] | None,

@@ -53,7 +53,8 @@ def report(options: ReportOptions) -> None:
     gathered = gather(paths)
     found = findings(gathered)
     if output is not None:
-        # A whole path would fill a narrow screen; several paths may end in the same name.
+        # The name of a single path fits on a narrow screen. Several paths may end in the same name, so they
+        # are shown whole.
         whole = len(paths) > 1
         named = [path if whole and Path(path).name else Path(path).absolute().name for path in paths]
         content = _page(", ".join(named), gathered, found).encode()

@@ -33,8 +33,8 @@ _EXPECTED = (
     "expected a file of DCGM (dcgmi diag -j), nvbandwidth (-j), SuperBench (results-summary.jsonl or its "
     "diagnosis), gcm, NCCL's RAS or PyTorch's flight recorder, or a log of NCCL (NCCL_DEBUG=INFO)"
 )
-# Files of these formats describe one job. They are read together, because only all of them show which ranks
-# differ.
+# Files of these formats describe a job, often one rank each. Files of one format are read together, to find
+# the ranks that differ from the others.
 _OF_A_JOB: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (is_flight_pickle, "flight"),
     (is_ras, "ras"),
@@ -59,9 +59,10 @@ def evidence_of(documents: Mapping[str, bytes], *, topology: Topology | None = N
     """Return what files of other tools found wrong, faults first; ``documents`` maps names to contents.
 
     Formats are recognized by the content. All logs of NCCL are taken for those of one job. The same holds for
-    all dumps of RAS, and for all of the flight recorder. If the ``topology`` of the hosts is given, the rates
-    of copies are also compared with those of their paths, and the NICs that a log names with those of the
-    host. Raises DataError for the first file that is of no known format, or damaged.
+    all dumps of RAS, and for all of the flight recorder. The ``topology`` of the hosts allows two more
+    comparisons: the measured rate of a copy with the rate that its path should have, and the NICs that a log
+    names with the NICs of the host. Raises DataError for the first file that is of no known format, or
+    damaged.
     """
     found: list[Evidence] = []
     of_jobs: dict[str, dict[str, bytes]] = {}

@@ -24,9 +24,11 @@ from synth.network import Network
 
 __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
 
-# Data are whole numbers below twice this: their sums are exact in every order, also in floating point.
+# An element is the sum of two whole numbers below this, so it is at most 30. A float32 holds whole numbers up
+# to 2^24 exactly, so sums over half a million ranks are exact in every order.
 _CYCLE = 16
-# Longest wait for the survivors to begin an epoch.
+# Longest wait for the survivors to begin an epoch, after this rank has noticed a loss. The others notice it
+# within UNHEARD_S (20 s, exec.sockets.reach).
 _REGROUPED_S = 30.0
 
 
@@ -35,9 +37,10 @@ class Iterations:
     """The job: ``iterations`` collectives on blocks of ``count`` float32 elements, as in `Session.setup`.
 
     ``computing_s[i, r]`` is the time that rank r computes before request i; None for no time. A rank sleeps
-    meanwhile, or with ``busy`` keeps a core at work, which takes longer beside other processes. If
-    ``profile_every`` is 0, links are never measured and schedules never change. If ``rejoin``, ranks that
-    were started again are let in before each request.
+    for that time. If ``busy``, it instead keeps a core at work until it has used as much processor time,
+    which takes longer if other processes use the core, too. If ``profile_every`` is 0, links are never
+    measured and schedules never change. If ``rejoin``, ranks that were started again are let in before each
+    request.
     """
 
     iterations: int
@@ -142,7 +145,10 @@ def _use_core(duration_s: float) -> None:
 
 
 def _tell(session: Session, progress: Safekeeping, told: int) -> int:
-    """Hand over the coordinator's events after the first ``told``; return the number of all events."""
+    """Hand over the coordinator's events after the first ``told``; return the count of all so far.
+
+    The result is ``told`` of the next call.
+    """
     events = session.events[told:]
     if session.rank == session.coordinator:
         for event in events:
@@ -203,6 +209,7 @@ def gathered(session: Session, value: Any) -> list[Any]:
             while session.epoch == epoch:
                 if time.monotonic() > deadline_s:
                     raise
+                # Nothing announces an epoch on this thread, so look often.
                 time.sleep(0.01)
         else:
             return found

@@ -46,10 +46,11 @@ __all__ = [
 
 # Collectives that a session offers.
 SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
-# Collectives in which a block is a whole buffer; in the others the larger buffer has one for each rank.
+# Collectives in which a block is a whole buffer. In the others, the larger buffer has a block for each rank.
 _WHOLE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
-# Collectives that go on without late ranks. A broadcast has the data of one rank alone, so it waits for all.
+# Collectives that go on without late ranks, whose data then follows in a later part. A broadcast has the data
+# of one rank alone, so nothing could follow later; it waits for all ranks.
 _PARTIAL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "reduce")
 # Collectives in which chunks of late ranks may still join the first part.
 JOINABLE = ("all_reduce",)
@@ -190,8 +191,8 @@ class PartDone:
 class WorkerState:
     """Report of a worker's state when an epoch begins.
 
-    It has the results of all requests before ``done`` and keeps the last few of them. It has carried out
-    ``parts`` of request ``done``, and has data for the requests in ``ready``. ``open_to`` are late ranks
+    The worker has finished all requests before ``done``; it still holds the last few results. It has carried
+    out ``parts`` of request ``done``, and has data for the requests in ``ready``. ``open_to`` are late ranks
     whose chunks may be in the first of these parts. ``done`` is -1 on a joining rank that does not yet know
     where it goes on.
     """
@@ -207,7 +208,8 @@ class WorkerState:
 class Installed:
     """Report that a worker has made the contexts of a version of the schedules while the job ran.
 
-    With ``late`` they are the contexts for late ranks, else those in which all ranks are ready.
+    A version has two sets of contexts: one for requests for which all ranks are ready in time, and one for
+    requests with late ranks. ``late`` tells that the second set was made.
     """
 
     epoch: int
@@ -232,7 +234,11 @@ class Outdated:
 
 @dataclass(frozen=True)
 class Join:
-    """Request of a restarted rank for admission; ``met`` maps the ranks that it reaches to their starts."""
+    """Request of a restarted rank for admission.
+
+    ``start`` counts the rank's earlier starts. ``met`` has the same count of each rank to which it is
+    connected.
+    """
 
     start: int
     met: Mapping[int, int]
@@ -316,10 +322,10 @@ class Resume(Decision):
 
 @dataclass(frozen=True, eq=False)
 class Install(Decision):
-    """Order to make the contexts of a schedule version from packed ``parts`` while the job runs.
+    """Order to make contexts of a version of the schedules while the job runs; ``late`` as in `Installed`.
 
-    Without ``late`` they are for the case that all ranks are ready, and ``schedules`` holds the version's new
-    schedules by request. With ``late`` they are for late ranks, with the schedules of that version.
+    ``parts`` are the compiled parts, packed. Without ``late`` the version is new, and ``schedules`` maps
+    requests to their new schedules. With ``late`` the version exists, and ``schedules`` is empty.
     """
 
     version: int
@@ -330,9 +336,9 @@ class Install(Decision):
 
 @dataclass(frozen=True)
 class Swap(Decision):
-    """Order to use the contexts of ``version`` from now on.
+    """Order to use contexts of ``version`` from now on; ``late`` as in `Installed`.
 
-    With ``late`` they are those for late ranks, if that version is in use.
+    With ``late``, the order is void if another version is in use.
     """
 
     version: int

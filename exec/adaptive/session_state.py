@@ -1,9 +1,9 @@
 """The state of a session on one rank, which all its threads share.
 
 `Backend` alone changes it, in the order of the coordinator's decisions, and all others read it. A `Regroup`
-begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So the version in
-use tells whether this rank already has schedules of the epoch. A `Resume` ends the joining of ranks. A
-`Measure` replaces the severed pairs, and a `Swap` the contexts.
+begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So once ``version``
+is of the new epoch, the other three are, too. A `Resume` ends the joining of ranks. A `Measure` replaces the
+severed pairs, and a `Swap` replaces the contexts.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class SessionEvent:
 
 
 class SessionState:
-    """The state of a session of the ranks in ``first``, its group at the start, and of spares.
+    """The state of a session on one rank.
 
-    On a rank that is started later, there are no members and no links until the others admit it.
+    ``first`` is the group of ranks with which the session starts; spare ranks may join later. On a rank that
+    is started later, there are no members and no links until the others admit it.
     """
 
     def __init__(self, first: Group, policy: WaitPolicy, replan_s: float) -> None:
@@ -81,7 +82,7 @@ class SessionState:
         return without_pairs(self.network, self.mesh.host, members, severed)
 
     def among(self, network: Network, members: tuple[int, ...]) -> Network:
-        """Return the part of a network of all ``slots`` that joins ``members``."""
+        """Return ``network``, whose ranks are ``slots``, reduced to ``members``."""
         return restricted(network, self.places(members))[0]
 
     def places(self, members: tuple[int, ...]) -> list[int]:

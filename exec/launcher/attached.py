@@ -17,6 +17,7 @@ from typing import Any
 
 from exec.launcher.ending import Ending
 from exec.launcher.protocol import Heartbeat, Partial, function_of, rank_of_launcher
+from exec.launcher.signals import handlers_of
 from probes.base import UnavailableError, UsageError
 
 __all__ = ["own_rank", "run_inside"]
@@ -171,7 +172,9 @@ def _signals_to(end: socket.socket | None) -> Iterator[None]:
     if end is not None:
         end.setblocking(False)
         descriptor = signal.set_wakeup_fd(end.fileno(), warn_on_full_buffer=False)
-    handlers = {number: signal.signal(number, lambda *_: None) for number in _TOLD_TO_END}
+    handlers = handlers_of(_TOLD_TO_END)
+    for number in handlers:
+        signal.signal(number, lambda *_: None)
     try:
         yield
     finally:

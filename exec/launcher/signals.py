@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-__all__ = ["deferred", "hear_interrupts", "told_to_end", "unwinding"]
+__all__ = ["deferred", "handlers_of", "hear_interrupts", "told_to_end", "unwinding"]
 
 _heard: list[int] = []
-# Delay before a swallowed signal is sent again: by then the C code has mostly returned.
+# Delay before a swallowed signal is sent again. A user does not notice it, and the C code has mostly returned
+# by then. If it has not, the signal is swallowed once more, and sent again after the next delay.
 _AGAIN_S = 0.05
 # The previous hook of unraisable exceptions.
 _before: list[Callable[[Any], object]] = []
@@ -35,9 +36,10 @@ def hear_interrupts() -> None:
 
 
 def told_to_end() -> int:
-    """Return the exit status of a process ended by a signal, even if its exception was replaced; else 0.
+    """Return this process's exit status, 128 + number, if a signal told it to end; else 0.
 
-    A C library that is interrupted while it loads, such as SciPy's solver, raises ImportError instead.
+    Callers ask here because the exception does not always say so. For instance, a C library that a signal
+    interrupts while it loads raises ImportError instead.
     """
     return 128 + _heard[0] if _heard else 0
 
@@ -67,17 +69,14 @@ def deferred() -> Iterator[Callable[[], None]]:
     """Hold back SIGINT, SIGTERM and SIGHUP within the block; yield a function that delivers them.
 
     So none of them raises in the middle of work that must be completed. They are also delivered at the end of
-    the block. Each signal then runs its previous handler. SIGTERM and SIGHUP without one unwind the stack as
-    in ``unwinding``.
+    the block. Each signal then runs the handler that was set before the block. If none was set, SIGTERM and
+    SIGHUP unwind the stack as in ``unwinding``. Ignored signals stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
     waiting: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # The handler is None if it was not set from Python; such signals are not held back.
-    found = {number: signal.getsignal(number) for number in numbers}
-    before = {number: old for number, old in found.items() if old not in (signal.SIG_IGN, None)}
+    before = handlers_of((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
     def deliver() -> None:
         while waiting:
@@ -97,14 +96,24 @@ def deferred() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def unwinding() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise SystemExit with a shell's usual status within the block."""
+    """Make SIGTERM and SIGHUP raise SystemExit with a shell's usual status within the block.
+
+    Ignored signals stay ignored, so a command under nohup outlives its terminal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = handlers_of((signal.SIGTERM, signal.SIGHUP))
+    for number in before:
+        signal.signal(number, _leave)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def handlers_of(numbers: Iterable[signal.Signals]) -> dict[signal.Signals, Any]:
+    """Return the handler of each signal that is neither ignored nor handled by C code alone."""
+    found = {number: signal.getsignal(number) for number in numbers}
+    return {number: old for number, old in found.items() if old not in (signal.SIG_IGN, None)}

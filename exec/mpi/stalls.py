@@ -14,9 +14,10 @@ from synth.program import Program
 
 __all__ = ["Neighbours", "waits_for"]
 
-# A rank counts as lost if more looks in a row than this find it stopped. That takes eight seconds, as the
-# plan looks every half second. By then a launcher that watches all ranks has reported the stop.
-_STOPPED_LOOKS = 16
+# A rank counts as lost if more checks in a row than this find it stopped. The plan makes two checks a second,
+# so this takes over eight seconds. A launcher that watches the ranks reports the stop sooner, after five
+# seconds (SILENCE_S in exec.launcher.watchdog).
+_STOPPED_CHECKS = 16
 
 
 class Neighbours:
@@ -42,9 +43,11 @@ class Neighbours:
             except PermissionError:
                 continue
             with suppress(psutil.Error):
-                halted = psutil.Process(pid).status() == psutil.STATUS_STOPPED
-                self._stopped[rank] = self._stopped[rank] + 1 if halted else 0
-            if self._stopped[rank] > _STOPPED_LOOKS:
+                status = psutil.Process(pid).status()
+                if status == psutil.STATUS_ZOMBIE:
+                    return f"rank {rank} (pid {pid}) is gone"
+                self._stopped[rank] = self._stopped[rank] + 1 if status == psutil.STATUS_STOPPED else 0
+            if self._stopped[rank] > _STOPPED_CHECKS:
                 return f"rank {rank} (pid {pid}) was stopped (SIGSTOP)"
         return ""
 
@@ -55,7 +58,7 @@ def waits_for(program: Program, tables: Tables, arguments: tuple[Any, ...]) -> t
     The peer is -1 if no threadblock waits for another rank.
     """
     header, blocks, links = arguments[0], tables.blocks, arguments[5]
-    best: tuple[int, str] = (-1, f"{program.name}: until all have read")
+    best: tuple[int, str] = (-1, f"{program.name}: other ranks must still read its messages")
     for block in blocks.tolist():
         if block[interpreter.AT_TILE] >= header[interpreter.TILES]:
             continue

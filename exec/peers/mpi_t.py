@@ -15,7 +15,8 @@ from probes.base import UnavailableError
 
 __all__ = ["Variables", "choices_of", "library_path"]
 
-# Bytes of the buffer into which MPI_T copies a text; it cuts off what does not fit.
+# Bytes of the buffer into which MPI_T copies a text; it cuts off what does not fit. MPICH's longest
+# description of a collective's variable has about 1,000 characters (src/mpi/coll/cvars.txt).
 _LONGEST = 8192
 # MPICH lists the values of a variable only in its description, in order, in lines such as "ring  - Force ring
 # algorithm".
@@ -89,7 +90,7 @@ class Variables:
         if status:
             raise UnavailableError(
                 f"the MPI library refuses {function}{f' for {name}' if name else ''} (error {status})",
-                hint="Without :ALGORITHM the library chooses one itself.",
+                hint="Ask for mpi instead of mpi:ALGORITHM; then the library chooses the algorithm.",
             )
 
 

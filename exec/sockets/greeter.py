@@ -23,10 +23,14 @@ __all__ = ["Greeter"]
 
 _log = logging.getLogger(__name__)
 
-# The maximum number of unproven connections at a time, beyond the expected ones, and the seconds that each
-# may last.
+# The maximum number of unproven connections at a time, beyond the expected ones: a quarter of the 1,024 files
+# that a process may have open by default on Linux.
 _MOST_STRANGERS = 256
+# The seconds that an unproven connection may last: the other end waits as long to be greeted
+# (exec.sockets.reach).
 _PATIENCE_S = 10.0
+# Interval of the checks for connections that have lasted too long.
+_LOOK_S = 1.0
 
 
 @dataclass(eq=False)
@@ -75,6 +79,7 @@ class Greeter:
             for channel in self._welcomed:
                 channel.close()
         self._waker.close()
+        # The thread wakes at once. It is a daemon, so nothing is lost if a busy host delays it for longer.
         self._thread.join(2)
 
     def _run(self) -> None:
@@ -82,7 +87,7 @@ class Greeter:
             stack.callback(self._awoken.close)
             stack.callback(self._selector.close)
             while not self._closed:
-                for event, _ in self._selector.select(1.0 if self._guests else None):
+                for event, _ in self._selector.select(_LOOK_S if self._guests else None):
                     if isinstance(event.data, _Guest):
                         self._hear(event.data)
                     elif event.data is not None:
@@ -97,7 +102,8 @@ class Greeter:
         except BlockingIOError:
             return
         except OSError:
-            # Probably too many open files.
+            # Probably too many open files. The listener stays readable, so only a pause keeps this loop from
+            # spinning.
             if not self._drop_oldest():
                 time.sleep(0.05)
             return

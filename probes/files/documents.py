@@ -11,9 +11,13 @@ from probes.base import DataError
 
 __all__ = ["parse_document"]
 
-# Most parts of a dotted key in TOML. The time to parse a key grows with the square of the number of its
-# parts, so keys with more are refused.
+# The largest number of parts of a dotted key in TOML. No document here needs more than a few. The time to
+# parse a key grows with the square of the number of its parts (github.com/python/cpython/issues/149231).
 _MOST_KEY_PARTS = 64
+# Strings and comments of TOML, the forms of several lines first: a dot in them is no dot of a key.
+_STRING_OR_COMMENT = re.compile(
+    r'"""(?:\\.|[^\\])*?"""' r"|'''.*?'''" r'|"(?:\\.|[^"\\\n])*"' r"|'[^'\n]*'" r"|#[^\n]*", re.DOTALL
+)
 
 
 def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
@@ -34,8 +38,7 @@ def parse_document(text: str, source: str, form: str) -> dict[str, Any]:
 
 def _refuse_long_keys(text: str, source: str) -> None:
     """Raise DataError if a TOML key has more than 64 parts."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.count(".") >= _MOST_KEY_PARTS:
-            bare = re.sub(r'"[^"]*"|\'[^\']*\'|[ \t]+', "", line).partition("#")[0]
-            if max(word.count(".") for word in re.split(r"[,=\[\]{}]", bare)) >= _MOST_KEY_PARTS:
-                raise DataError(source, [f"line {number}: expected a key of up to {_MOST_KEY_PARTS} parts"])
+    bare = _STRING_OR_COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for number, line in enumerate(bare.split("\n"), start=1):
+        if max(word.count(".") for word in re.split(r"[,=\[\]{}]", line)) >= _MOST_KEY_PARTS:
+            raise DataError(source, [f"line {number}: expected a key of up to {_MOST_KEY_PARTS} parts"])

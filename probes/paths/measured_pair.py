@@ -80,7 +80,7 @@ def host_named(topology: Topology, name: str) -> Host | None:
 
 
 def gpu_of(topology: Topology, rank: ProfiledRank) -> Gpu | None:
-    """Return the GPU of a rank; None for a process, and if the topology has no GPU of that number."""
+    """Return the GPU of a rank; None if it uses no GPU, or if the topology has no GPU of that number."""
     kind, _, number = rank.device.partition(":")
     host = host_named(topology, rank.host)
     if kind != "cuda" or host is None or not number.isdecimal():

@@ -28,10 +28,14 @@ from synth.schedules import REDUCE, AnySchedule, Obligation, Schedule, Timing
 
 __all__ = ["check"]
 
-# A broken schedule may have a problem in each send; the first ones show what is wrong.
+# A broken schedule may have a problem in each send. The first 20, about a screenful, show what is wrong.
 _MOST = 20
-# Times are sums of floats, so equal ones may differ by rounding.
+# Times are sums of floats, so equal ones may differ by rounding. The relative error of a sum of n is below
+# n · 2^-53, so the slack suffices for nine million addends.
 _SLACK = 1e-9
+# The slack of a start that is taken modulo a period, relative to the start. It suffices for 9,000 addends. It
+# is less than _SLACK, because a start may be many periods after time 0.
+_SLACK_OF_START = 1e-12
 
 
 def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
@@ -40,12 +44,13 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     The proof covers: the source held the chunk when the send started; no link and no port carries two sends
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
     twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
-    contributions. If the order of sums is fixed, each send carries the sum below one node of its tree, so
-    ranks can add up in that order. The checker of programs proves that they do.
+    contributions. A collective with a fixed order of sums has a tree of additions. There, each send carries
+    exactly the sum below one node of that tree, so ranks can add in the fixed order. The checker of programs
+    proves that they do.
 
-    The proof holds at the claimed times, by default those of `synth.check.times`, and when the sends run one
-    by one in table order, as programs do. O(sends · log sends), times ranks / 64 for reducing collectives
-    whose sums follow no trees.
+    The proof holds for two ways of running the schedule. In one, sends start and arrive at the claimed times,
+    by default those of `synth.check.times`. In the other, they run one by one in table order, as in programs.
+    O(sends · log sends), multiplied by ranks / 64 for reducing collectives whose sums follow no trees.
 
     Periods share no chunk, so one period is judged as a schedule of its own. Periods do share links and
     ports: two sends of any periods collide if and only if they do so modulo the period.
@@ -91,7 +96,7 @@ def _check_table(owed: Obligation) -> list[str]:
     if schedule.exchanges:
         return found + _messages(schedule, by_the_table(schedule, claimed))
     if schedule.collective.sum_order != "any" and (schedule.op == REDUCE).any():
-        return [*found, "its sends name no addends, so ranks add up what they receive as it arrives"]
+        return [*found, "sends name no addends, so ranks sum in the order of arrival, not in the fixed order"]
     if is_delivered(schedule, claimed, _SLACK):
         return found
     found += _messages(schedule, by_the_times(schedule, claimed))
@@ -102,16 +107,17 @@ def _check_table(owed: Obligation) -> list[str]:
 
 def _times(schedule: Schedule, timing: Timing) -> list[str]:
     """Return messages on sends that start before 0, arrive too soon or end too late."""
-    started = np.isfinite(timing.start_s)
+    # A send that never starts has no times. The comparisons are written so that a NaN is a finding.
+    started = timing.start_s != math.inf
     travel_s = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
     slack_s = _SLACK * (1.0 + np.abs(timing.arrival_s))
     with np.errstate(invalid="ignore"):
-        short = started & (timing.arrival_s - timing.start_s < travel_s - slack_s)
-    early = started & (timing.start_s < 0)
+        short = started & ~(timing.arrival_s - timing.start_s >= travel_s - slack_s)
+    early = started & ~(timing.start_s >= 0)
     found = [f"{_name(schedule, row)} arrives sooner than its link allows" for row in _few(short)]
     found += [f"{_name(schedule, row)} starts before time 0" for row in _few(early)]
     claimed_s = float(np.max(timing.arrival_s, initial=0.0, where=started))
-    if claimed_s > timing.time_s * (1 + _SLACK):
+    if not claimed_s <= timing.time_s * (1 + _SLACK):
         found.append(f"the last send arrives at {claimed_s:.9g} s, after the claimed {timing.time_s:.9g} s")
     return found
 
@@ -147,8 +153,7 @@ def _overlaps(
     follower[last] = first
     next_s = begin_s[follower]
     next_s[last] += math.inf if period_s is None else period_s
-    # With a period, 1e-12 · start allows for the rounding of late starts, whose floats are coarser.
-    slack_s = _SLACK * end_s if period_s is None else _SLACK * period_s + 1e-12 * start_s[order]
+    slack_s = _SLACK * end_s if period_s is None else _SLACK * period_s + _SLACK_OF_START * start_s[order]
     clashes = np.flatnonzero(next_s < end_s - slack_s)[:_MOST]
     at_s = next_s if period_s is None else np.mod(next_s, period_s)
     columns = held, row, row[follower], at_s

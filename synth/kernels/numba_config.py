@@ -22,7 +22,7 @@ _WITHHELD = {_MODULE: "yaml", "numba.misc.coverage_support": "coverage"}
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module of numba without the package withheld from it; its settings then read no file."""
+    """Loads a module of numba as if the package withheld from it were not installed."""
 
     def exec_module(self, module: ModuleType) -> None:
         withheld, missing = _WITHHELD[module.__name__], object()
@@ -45,7 +45,8 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        # A coverage.py that measures this process is loaded by now, and numba may tell it what it compiles.
+        # If coverage.py measures this process, it is loaded by now. Then numba may import it, and report the
+        # compiled lines to it.
         if name not in _WITHHELD or (name != _MODULE and _WITHHELD[name] in sys.modules):
             return None
         spec = PathFinder.find_spec(name, path, target)

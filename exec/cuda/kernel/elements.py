@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exec.program import dtype_of, ufunc_of
+from exec.program import dtype_name, dtype_of, ufunc_of
 
 __all__ = ["ELEMENTS", "OPERATORS", "element_of", "operator_of"]
 
@@ -23,8 +23,7 @@ OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "avg": "S
 
 def element_of(dtype: str) -> str:
     """Return the kernel's name of an element type; raises UsageError for one that it does not have."""
-    dtype_of(dtype)
-    return ELEMENTS[dtype]
+    return ELEMENTS[dtype_name(dtype_of(dtype))]
 
 
 def operator_of(redop: str) -> str:

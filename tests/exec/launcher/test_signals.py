@@ -9,7 +9,7 @@ import threading
 import pytest
 from limits import HANG_S
 
-from exec.launcher.signals import deferred
+from exec.launcher.signals import deferred, unwinding
 
 ENDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: SystemExit, signal.SIGHUP: SystemExit}
 
@@ -51,6 +51,20 @@ def test_a_handler_of_the_program_is_called_and_an_ignored_signal_stays_ignored(
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+def test_a_signal_that_nohup_ignores_does_not_unwind():
+    reached, old = [], signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with unwinding():
+            os.kill(os.getpid(), signal.SIGHUP)
+            reached.append("after SIGHUP")
+        assert reached == ["after SIGHUP"]
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        with pytest.raises(SystemExit), unwinding():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, old)
 
 
 def test_in_a_thread_no_handler_is_touched():

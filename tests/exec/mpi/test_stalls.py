@@ -1,5 +1,6 @@
 """A rank that is lost in the middle of a collective is named, and so is the step that waits for it."""
 
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from exec.launcher.run import World, run_ranks
 from exec.launcher.starters import mpirun
 from exec.mpi import interpreter
 from exec.mpi.encode import MemoryAddresses, Tiling, tables_of
-from exec.mpi.stalls import waits_for
+from exec.mpi.stalls import Neighbours, waits_for
 from exec.mpi.traffic import traffic
 from exec.program.layout import Layout
 from exec.program.move import moves
@@ -98,6 +99,16 @@ def test_without_a_command_that_watches_a_rank_that_is_lost_ends_the_others(numb
     assert done.returncode != 0
     # mpirun itself ends all ranks, and says so, as soon as it sees that one was killed.
     assert how in done.stderr or "signal 9" in done.stderr, done.stderr
+
+
+def test_a_rank_that_has_ended_is_lost_even_before_its_parent_waits_for_it():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    try:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert Neighbours({1: ended.pid}).lost() == f"rank 1 (pid {ended.pid}) is gone"
+        assert Neighbours({1: os.getpid()}).lost() == ""
+    finally:
+        ended.wait()
 
 
 @pytest.mark.parametrize("flag", [0, 8])

@@ -198,6 +198,16 @@ def test_a_slot_that_changes_while_it_is_sent_is_a_race(triangle):
     assert any("changes at rank 1 while it is being sent" in finding for finding in found)
 
 
+@pytest.mark.parametrize("time_s", [-np.inf, np.nan])
+@pytest.mark.parametrize("claim", ["start_s", "arrival_s", "time_s"])
+def test_a_claim_that_is_no_time_proves_nothing(triangle, claim, time_s):
+    schedule = _hand([(0, 0, COPY), (0, 5, COPY)], Collective("broadcast", 3, 1), triangle)
+    timing = replay(schedule)
+    assert check(schedule, timing) == []
+    wrong = time_s if claim == "time_s" else floats([time_s, getattr(timing, claim)[1]])
+    assert check(schedule, replace(timing, **{claim: wrong})) != []
+
+
 def test_two_sends_on_one_link_or_port_at_once():
     links = [Link(0, 1, 0, 1e-9, ("nic",)), Link(0, 2, 0, 1e-9, ("nic",))]
     network = build("nic", ["a", "b", "c"], links)

@@ -64,6 +64,10 @@ def test_ticks_of_a_logarithmic_axis_enclose_the_values_evenly(values, base):
     assert all(first < last for first, last in pairwise(map(scale.at, scale.ticks)))
 
 
+def test_an_axis_of_nothing_but_zeros_ends_at_1():
+    assert Axis("lost", short).around([0.0, 0.0], 0, 400, 60).ticks == (0.0, 1.0)
+
+
 def test_a_line_of_one_point_is_seen():
     size, rate = Axis("size", short, 2), Axis("rate", short, 10)
     one = Series("bound", "#111111", ((1024, 5.0),), dashed=True)

@@ -4,7 +4,7 @@ import pytest
 from cubins import NVCC, NVRTC, by_nvcc
 
 from exec.cuda.kernel.compile import cubin
-from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
+from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, element_of
 from exec.cuda.kernel.source import THREADS, kernels
 from probes.base.errors import UnavailableError, UsageError
 
@@ -35,6 +35,11 @@ def checked(found, what, capsys, resident=2):
 def test_every_architecture(architecture, capsys):
     resident = 1 if architecture < 75 else 2
     checked(cubin("float32", "sum", architecture).needs, f"sm_{architecture}", capsys, resident)
+
+
+@pytest.mark.parametrize(("dtype", "element"), [("half", "Half"), ("bf16", "Bfloat"), ("int32", "int")])
+def test_every_name_of_a_type_is_understood(dtype, element):
+    assert element_of(dtype) == element
 
 
 @needs_nvrtc
