@@ -5,8 +5,8 @@ time times price. In time T all resources offer T·Σy. Between k parts of the n
 least 2(k−1) times (Nash-Williams, Tutte). For each cost, take as parts the sets of ranks that cheaper links
 connect, as in Kruskal's algorithm. Summed over all costs, the crossings cost at least twice a minimum
 spanning tree, MST(y). In this tree, a pair of ranks costs as much as its cheaper direction. So T ≥ bytes ·
-2·MST(y)/Σy. The best prices are the dual of packing spanning trees; the bounds named *total traffic* and *partition*
-are this bound at special prices.
+2·MST(y)/Σy. The best prices are the dual of packing spanning trees; the bounds named *total traffic* and
+*partition* are this bound at special prices.
 
 MST(y) is concave, so the mean of a price over all translations of a symmetric network proves as much. The
 resources of an orbit then have one price together.
