@@ -61,7 +61,7 @@ def _refuse_eight_bits(name: str) -> None:
     if re.fullmatch(r"(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2", name.lower()):
         raise UsageError(
             f": {name!r}: no executor adds floating-point numbers of 8 bits",
-            hint="uint8 moves as many bytes; float16 and bfloat16 are the shortest that are summed.",
+            hint="Use uint8 to move such data, and float16 or bfloat16 to sum it.",
             argument="dtype",
         )
 
@@ -120,9 +120,11 @@ def encoded(values: Array, dtype: np.dtype[Any]) -> Array:
     """Convert ``values`` to an element type: floats are rounded to nearest, integers keep their low bits."""
     if dtype != BFLOAT16:
         return values.astype(dtype)
+    # Adding half of the last place kept, and one if that place is odd, rounds ties to even.
     bits = values.astype(np.float32).view(np.uint32)
     odd = (bits >> np.uint32(16)) & np.uint32(1)
     rounded = ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+    # A NaN stays one: the highest bit of its fraction is set, which also makes it quiet.
     quiet = (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(64)
     return np.where(np.isnan(values.astype(np.float32)), quiet, rounded).view(BFLOAT16)
 
@@ -142,7 +144,8 @@ def divided(values: Array, by: int) -> Array:
     if dtype.kind == "f":
         return np.asarray(values / dtype.type(by))
     wide = values.astype(np.int64)
-    return np.asarray((np.sign(wide) * (np.abs(wide) // by)).astype(dtype))
+    below, rest = np.divmod(wide, by)
+    return np.asarray((below + ((wide < 0) & (rest != 0))).astype(dtype))
 
 
 def _through_float32(ufunc: Callable[..., Any], first: Array, second: Array) -> Array:
