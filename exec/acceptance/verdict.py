@@ -73,7 +73,7 @@ class Terms:
     """The terms of an acceptance: what was bought, the wiring plan, and how faults are priced.
 
     ``spares`` is the number of hosts that may be left out. The cost of a fault is measured by the time of
-    ``collective`` with ``size_bytes`` bytes.
+    ``collective`` with ``size_bytes`` bytes; at 1 GiB latency hardly counts.
     """
 
     bought: Bought | None = None

@@ -37,6 +37,8 @@ _SHORT = {
     **{"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"},
     **{"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"},
 }
+# Alone, f8 is NumPy's name of a type of 8 bytes.
+_EIGHT_BITS = re.compile(r"(?!f8$)(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2")
 _MEANT = {"add": "sum", "mul": "prod", "product": "prod", "mean": "avg", "average": "avg"}
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
@@ -58,7 +60,7 @@ def ufunc_of(redop: str) -> Callable[..., Any]:
 
 def _refuse_eight_bits(name: str) -> None:
     """Raise UsageError for a floating-point type of 8 bits: fp8e4m3, f8_e5m2, float8_e4m3fn …"""
-    if re.fullmatch(r"(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2", name.lower()):
+    if _EIGHT_BITS.fullmatch(name.lower()):
         raise UsageError(
             f": {name!r}: no executor adds floating-point numbers of 8 bits",
             hint="Use uint8 to move such data, and float16 or bfloat16 to sum it.",

@@ -65,7 +65,8 @@ _MOST_OF = 0.8
 _STILL = 0.5
 # The width of a 95 % interval of a normal distribution, in standard deviations.
 _INTERVAL_SIGMAS = 3.92
-# The expected distance from the least of 28 normal samples to their mean, in standard deviations.
+# Standard deviations from a link's best sample to its median one, as for the least of 28 normal samples. The
+# 90th percentile is further away, so latencies get too large a deviation rather than too small a one.
 _BEST_SIGMAS = 2.0
 # A ratio from ``_MANY`` on is written as "n times" instead of in per cent.
 _MANY = 10.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from exec.program.dtypes import DTYPES, REDOPS, combine_of, decoded, divided, dtype_of, encoded, neutral_of
+from probes.base import UsageError
 
 ODD = (0.0, -0.0, 1.5, -3.0, np.inf, -np.inf, np.nan, 6e-5)
 
@@ -36,3 +37,10 @@ def test_integer_sums_are_divided_towards_zero_also_at_the_ends_of_their_range(n
     found = divided(np.array(values, dtype_of(name)), by)
     assert found.dtype == dtype_of(name)
     assert found.tolist() == [(abs(value) // by) * (1 if value >= 0 else -1) for value in values]
+
+
+def test_the_eight_bytes_of_numpy_are_not_taken_for_eight_bits():
+    with pytest.raises(UsageError, match="expected one of"):
+        dtype_of("f8")
+    with pytest.raises(UsageError, match="8 bits"):
+        dtype_of("f8e4m3")
