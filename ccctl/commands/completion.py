@@ -26,13 +26,13 @@ def completion(
         typer.Argument(metavar="SHELL", autocompletion=words.one_of(*SHELLS), help="bash, zsh or fish."),
     ] = None,
 ) -> None:
-    """Print the script with which a shell completes commands, options and values.
+    """Print the completion script of a shell.
 
-    Values are networks, collectives, methods, peers and hosts. Hosts come from the --hostfile of the command
-    being typed, from CCCTL_HOSTS and from the job of Slurm. If none of them names a host, the file "hostfile"
-    or "hosts" in the current folder does. Run the command for your shell once. It takes effect in shells
-    started later. If a package has installed ccctl, its completion files may already be under share/, where
-    shells find them.
+    It completes commands, options and values: networks, collectives, methods, peers and hosts. Hosts come
+    from the --hostfile of the command being typed, from CCCTL_HOSTS and from the job of Slurm. If none of
+    them names a host, the file "hostfile" or "hosts" in the current folder does. Run the command for your
+    shell once. It takes effect in shells started later. If a package has installed ccctl, its completion
+    files may already be under share/, where shells find them.
 
     \b
     echo 'eval "$(ccctl completion bash)"' >> ~/.bashrc

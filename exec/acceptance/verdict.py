@@ -444,9 +444,7 @@ def _bounds(report: Report, network: Network | None) -> dict[int, float]:
         return {}
     # A bound from the links says nothing about the time of ranks that wait for cores.
     return {
-        at: bounds_s[id(row)]
-        for at, row in enumerate(report.rows)
-        if id(row) in bounds_s and not row.crowded
+        at: bounds_s[id(row)] for at, row in enumerate(report.rows) if id(row) in bounds_s and not row.crowded
     }
 
 
