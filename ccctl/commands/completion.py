@@ -14,7 +14,7 @@ from ccctl.errors import UsageError
 __all__ = ["EXAMPLES", "completion"]
 
 EXAMPLES = (
-    ("ccctl completion bash", "print that of bash"),
+    ("ccctl completion bash", "print the script for bash"),
     ("ccctl completion zsh > _ccctl", "a file for a folder on zsh's fpath"),
     ("ccctl completion fish > ccctl.fish", "a file for ~/.config/fish/completions"),
 )
@@ -26,12 +26,13 @@ def completion(
         typer.Argument(metavar="SHELL", autocompletion=words.one_of(*SHELLS), help="bash, zsh or fish."),
     ] = None,
 ) -> None:
-    """Print the completion for a shell.
+    """Print the completion script of a shell.
 
-    Commands, options and values complete: networks, collectives, methods, peers, and the hosts of the
-    hostfile on the line, of CCCTL_HOSTS and of a job of Slurm, else of the file hostfile or hosts in the
-    folder. Type the line of your shell once; shells that start after it complete. A package that installs
-    the files under share/ needs none: shells find them there.
+    It completes commands, options and values: networks, collectives, methods, peers and hosts. Hosts come
+    from the --hostfile of the command being typed, from CCCTL_HOSTS and from the job of Slurm. If none of
+    them names a host, the file "hostfile" or "hosts" in the current folder does. Run the command for your
+    shell once. It takes effect in shells started later. If a package has installed ccctl, its completion
+    files may already be under share/, where shells find them.
 
     \b
     echo 'eval "$(ccctl completion bash)"' >> ~/.bashrc

@@ -27,8 +27,8 @@ def resumed(begun: Tuning, state: str | None) -> Tuning:
     for name in ("subject", "strategy", "low_bytes", "high_bytes", "first_bytes", "seed"):
         if (there := getattr(found, name)) != (asked := getattr(begun, name)):
             raise UsageError(
-                f"--state {state}: its {name} is {there!r}, asked for is {asked!r}",
-                hint="Take another file for another search.",
+                f"--state {state}: it is a search with {name} {there!r}, but {asked!r} was requested",
+                hint="Name another file to start another search.",
             )
     return found
 

@@ -48,8 +48,8 @@ _SLOWS_HOST = {"governor", "throttled", "quota"}
 # The evidence of a culprit that may have been a disturbance; with such a culprit the verdict is "undecided".
 _UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
-# ``_MOST_NAMED`` is the most hosts that the evidence of a culprit names.
 _MOST_BOUND_RANKS = 64
+# The most hosts that the evidence of a culprit names, so that it stays one line.
 _MOST_NAMED = 6
 
 
@@ -73,7 +73,7 @@ class Terms:
     """The terms of an acceptance: what was bought, the wiring plan, and how faults are priced.
 
     ``spares`` is the number of hosts that may be left out. The cost of a fault is measured by the time of
-    ``collective`` with ``size_bytes`` bytes.
+    ``collective`` with ``size_bytes`` bytes; at 1 GiB latency hardly counts.
     """
 
     bought: Bought | None = None
@@ -201,8 +201,8 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
         problems += [*host_problems(host), *gpu_problems(host)]
         if host.host in devices:
             problems += peer_problems(devices[host.host], host)
-    # A port that is down also differs from the same port of other hosts, so differences of parts with a
-    # problem of their own are left out.
+    # A part with a problem of its own, such as a port that is down, also differs from the same part of other
+    # hosts. The difference says nothing new and is left out.
     parts = {(one.host, word) for one in problems for word in one.part.split()}
     problems += [one for one in differences(every) if (one.host, one.part.split()[-1]) not in parts]
     alike: dict[tuple[str, ...], list[HostProblem]] = {}
@@ -295,7 +295,7 @@ def _explains(cause: Culprit, slow: Culprit) -> bool:
     fact = cause.part.partition(" ")[2]
     wire = cause.kind in _SLOWS_LINKS or (cause.kind == "differs" and fact.startswith("mtu"))
     if cause.hosts != slow.hosts:
-        # A link of the host that was measured too seldom to be a fault of its own.
+        # One slow link of a host is explained by the host's problem only if it is not a confirmed fault.
         of_host = cause.hosts[0] in slow.hosts and slow.kind in ("pair", "one_way_pair")
         return of_host and slow.severity == "remark" and (wire or cause.kind in _SLOWS_HOST)
     if slow.kind == "cpu":
@@ -323,7 +323,7 @@ def _of_report(report: Report | None) -> Iterator[Culprit]:
             "results",
             (),
             "fault",
-            f"{wrong}: a collective's result is not that of its inputs",
+            f"a collective gave a wrong result: {wrong}",
             remedy="run ccctl bench again with fewer hosts until the results are right; the host that was "
             "left out last is at fault",
         )
@@ -345,10 +345,12 @@ def _of_integrity(measured: Measured) -> Iterator[Culprit]:
 def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
     here, there = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
     named = tuple(dict.fromkeys(hosts[rank] for rank in (one.peer, one.rank) if rank in hosts))
-    at = f"step {one.step} of the program ({one.op})" if one.step >= 0 else "its output after the last step"
-    evidence = (
-        f"the checksum of {at} is not that of the reference; {plural(one.steps, 'wrong step')} begin there",
-    )
+    if one.step < 0:
+        detail = "the checksum of its output differs from the reference, although those of its steps agree"
+    else:
+        detail = f"the checksum of step {one.step} of the program ({one.op}) differs from the reference"
+        detail += f"; {one.steps} steps went wrong here, this one first" if one.steps > 1 else ""
+    evidence = (detail,)
     if one.kind == "link":
         text = f"data from {there} to {here} arrives changed, and no error is reported"
         remedy = "look at the error counters of both NICs and of the switch; swap the cable, then each NIC"
@@ -364,7 +366,10 @@ def _of_unlike(name: str, ranks: Sequence[int], kind: Kind) -> Culprit:
     text = (
         f"two runs of {name}'s {kind} on the same inputs gave different bits on {plural(len(ranks), 'rank')}"
     )
-    remedy = "if results must be repeatable, fix the library's algorithm; if it is fixed, data gets corrupted"
+    remedy = (
+        "if results must be repeatable, have the library always use the same algorithm; "
+        "if they differ even then, data is being corrupted"
+    )
     return Culprit("unrepeatable", name, (), "fault" if name == "ccctl" else "remark", text, remedy=remedy)
 
 
@@ -434,13 +439,13 @@ def _bounds(report: Report, network: Network | None) -> dict[int, float]:
     if network is None or network.ranks != report.ranks or report.ranks > _MOST_BOUND_RANKS:
         return {}
     try:
-        found = judged(report, network)
+        bounds_s = {id(one.row): one.bound.time_s for one in judged(report, network)}
     except CcctlError:
         return {}
-    numbers = [at for at, row in enumerate(report.rows) if row.shown is not None and row.shown.time_s]
-    bounds_s = {at: one.bound.time_s for at, one in zip(numbers, found, strict=False)}
     # A bound from the links says nothing about the time of ranks that wait for cores.
-    return {at: bound_s for at, bound_s in bounds_s.items() if not report.rows[at].crowded}
+    return {
+        at: bounds_s[id(row)] for at, row in enumerate(report.rows) if id(row) in bounds_s and not row.crowded
+    }
 
 
 def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
@@ -452,7 +457,7 @@ def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
 
 
 def _unread(health: ClusterHealth | None) -> dict[str, str]:
-    """Return {what could not be read: reasons}, with the number of hosts unless it is all."""
+    """Return {what could not be read: reasons}; a reason that not all hosts have names how many have it."""
     reasons: dict[tuple[str, str], int] = {}
     hosts = list(health.every()) if health else []
     for one in hosts:

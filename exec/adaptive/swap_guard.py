@@ -1,12 +1,13 @@
 """Decision to swap to a schedule that is predicted to be faster, and to roll a swap back.
 
 A prediction rests on links measured within a moment. Flows of other jobs may slow down that measurement, and
-be gone when the new schedule comes into use. So a prediction must explain the times of the latest runs. Every
-swap is on trial, and a swap that made runs slower is rolled back. If the rollback helps, the prediction was
-wrong. Each recent wrong prediction raises the gain that the next one must promise; a prediction that comes
-true cancels a wrong one.
+be gone when the new schedule comes into use. So the measured links must explain the latest runs: these must
+be about as slow as the current schedule is predicted to be on those links. Every swap is on trial, and a swap
+that made runs slower is rolled back. If the rollback helps, the prediction was wrong. Each recent wrong
+prediction raises the gain that the next one must promise; a prediction that comes true cancels a wrong one.
 
-Runs in several parts count too, because with a slow host most runs start without its ranks.
+If ranks are late, a run starts without them and takes their data in a second part. Such runs count too,
+because with a slow host they are the most frequent.
 """
 
 from __future__ import annotations
@@ -23,17 +24,22 @@ __all__ = ["SwapGuard", "SwapTrial"]
 # Runs that measure a request: the median of three resists an outlier on one rank.
 _RUNS = 3
 # Most runs of a trial. It needs a limit, because a search may disturb all runs, and old requests may never
-# run again.
+# run again. Up to this limit, three undisturbed runs are found even if nine of ten runs are disturbed.
 _LONGEST = 10 * _RUNS
-# A prediction explains runs if it is at most this many times as long. Schedules on shared links run faster
-# than predicted.
+# The measured links explain the runs if the predicted time is at most this many times the time of the runs.
+# In benchmarks/adaptive_lab.py it is 1.1 times at most on well measured links, and four to six times on links
+# that other flows slowed down while they were measured.
 _EXPLAINED = 1.5
-# Runs of equal schedules differ by this factor on a busy host.
+# Runs count as slower or faster only beyond this factor: in benchmarks/adaptive_lab.py runs take the
+# predicted time within 10 %.
 _ALIKE = 1.1
 # Least factor that a swap must promise to gain: measurements have noise, and a swap needs new contexts.
 _LEAST_GAIN = 1.03
-# Seconds for which a wrong prediction counts, and the most that count.
-_REMEMBERED_S, _MOST = 600.0, 6
+# Seconds for which a wrong prediction counts. They outlast many flows of other jobs, which move every 15 s in
+# benchmarks/adaptive_lab.py.
+_REMEMBERED_S = 600.0
+# The most wrong predictions that count. After six a swap must promise to be 1.03^64 = 6.6 times as fast.
+_MOST = 6
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,13 @@ class SwapGuard:
 
     def __init__(self) -> None:
         self._runs: dict[CollectiveCall, deque[float]] = {}
-        # Median times before the swap on trial, the number of runs since, and the times of those without
-        # other work beside them.
+        # Median times before the swap on trial; None if no swap is on trial.
         self._before: dict[CollectiveCall, float] | None = None
+        # The number of runs since the swap, and the times of its undisturbed runs.
         self._since: Counter[CollectiveCall] = Counter()
         self._alone: dict[CollectiveCall, deque[float]] = {}
         self._doubts: deque[float] = deque(maxlen=_MOST)
-        # Whether the last prediction failed to explain the runs.
+        # Whether the links measured last failed to explain the runs.
         self._unexplained = False
 
     @property
@@ -87,30 +93,31 @@ class SwapGuard:
             self._alone.setdefault(request, deque(maxlen=_RUNS)).append(seconds)
 
     def explains(self, before_s: Mapping[CollectiveCall, float]) -> bool:
-        """Return whether runs are as slow as predicted for the schedules in use on the measured links.
+        """Return whether the measured links explain the latest runs.
 
-        Requests without enough runs are ignored.
+        ``before_s`` has the times that the current schedules are predicted to take on these links. Requests
+        without enough runs are ignored.
         """
         runs = {request: self._runs.get(request, ()) for request in before_s}
         known = _usual_s(runs)
         return sum(before_s[request] for request in known) <= _EXPLAINED * sum(known.values())
 
     def explained(self) -> None:
-        """Note that the last prediction explains the runs, or promised nothing."""
+        """Note that the measured links explain the runs, or promise no gain."""
         self._unexplained = False
 
     def unexplained(self, now_s: float) -> None:
-        """Note that a prediction did not explain the runs; twice in a row counts as one wrong prediction."""
+        """Note that the measured links do not explain the runs; twice in a row is one wrong prediction."""
         if self._unexplained:
             self.doubt(now_s)
         self._unexplained = True
 
     def least_gain(self, now_s: float) -> float:
-        """Return the predicted gain that a swap needs: squared for each recent wrong prediction."""
+        """Return the factor that a swap must promise; each recent wrong prediction squares it."""
         return float(_LEAST_GAIN ** self.caution(now_s))
 
     def caution(self, now_s: float) -> int:
-        """Return 1, doubled for each recent wrong prediction."""
+        """Return 2 to the power of the number of recent wrong predictions."""
         while self._doubts and now_s - self._doubts[0] > _REMEMBERED_S:
             self._doubts.popleft()
         return 1 << len(self._doubts)

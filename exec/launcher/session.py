@@ -31,17 +31,25 @@ __all__ = ["StartedRanks", "spares_of"]
 
 _log = logging.getLogger(__name__)
 
-# Output shown on failure: its first lines, which hold a remote shell's error, and its last lines; at most the
-# last ``_LAST_BYTES`` are read.
-_FIRST_LINES, _LAST_LINES, _LAST_BYTES = 3, 12, 1 << 16
+# Lines of output shown on failure: the first have the error of a remote shell, the last the end of a rank's
+# traceback.
+_FIRST_LINES, _LAST_LINES = 3, 12
+# Of longer output only the end is read, and only the last lines are shown: 64 KiB hold 12 lines of 5000
+# bytes.
+_LAST_BYTES = 1 << 16
 # MPI keeps its shared memory here too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
-# Longest time for mpirun or the agents to end once all ranks have ended. The second time holds after a
-# request to end, or if a rank was lost, because no process on its host may be left to hear that the run has
-# ended.
-_LEAVING_S, _ASKED_S = 5.0, 2.0
-# Killed processes that are still there after this long are waiting for a device.
+# Longest time for mpirun or the agents to end by themselves once the task is done. An agent gives its ranks
+# as long (`exec.launcher.starters.host_agent`).
+_LEAVING_S = 5.0
+# The same after a request to end: mpirun gives its ranks a second and then kills them, agents kill at once.
+# It also holds after a rank was lost: an agent whose host is cut off cannot hear that the run is done.
+_ASKED_S = 2.0
+# Longest time for killed processes to end. They end within milliseconds unless the kernel holds them, as
+# while they wait for a device; that may last for ever.
 _ENDING_S = 10.0
+# The pause before looking again for processes that a killed process had just started.
+_LOOK_S = 0.1
 
 
 class StartedRanks:
@@ -62,7 +70,8 @@ class StartedRanks:
     def __enter__(self) -> StartedRanks:
         with contextlib.ExitStack() as stack:
             launcher = mpirun.find() if self._job.wires == "mpi" else None
-            # Signals may only raise while the watchdog waits; elsewhere something could be left behind.
+            # A signal such as Ctrl-C raises its exception only while the watchdog waits. Raised in the middle
+            # of a start or a removal, it could leave processes or files behind.
             deliver = stack.enter_context(deferred())
             folder = stack.enter_context(temporary_folders.folder(protocol.SESSION_PREFIX))
             shared = _MEMORY if _MEMORY.is_dir() else folder
@@ -124,7 +133,11 @@ class StartedRanks:
         return mpirun.start(command, {**env, **marks}, self._output)
 
     def _shut(self, all_up: bool) -> None:
-        """Close mpirun's ports to strangers if all ranks are on this host."""
+        """Close mpirun's ports to strangers if all ranks are on this host.
+
+        The ports leave this host's other interfaces when the first rank runs, and accept nobody once all are
+        up.
+        """
         if self._where or self._job.wires != "mpi":
             return
         for pid in self._starter.pids:
@@ -170,7 +183,7 @@ class StartedRanks:
             if time.monotonic() > deadline_s:
                 _log.warning(f"{len(left)} processes of the run were killed and do not end")
                 return
-            time.sleep(0.1)
+            time.sleep(_LOOK_S)
             self._starter.wait(0)
 
     def _stopped(self) -> str:

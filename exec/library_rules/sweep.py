@@ -20,14 +20,22 @@ from synth.collective import Collective, Kind, collective
 
 __all__ = ["OWN", "UNTOUCHED", "PrivateBuffers", "Sweep", "SweepRequest", "sweep_task"]
 
-# OWN: the choice compiled into the component that reads the rules. UNTOUCHED: the library without any rules.
-OWN, UNTOUCHED = "own", "untouched"
+# The component of the library that reads rules, left to its own choice of the algorithm.
+OWN = "own"
+# The library as it comes, without rules. Another component may then serve the call.
+UNTOUCHED = "untouched"
 _NAMES = {"openmpi": "Open MPI", "mpich": "MPICH"}
-# The ratio of two first sizes, the turns of an algorithm in its first runs, and its most turns at a size.
-_STEP, _TURNS, _MOST_TURNS = 8, 3, 100
-# An algorithm this many times slower than the fastest in its first runs is not measured further at that size.
+# The ratio of neighbouring sizes at first. Two more sizes then place a crossover within a factor of 2.
+_STEP = 8
+# The turns of each algorithm in a first measurement: the median of three resists one outlier.
+_TURNS = 3
+# The most turns of an algorithm at a size. The standard error of their median is an eighth of the standard
+# deviation of a turn.
+_MOST_TURNS = 100
+# An algorithm whose first median is this many times the least is not measured further at that size. Only
+# noise that doubles the median of three turns could make the sweep drop the fastest.
 _HOPELESS = 2.0
-# Most sizes added between the first ones, for each collective.
+# Most sizes added between the first ones, for each collective: enough for four crossovers.
 _MOST_BETWEEN = 8
 
 
@@ -42,7 +50,7 @@ class SweepRequest:
     kinds: tuple[Kind, ...]
     low_bytes: int
     high_bytes: int
-    budget_s: float = 0.5
+    budget_s: float
 
 
 @dataclass(frozen=True)
@@ -207,7 +215,7 @@ def _times(
 
 
 def _make_buffers(wanted: Collective, size_bytes: int) -> PrivateBuffers:
-    """Return float32 buffers, the larger of about ``size_bytes``."""
+    """Return float32 buffers; the larger one has about ``size_bytes``."""
     share = max(size_bytes // (4 * wanted.ranks), 1)
     whole = share * wanted.ranks
     send = share if wanted.kind == "all_gather" else whole

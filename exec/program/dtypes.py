@@ -37,6 +37,8 @@ _SHORT = {
     **{"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"},
     **{"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"},
 }
+# Alone, f8 is NumPy's name of a type of 8 bytes.
+_EIGHT_BITS = re.compile(r"(?!f8$)(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2")
 _MEANT = {"add": "sum", "mul": "prod", "product": "prod", "mean": "avg", "average": "avg"}
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
@@ -58,10 +60,10 @@ def ufunc_of(redop: str) -> Callable[..., Any]:
 
 def _refuse_eight_bits(name: str) -> None:
     """Raise UsageError for a floating-point type of 8 bits: fp8e4m3, f8_e5m2, float8_e4m3fn …"""
-    if re.fullmatch(r"(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2", name.lower()):
+    if _EIGHT_BITS.fullmatch(name.lower()):
         raise UsageError(
             f": {name!r}: no executor adds floating-point numbers of 8 bits",
-            hint="uint8 moves as many bytes; float16 and bfloat16 are the shortest that are summed.",
+            hint="Use uint8 to move such data, and float16 or bfloat16 to sum it.",
             argument="dtype",
         )
 
@@ -120,9 +122,11 @@ def encoded(values: Array, dtype: np.dtype[Any]) -> Array:
     """Convert ``values`` to an element type: floats are rounded to nearest, integers keep their low bits."""
     if dtype != BFLOAT16:
         return values.astype(dtype)
+    # Adding half of the last place kept, and one if that place is odd, rounds ties to even.
     bits = values.astype(np.float32).view(np.uint32)
     odd = (bits >> np.uint32(16)) & np.uint32(1)
     rounded = ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype(np.uint16)
+    # A NaN stays one: the highest bit of its fraction is set, which also makes it quiet.
     quiet = (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(64)
     return np.where(np.isnan(values.astype(np.float32)), quiet, rounded).view(BFLOAT16)
 
@@ -142,7 +146,8 @@ def divided(values: Array, by: int) -> Array:
     if dtype.kind == "f":
         return np.asarray(values / dtype.type(by))
     wide = values.astype(np.int64)
-    return np.asarray((np.sign(wide) * (np.abs(wide) // by)).astype(dtype))
+    below, rest = np.divmod(wide, by)
+    return np.asarray((below + ((wide < 0) & (rest != 0))).astype(dtype))
 
 
 def _through_float32(ufunc: Callable[..., Any], first: Array, second: Array) -> Array:

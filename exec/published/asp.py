@@ -13,7 +13,8 @@ from exec.published.flat import put, trainable, values
 
 __all__ = ["Asp"]
 
-# Two tags, because each rank both sends gradients to a peer and answers that peer's.
+# Tags of gradients and of answers: between two ranks, both travel in both directions. Any two numbers do, as
+# no other messages have tags in this group.
 _PUSH, _PULL = 71, 72
 
 
@@ -22,10 +23,10 @@ class Asp:
 
     The server on rank r holds the r-th share of the parameters, and has a thread for each other rank. In each
     of ``steps`` iterations, every rank sends each server that server's share of the gradient. The server
-    applies it by an optimizer step and returns the updated parameters. The learning rate is divided by the
-    number of ranks, because each rank's gradient is a step of its own, where synchronous training makes one
-    step by their mean. No rank waits for another's gradient, so a gradient may be computed at parameters that
-    others have changed since.
+    applies it by an optimizer step and returns the updated parameters. Synchronous training makes one step by
+    the mean of all gradients. Here each gradient makes a step of its own, so the learning rate is divided by
+    the number of ranks. No rank waits for another's gradient, so a gradient may be computed at parameters
+    that others have changed since.
 
     ``make_optimizer`` makes the optimizer of a list of parameters. Several threads send and receive at the
     same time, which gloo allows and NCCL does not.

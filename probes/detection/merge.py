@@ -32,7 +32,8 @@ __all__ = ["combined", "from_file", "live", "look", "merge", "read_file", "read_
 
 _Record = TypeVar("_Record", NumaNode, PciDevice, Gpu, Nic, FabricLink, Matrix)
 _Layer = TypeVar("_Layer", Host, NumaNode, PciDevice, Gpu, Nic, FabricLink)
-# The document type or root element of an XML file begins within so many bytes.
+# The bytes in which the document type or root element of an XML file is sought. hwloc and nvidia-smi write it
+# within the first 100; the rest is room for comments and for UTF-16.
 _ENOUGH = 4096
 _HWLOC = re.compile(rb"<!DOCTYPE\s+topology\b|<topology\b")
 _QUERY = re.compile(rb"<!DOCTYPE\s+nvidia_smi_log\b|<nvidia_smi_log\b")
@@ -145,7 +146,11 @@ def _merged(first: Host, second: Host) -> Host:
 
 
 def _fabric(first: tuple[FabricLink, ...], second: tuple[FabricLink, ...]) -> tuple[FabricLink, ...]:
-    """Return each GPU's links from the first source with any: only some sources name the switches."""
+    """Merge links: a GPU's links of one kind come from the first source that has any.
+
+    Only some sources name the switch at the other end, so the same link can look different in two sources and
+    would count twice. A later source only adds facts to links that both know.
+    """
     known = {(link.source, link.kind) for link in first}
     places = {_ends(link) for link in first}
     other = tuple(link for link in second if (link.source, link.kind) not in known or _ends(link) in places)
@@ -173,7 +178,8 @@ def _laid_over(first: _Layer, second: _Layer) -> _Layer:
     """Return ``first`` with its unknown fields taken from ``second``."""
     taken: dict[str, Any] = {}
     for entry in fields(first):
-        # A host's lists are merged apart; "numa" is also the node of a device.
+        # The lists of a host are merged elsewhere. In other records the same name may be a fact: ``numa`` is
+        # the node of a device.
         if entry.name in ("method", "method_of") or (isinstance(first, Host) and entry.name in _NESTED):
             continue
         value = getattr(second, entry.name)

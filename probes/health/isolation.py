@@ -12,8 +12,8 @@ from probes.topology import Host, PciDevice
 __all__ = ["iommu_state", "pcie_switches", "peer_functions", "redirecting_bridges", "virtual_machine"]
 
 _NOT_ROOT = (
-    "the configuration space of PCIe bridges beyond its first 64 bytes takes root "
-    "(or CAP_SYS_ADMIN), or a recording made with it"
+    "only root (or CAP_SYS_ADMIN) may read the configuration space of PCIe bridges beyond its first "
+    "64 bytes; a recording made by root has it"
 )
 # The kernel's type of an IOMMU group whose addresses are not translated.
 _IDENTITY = "identity"
@@ -29,10 +29,11 @@ def peer_functions(host: Host, devices: Mapping[str, PciDevice]) -> list[str]:
 def redirecting_bridges(
     root: Path, peers: Iterable[str], devices: Mapping[str, PciDevice]
 ) -> tuple[tuple[str, ...], str]:
-    """Return the switch ports that send transfers between devices below the switch up to the CPU.
+    """Return the ports of PCIe switches that redirect transfers between devices to the CPU (by ACS).
 
-    The second value says what it takes to read the ports that could not be read, "" if all were read. Root
-    ports do not count: transfers between two of them pass the CPU in any case.
+    Without redirection, a transfer between two devices below a switch stays inside the switch. The second
+    value says who may read the ports that could not be read, "" if all were read. Root ports do not count:
+    transfers between two of them pass the CPU in any case.
     """
     ports = {
         bridge.bus_id: bridge
@@ -65,7 +66,7 @@ def iommu_state(root: Path, peers: Iterable[str]) -> str:
     types = types or {text(place) for place in groups.glob("[0-9]*/type")}
     if types - {""}:
         return "passthrough" if types - {""} == {_IDENTITY} else "translating"
-    # Kernels before 5.11 do not state the type of a group.
+    # Old kernels do not state the type of a group.
     options = set(text(root / "proc/cmdline").split())
     return "passthrough" if options & {"iommu=pt", "iommu.passthrough=1"} else "translating"
 

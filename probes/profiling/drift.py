@@ -3,8 +3,8 @@
 The uncertainty of a link comes from its samples, in the baseline and now: the bootstrap interval of beta, and
 the distance of the median sample from the best. Every link has at least the median link's uncertainty. A
 change counts only if it exceeds a limit in both the best and the median of the samples. The limit is so high
-that noise alone exceeds it for any link in only one of a hundred runs (Bonferroni). If earlier runs are
-known, their spread is taken into account (`Past`).
+that noise alone causes at most one false alarm in a hundred runs over all links (Bonferroni). If earlier runs
+are known, their spread is taken into account (`Past`).
 """
 
 from __future__ import annotations
@@ -44,23 +44,34 @@ __all__ = [
 
 Quantity = Literal["bandwidth", "latency"]
 
-# Links named in one finding.
+# Links named in one finding, so that it stays readable; a count stands for the others.
 _MOST_SLOW = 4
-# Expected false alarms in a run, over all links (Bonferroni).
+# Expected false alarms in a run, over all links (Bonferroni): about four a year if a healthy network is
+# profiled daily.
 _FALSE_ALARMS_A_RUN = 0.01
-# The smallest changes of a latency that are reported: relative to the baseline, and in seconds.
+# The smallest changes of a latency that are reported: relative to the baseline, and in seconds. On hosts with
+# busy cores, quiet runs of benchmarks/slurm_lab.py and benchmarks/watch_lab.py report nothing with them.
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
 # Smaller latencies count as this one, because 0 has no logarithm.
 NO_ALPHA_S = 1e-12
 # The least standard deviation of a link: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005
-# If more than this share of all links changed alike, the limit is the one of all links together.
+# A change with more than this share of all links counts as one of all links and states the limit of all links
+# together. A fault of one host cannot look like it: of three hosts or more, one has two thirds of all links
+# at most.
 _MOST_OF = 0.8
-# A reported change stays until it is this much nearer to the baseline, so that it does not flap.
+# A reported change stays until it is below this share of the limit, so that noise does not make it flap.
 _STILL = 0.5
-# Ratios from here on are written as "n times", not in per cent; times that round to 1 ms or more are in ms.
-_MANY, _MILLISECOND_S = 10.0, 0.9995e-3
+# The width of a 95 % interval of a normal distribution, in standard deviations.
+_INTERVAL_SIGMAS = 3.92
+# Standard deviations from a link's best sample to its median one, as for the least of 28 normal samples. The
+# 90th percentile is further away, so latencies get too large a deviation rather than too small a one.
+_BEST_SIGMAS = 2.0
+# A ratio from ``_MANY`` on is written as "n times" instead of in per cent.
+_MANY = 10.0
+# The least latency that is written in ms: anything shorter rounds to less than 1000 us.
+_MILLISECOND_S = 0.9995e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +91,12 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """Thresholds of a reported change: ``least`` in the logarithm, and noise if ``noise`` is set.
+    """The limit that a change must exceed to be reported, as the logarithm of the ratio now/before.
 
-    Nobody acts on a change below ``least``, however certain it is. Noise explains no change beyond ``most``.
-    A quantity with a ``past`` is judged by it as well.
+    If ``noise`` is set, the limit follows from the noise of the link, but lies between ``least`` and
+    ``most``. Otherwise it is ``least``. Nobody acts on a change below ``least``, however certain it is. A
+    change beyond ``most`` is reported however noisy the link is. ``past`` has evidence from earlier runs for
+    some quantities.
     """
 
     least: Mapping[Quantity, float]
@@ -224,11 +237,11 @@ def matched(baseline: Profile, now: Profile) -> Indices:
 def sigmas(links: Links, quantity: Quantity) -> Floats:
     """Estimate from one run each link's standard deviation of log(quantity) between runs."""
     if quantity == "bandwidth":
-        interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / 3.92
-        wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / 2
+        interval = np.log(links.beta_high_s_per_byte / links.beta_low_s_per_byte) / _INTERVAL_SIGMAS
+        wander = np.log(links.beta_median_s_per_byte / links.beta_s_per_byte) / _BEST_SIGMAS
         return _no_steadier_than_most(np.maximum(interval, wander))
     best = np.maximum(links.alpha_s, NO_ALPHA_S)
-    return _no_steadier_than_most(np.log(np.maximum(links.alpha_p90_s / best, 1.0)) / 2)
+    return _no_steadier_than_most(np.log(np.maximum(links.alpha_p90_s / best, 1.0)) / _BEST_SIGMAS)
 
 
 def together(profile: Profile, rows: Sequence[int]) -> list[tuple[str, tuple[int, ...]]]:

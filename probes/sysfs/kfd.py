@@ -111,7 +111,8 @@ def _links(node: _Node, nodes: dict[int, _Node]) -> Iterator[FabricLink]:
     for entry in sorted(node.folder.glob("io_links/*"), key=lambda path: path.name.zfill(4)):
         said = _properties(entry)
         far = nodes.get(said.get("node_to", -1))
-        if said.get("type") != _XGMI or far is None:
+        # A process that may not use a GPU cannot read its node, and so not tell it from a CPU.
+        if said.get("type") != _XGMI or far is None or not far.said:
             continue
         least, most = said.get("min_bandwidth", 0), said.get("max_bandwidth", 0)
         yield FabricLink(
@@ -127,4 +128,4 @@ def _links(node: _Node, nodes: dict[int, _Node]) -> Iterator[FabricLink]:
 
 def _cpu_number(node: _Node, nodes: dict[int, _Node]) -> int:
     """Return the NUMA node of a CPU node: CPU nodes are in the order of NUMA nodes."""
-    return sum(other.number < node.number for other in nodes.values() if not other.bus_id)
+    return sum(other.number < node.number for other in nodes.values() if other.said and not other.bus_id)

@@ -17,8 +17,7 @@ from probes.topology import Nic, PciDevice
 
 __all__ = ["ERROR_COUNTERS", "INTERFACE_COUNTERS", "TRANSPORT_COUNTERS", "read_nics"]
 
-# Errors of the wire that an RDMA port counts (counters/), of its transport (hw_counters/), and those of a
-# network interface (statistics/).
+# Files in the folder counters/ of an RDMA port: errors of the wire.
 ERROR_COUNTERS = (
     "symbol_error",
     "link_error_recovery",
@@ -29,6 +28,7 @@ ERROR_COUNTERS = (
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
+# Files in the folder hw_counters/ of an RDMA port: errors of the transport.
 TRANSPORT_COUNTERS = (
     "out_of_sequence",
     "packet_seq_err",
@@ -41,6 +41,7 @@ TRANSPORT_COUNTERS = (
     "rp_cnp_handled",
     "roce_adp_retrans",
 )
+# Files in the folder statistics/ of a network interface.
 INTERFACE_COUNTERS = (
     "rx_crc_errors",
     "rx_errors",

@@ -1,10 +1,10 @@
 """Prices of links, NICs and trunks: what a faster one would save in a step of several collectives.
 
 A linear program routes all collectives of a step at once, in arbitrarily fine pieces, over trees and paths,
-so that the step ends soonest. Its dual values say how much the end depends on each resource. The trees that
-are cheapest at the current dual values are added (column generation), until that no longer shortens the step.
-A greedy search finds them, which adds the nearest rank first. So the program's time is that of good trees,
-not a proven bound. Latency does not count.
+so that the step ends soonest. Its dual values say how much the end depends on each resource. Column
+generation adds the trees that are cheapest at the current dual values, until they no longer shorten the step.
+A greedy search builds each tree by adding the nearest rank first, and may miss the cheapest tree. So the step
+may end sooner than the program says: its time is no proven bound. Latency does not count.
 
 Collectives with different release times share the resources only while both run: time is cut at the releases,
 and each piece of data moves in one of the intervals after its release.
@@ -20,16 +20,19 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from probes.base import Floats, Indices, floats
-from synth.bounds.packing_lp import resource_load
+from synth.bounds.packing_lp import ALIKE, resource_load
 from synth.collective import Collective
 from synth.network import Network
 from synth.networks import ShortestPaths, shortest_paths
 
 __all__ = ["NetworkPart", "Price", "StepDemand", "part_prices", "parts_of", "upgraded"]
 
+# These limits were tried on 14 steps of one to three collectives, on networks drawn as for the steps of
+# benchmarks/demands.py: a search took 3 to 6 rounds, and larger limits changed no time and no saving.
+#
 # The most rounds of new trees.
 _MOST_ROUNDS = 40
-# The search ends after more than this many rounds in a row without a gain of a thousandth.
+# A gain is a step that ends sooner by a thousandth. The search ends in the fourth round in a row without one.
 _IDLE_ROUNDS, _GAIN = 3, 1e-3
 # The most rounds on an upgraded network. It starts with the trees of the network as it is, which nearly
 # always include the useful ones.
@@ -37,10 +40,10 @@ _MORE_ROUNDS = 8
 # The most parts whose saving is computed, by solving the program with each of them upgraded. They are those
 # with the largest dual values.
 _CANDIDATES = 10
-# The price of a resource without load is e^-8 of that of a full one: nearly free, yet too dear for detours.
+# Trees are also searched at prices that rise exponentially with load. There an idle resource costs exp(-8) =
+# 1/3000 of a full one: a detour over idle links is cheap, but a shorter one is cheaper. With exponents from 2
+# to 16 the steps ended at the same times.
 _STEEPNESS = 8.0
-# A link whose time per byte is within this factor of a port's is as fast as the port allows.
-_ALIKE = 1.03
 # A word in a port's name that tells its direction; both directions of a port are one part.
 _DIRECTION = re.compile(r"\s*\b(?:egress|ingress|up|down|out|in|tx|rx)\b(?=(\s+\d)?)")
 
@@ -103,9 +106,9 @@ def _s_per_byte(network: Network, port_s: Floats, resource: int) -> float:
 def upgraded(network: Network, part: NetworkPart | None, more_bytes_per_s: float) -> Network:
     """Return the network with a part faster by ``more_bytes_per_s``; None upgrades nothing.
 
-    A link that was as fast as one of its ports allowed becomes as fast as the slowest of them now is. Times
-    per byte of ports are explicit in the result, and it ``queues`` if there are ports: a slower link then
-    holds a faster port for only a part of its transfer.
+    A link that was as fast as one of its ports gets the rate that its slowest port now has. No link is faster
+    than its slowest port. The result states the time per byte of each port. If it has ports, it ``queues``: a
+    link slower than its port would otherwise hold the port for the whole transfer.
     """
     port_s = network.port_s_per_byte.copy()
     beta = network.beta_s_per_byte.copy()
@@ -117,7 +120,7 @@ def upgraded(network: Network, part: NetworkPart | None, more_bytes_per_s: float
             beta[resource] = 1.0 / (1.0 / beta[resource] + more_bytes_per_s)
     if len(network.ports):
         limited = network.beta_s_per_byte[network.port_user] <= (
-            network.port_s_per_byte[network.link_port] * _ALIKE
+            network.port_s_per_byte[network.link_port] * ALIKE
         )
         slowest = np.zeros(network.links)
         np.maximum.at(slowest, network.port_user, port_s[network.link_port])
@@ -269,7 +272,7 @@ class _Program:
         whole = csc_array(
             (np.ones(count), (np.concatenate(of), np.arange(count))), shape=(len(self.blocks), count + 1)
         )
-        # Import here: it takes a tenth of a second, which processes that solve nothing need not spend.
+        # Imported only here, because the import takes a tenth of a second.
         from scipy.optimize import linprog
 
         cost = np.append(np.zeros(count), 1.0)
@@ -299,9 +302,10 @@ def _trees(
 
 
 def _grown(seeds: Indices, targets: Indices, paths: ShortestPaths, ends: Indices) -> set[int]:
-    """Return the links of a tree from ``seeds``, to which a shortest path to the nearest target is added.
+    """Return the links of a tree from ``seeds`` to all ``targets``.
 
-    ``ends`` is the rank to which each link leads.
+    The tree grows by one shortest path at a time, always to the target that is nearest to it. ``ends`` is the
+    rank to which each link leads.
     """
     inside = np.zeros(len(paths.cost), dtype=bool)
     inside[seeds] = True

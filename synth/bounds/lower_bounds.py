@@ -5,15 +5,19 @@ delivered floor((T − travel) / hold) + 1 of them by time T. With ``fluid`` the
 is bytes over bandwidth plus the least alpha. All bounds hold for every schedule that reduces at ranks only:
 
 - *ingress*, *egress*, *cut*: the data that a set S of ranks needs from outside must cross its incoming links
-  (ForestColl). If nothing crosses twice, the last chunk to enter must still spread inside S; otherwise there
-  is at least one more crossing. Every rank inside must also still receive the chunks that cross last.
+  (ForestColl). When all have crossed, the last one must still spread inside S, unless some chunk crosses a
+  second time; the bound takes what is shorter. No rank in S has any of the last j chunks before they cross,
+  and each rank must then receive all j.
 - *latency*: a chunk that leaves at 0 travels at least the shortest path to each rank that wants it.
-- *count*: all missing chunks must be received over all links and ports together; an all_reduce sends every
-  chunk at least 2(N−1) times (Patarasuk and Yuan).
-- *partition*: the same between k parts of the network: 2(k−1) crossings (Nash-Williams, Tutte).
-- *spanning trees*: the same with the prices of links and ports that prove the most (`spanning_trees`).
-- *order of sums*: the least load of links and ports by any sums in a given order, by weak duality
-  (`synth.routing.sum_trees`).
+- *total traffic*: all links and ports together must carry all needed sends; an all_reduce sends every chunk
+  at least 2(N−1) times (Patarasuk and Yuan).
+- *partition*: if the network is cut into k parts, an all_reduce sends every chunk at least 2(k−1) times from
+  part to part, over the links between them (Nash-Williams, Tutte).
+- *spanning trees*: if links and ports have prices, every chunk of an all_reduce pays for a minimum spanning
+  tree twice. A linear program finds the prices that prove most (`spanning_trees`).
+- *arrival*: early sends carry data of near ranks only, and late sends serve near ranks only (`arrivals`).
+- *order of sums*: if the order of additions is given, links and ports must carry the partial sums. The bound
+  is the least load over all places where ranks could add, by weak duality (`synth.routing.sum_trees`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
@@ -44,7 +48,8 @@ _LARGE_BYTES = 1 << 40
 ORDER_BOUND = "order of sums"
 # The most ranks and chunks for which the bound of a fixed order of sums is sought, as it takes some seconds.
 _MOST_IN_ORDER, _MOST_CHUNKS_IN_ORDER = 128, 1024
-# The chunks are cut into about this many to find the bound.
+# Fewer chunks are cut until there are about this many. Finer ones spread more evenly, so their loads make
+# better prices.
 _CHUNKS_IN_ORDER = 256
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
@@ -93,13 +98,16 @@ def bounds(
 
 
 def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
-    """Return the bound by a fixed order of sums; [] unless all sum the same ranks, each for one target."""
+    """Return the bound of a fixed order of sums.
+
+    Return [] if chunks sum different ranks, if a chunk has several targets, or if there are too many ranks or
+    chunks.
+    """
     sources, roots = collective.sources, collective.targets.only().astype(np.int64)
     few = network.ranks <= _MOST_IN_ORDER and collective.chunks <= _MOST_CHUNKS_IN_ORDER
     if (roots < 0).any() or (sources.group != sources.group[0]).any() or not few:
         return []
     through, load_s = resources(network, chunk_bytes), np.zeros(network.links + len(network.ports))
-    # Finer chunks are spread more evenly, so their loads make better prices.
     parts = max(1, _CHUNKS_IN_ORDER // len(roots))
     roots = np.repeat(roots, parts)
     batch, most_hops = batch_of(network.ranks, len(roots)), network.ranks - 1

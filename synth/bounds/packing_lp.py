@@ -14,13 +14,13 @@ from scipy.sparse import coo_array, csc_array, csr_array, hstack
 from probes.base import Floats, Indices, Mask
 from synth.network import Network
 
-__all__ = ["Shares", "Trees", "link_load", "resource_load", "solve"]
+__all__ = ["ALIKE", "Shares", "Trees", "link_load", "resource_load", "solve"]
 
 # The cost of each level of a tree, relative to the least load. It is so small that the load decides.
 _HEIGHT_WEIGHT = 1e-2
 # A link counts as slower than its port only beyond this ratio, as measurements of equal rates differ
 # slightly.
-_ALIKE = 1.03
+ALIKE = 1.03
 
 
 def link_load(network: Network) -> csc_array:
@@ -35,7 +35,7 @@ def resource_load(network: Network) -> tuple[Indices, csc_array]:
     than each of its ports.
     """
     slow = np.ones(network.links, dtype=bool)
-    alike = network.held_s_per_byte * _ALIKE >= network.beta_s_per_byte[network.port_user]
+    alike = network.held_s_per_byte * ALIKE >= network.beta_s_per_byte[network.port_user]
     slow[network.port_user[alike]] = False
     alone = np.flatnonzero(slow)
     row = np.concatenate((network.links + network.link_port, alone))

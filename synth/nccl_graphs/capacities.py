@@ -2,7 +2,8 @@
 
 A resource has a capacity in GB/s, in one direction. It is a bundle of NVLinks, a GPU's links into or out of
 NVSwitches, a PCIe link up or down, the link from one NUMA node to another, or one direction of a NIC. A byte
-uses each resource of its path once. If Intel's CPUs forward it, it uses PCIe links 1.2 times. A rate measured
+crosses each resource of its path once. On a path through an Intel CPU each byte counts as 1.2 bytes on PCIe
+links, because these CPUs split transfers into small packets (NCCL's INTEL_P2P_OVERHEAD). A rate measured
 between two GPUs is a further resource that only this pair uses; it also raises the capacity of each resource
 on the path to at least that rate.
 """
@@ -21,7 +22,8 @@ from probes.topology import Gpu, Host, Nic
 __all__ = ["PathCapacities", "capacities_of"]
 
 _Key = tuple[str, ...]
-# Assumed if nothing on a path is known, as in nominal networks: 16 lanes of PCIe 4.0.
+# Assumed if nothing on a path is known, as in nominal networks: 16 lanes of PCIe 4.0, at the 1.5 GB/s a lane
+# of probes/paths/bandwidth.json.
 _UNKNOWN_GBS = 24.0
 # Path types, the nearest first.
 _NEAR_TO_FAR: tuple[PathType, ...] = (
@@ -43,9 +45,10 @@ _NEAR_TO_FAR: tuple[PathType, ...] = (
 class PathCapacities:
     """The paths between the GPUs of a host and to its NICs, as shares of resources.
 
-    ``between[a, b, r]``, ``out[a, n, r]`` and ``into[n, a, r]`` are the shares of resource r that 1 GB/s
-    takes from GPU a to GPU b, from GPU a to NIC n, and from NIC n to GPU a. ``names`` name the resources.
-    ``path[a][b]`` and ``net_path[a][n]`` are path types; ``near[n]`` are the GPUs nearest to NIC n.
+    A flow of 1 GB/s takes a share of each resource r on its path: ``between[a, b, r]`` if it goes from GPU a
+    to GPU b, ``out[a, n, r]`` from GPU a to NIC n, ``into[n, a, r]`` from NIC n to GPU a. ``names`` name the
+    resources. ``path[a][b]`` and ``net_path[a][n]`` are path types; ``near[n]`` are the GPUs nearest to NIC
+    n.
     """
 
     gpus: tuple[Gpu, ...]
@@ -62,6 +65,7 @@ class PathCapacities:
     def alike(self) -> bool:
         """Whether all orders of the GPUs are equally good: NVSwitches connect all of them at equal rates."""
         pairs = [(a, b) for a in range(len(self.gpus)) for b in range(len(self.gpus)) if a != b]
+        # Rounding makes sums of the same rates in different orders equal.
         most = {round(float(self.between[a, b].max()), 9) for a, b in pairs}
         used = np.array([self.between[a, b] > 0 for a, b in pairs])
         return (
@@ -141,7 +145,7 @@ def _with_measured(
 
 
 class _Ways:
-    """Yields the parts of each path: (resource, its GB/s, number of times that a byte crosses it)."""
+    """The parts of each path of a host: (resource, its GB/s, number of times that a byte crosses it)."""
 
     def __init__(self, host: Host, tables: Bandwidths) -> None:
         self._host = host

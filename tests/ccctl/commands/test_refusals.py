@@ -25,7 +25,7 @@ REFUSED = [
     ("bench -n 2 --collective hypercube", 2, "write all_gather"),
     ("bench -n 2 -d fp8e4m3", 2, "no executor adds floating-point numbers of 8 bits"),
     ("bench -n 2 -d float,f8e5m2", 2, "'f8e5m2'"),
-    ("bench -n 2 -d float8_e4m3fn", 2, "uint8 moves as many bytes"),
+    ("bench -n 2 -d float8_e4m3fn", 2, "Use uint8 to move such data"),
     ("bench -n 2 -d fp8", 2, "8 bits"),
     # A name longer than a file system takes.
     (f"explain {'x' * 400}", 66, "File name too long"),

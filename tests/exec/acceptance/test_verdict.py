@@ -179,6 +179,21 @@ def _gpu(bus_id: str) -> GpuHealth:
     return GpuHealth(bus_id, name="NVIDIA H100")
 
 
+def test_each_row_has_its_own_bound_also_after_one_that_has_none() -> None:
+    measured = _measured(measured_profile(4))
+    assert measured.report is not None
+    [row] = measured.report.rows
+    own = replace(row, size_bytes=2 * row.size_bytes)
+    unknown = replace(row, collective="custom")
+    alone, mixed = (
+        judge(replace(measured, report=replace(measured.report, rows=rows)), _terms(), STAGES).whole
+        for rows in ((row, own), (unknown, row, own))
+    )
+    assert all(one.bound_s for one in alone)
+    assert mixed[0].bound_s is None
+    assert [one.bound_s for one in mixed[1:]] == [one.bound_s for one in alone]
+
+
 def test_health_alone_is_no_verdict() -> None:
     found = judge(Measured(health=ClusterHealth((HostHealth("n1"),))), _terms(), STAGES)
     assert found.verdict == "undecided"

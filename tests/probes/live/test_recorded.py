@@ -220,6 +220,14 @@ def test_xgmi_of_several_links_to_gpus_and_cpus(tmp_path):
     ]
 
 
+def test_a_link_to_a_gpu_of_others_is_no_link_to_a_cpu(tmp_path):
+    kfd(tmp_path, 0, simd_count=0)
+    to_other = {"type": 11, "node_to": 2, "min_bandwidth": 50000, "max_bandwidth": 50000}
+    kfd(tmp_path, 1, [to_other], simd_count=440, gfx_target_version=90402, location_id=0xC100)
+    (tmp_path / "sys/class/kfd/kfd/topology/nodes/2").mkdir()
+    assert sysfs_kfd.read("h", tmp_path).hosts[0].fabric == ()
+
+
 def test_nodes_that_may_not_be_read_are_noted(tmp_path):
     kfd(tmp_path, 0, simd_count=0)
     (tmp_path / "sys/class/kfd/kfd/topology/nodes/1").mkdir()

@@ -111,7 +111,7 @@ def test_a_search_is_kept_and_goes_on(run_ccctl, tmp_path):
     kept = [codec.read(str(tmp_path / name), "tuning").body for name in ("whole.json", "parts.json")]
     assert kept[0].buffer_bytes.tolist() == kept[1].buffer_bytes.tolist()
     other = run_ccctl("training", "fusion", *asked, "--seed", 5, "--state", "whole.json")
-    assert (other.returncode, "its seed is 0, asked for is 5" in other.stderr) == (2, True)
+    assert (other.returncode, "it is a search with seed 0, but 5 was requested" in other.stderr) == (2, True)
     assert "best" in run_ccctl("show", "parts.json").stdout
 
 
