@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 # Lines of output shown on failure: the first have the error of a remote shell, the last the end of a rank's
 # traceback.
 _FIRST_LINES, _LAST_LINES = 3, 12
-# Of longer output only the end is read, and only the last lines are shown: 64 KiB hold 12 lines of 5000
-# bytes.
+# Longer output is read from here before its end, and only the last lines are shown: 64 KiB hold 12 lines of
+# 5000 bytes.
 _LAST_BYTES = 1 << 16
 # MPI keeps its shared memory here too; in an ordinary folder each message would reach a disk.
 _MEMORY = Path("/dev/shm")
