@@ -16,7 +16,7 @@ from exec.benchmark import Report, Row
 from exec.benchmark.foreign.failures import failure_in, wrong_first
 from exec.benchmark.foreign.nccl_rows import row_of_time
 from probes.base import DataError, decimal, some, whole, without_tags
-from synth.collective import Kind
+from synth.collective import REDUCING, Kind
 
 __all__ = ["is_osu_text", "parse_osu_text"]
 
@@ -227,7 +227,7 @@ def _interrupted(every: Sequence[_Table]) -> str:
 
 
 def _usual_type(kind: Kind) -> str:
-    return "float32" if kind in ("all_reduce", "reduce", "reduce_scatter") else "int8"
+    return "float32" if kind in REDUCING else "int8"
 
 
 def _row(line: str, number: int, table: _Table, ranks: int, source: str) -> Row:
