@@ -33,9 +33,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from math import inf, prod
+from math import inf
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import geometric_mean, mean, median, stdev
 from typing import Any
 
 from lab_cases import CCCTL, inside, lab
@@ -322,9 +322,7 @@ def main() -> None:
             ratios.setdefault(mode, []).append(ratio)
     for mode, found in ratios.items():
         if mode not in ("none", "ddp"):
-            print(
-                f"ddp / {mode}: geometric mean {prod(found) ** (1 / len(found)):.2f}, least {min(found):.2f}"
-            )
+            print(f"ddp / {mode}: geometric mean {geometric_mean(found):.2f}, least {min(found):.2f}")
 
 
 if __name__ == "__main__":
