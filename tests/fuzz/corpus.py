@@ -247,30 +247,9 @@ def _schedules(whole: bool) -> Iterator[Sample]:
             ]
         for network, kind, method in asked:
             path.unlink(missing_ok=True)
-            costs = (
-                "--bandwidth",
-                "1GB/s",
-                "--alpha",
-                "1us",
-                "--chunk",
-                "1K",
-                "--chunks",
-                "1",
-                "--jobs",
-                "1",
-            )
-            ended = call(
-                "synth",
-                "--network",
-                network,
-                *costs,
-                "--collective",
-                kind,
-                "--method",
-                method,
-                "-o",
-                str(path),
-            )
+            costs = "--bandwidth 1GB/s --alpha 1us --chunk 1K --chunks 1 --jobs 1"
+            how = f"--network {network} {costs} --collective {kind} --method {method}"
+            ended = call("synth", *how.split(), "-o", str(path))
             if ended.status == 0 and path.stat().st_size < _MOST_BYTES:
                 content = path.read_bytes()
                 yield Sample(
