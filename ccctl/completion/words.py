@@ -136,6 +136,8 @@ METHODS = (
     "host_halving",
     "two_step",
     "three_step",
+    "trivance",
+    "bine",
     "paths",
     "forest",
     "ilp",

@@ -15,6 +15,7 @@ from synth.methods import (
     adapcc,
     aligned,
     bidirectional,
+    bine,
     circulant,
     direct,
     doubling,
@@ -26,6 +27,7 @@ from synth.methods import (
     paths,
     ring,
     tree,
+    trivance,
     two_step,
 )
 from synth.network import Network
@@ -183,6 +185,16 @@ METHODS: dict[str, Method] = {
     "host_halving": Method(host_halving.synthesize, most_sends=600_000, suits=_never),
     "two_step": Method(two_step.synthesize),
     "three_step": Method(two_step.three_step),
+    "trivance": Method(
+        trivance.synthesize,
+        most_sends=600_000,
+        exchanges=True,
+        chunk_counts=trivance.chunk_counts,
+        suits=_never,
+    ),
+    "bine": Method(
+        bine.synthesize, most_sends=600_000, exchanges=True, chunk_counts=bine.chunk_counts, suits=_never
+    ),
     "paths": Method(paths.synthesize, relays=True),
     "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4, counts=True),
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),

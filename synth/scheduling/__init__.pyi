@@ -23,6 +23,14 @@ from .list_scheduling import (
 )
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
+from .step_trees import (
+    Grid as Grid,
+    StepTrees as StepTrees,
+    grids as grids,
+    in_turn as in_turn,
+    routed as routed,
+    step_trees as step_trees,
+)
 from .symmetric_search import (
     MOST_COMPARISONS as MOST_COMPARISONS,
     comparisons as comparisons,

@@ -100,6 +100,8 @@ _METHODS = {
     "host_halving": "sums inside hosts, then halving and doubling across",
     "two_step": "gathered inside hosts, then across",
     "three_step": "gathered inside hosts, across, and spread again",
+    "trivance": "rings or a torus, both ways at once, in steps three times as far each",
+    "bine": "binomial trees of nearer ranks, by negabinary numbers",
     "paths": "a path for each chunk, no link busier than needed",
     "forest": "many spanning trees at once",
     "ilp": "integer programs over time",
