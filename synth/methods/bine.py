@@ -12,9 +12,10 @@ different axes, and in either direction, so that all links of a rank work at onc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -22,9 +23,22 @@ from probes.base import Indices, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks import link_table, links_between
+from synth.networks import link_table
 from synth.schedules import COPY, REDUCE, Schedule
-from synth.scheduling import Grid, Sends, SendsOfParts, grids, in_turn, justified, routed, step_trees
+from synth.scheduling import (
+    Grid,
+    Known,
+    Sends,
+    SendsOfParts,
+    SharedSums,
+    StepTrees,
+    grids,
+    in_turn,
+    routed,
+    share_counts,
+    step_trees,
+    summed_axes,
+)
 from synth.simulation import replay
 
 __all__ = ["chunk_counts", "synthesize"]
@@ -39,8 +53,6 @@ _SERVED = (
     "gather",
     "all_to_all",
 )
-# The row of a rank's own contribution among the addends of a send.
-_OWN = -1
 # All_reduces are tried with so many chunks for each butterfly, and with so many for each of its owners.
 _LAPS = (1, 2, 4)
 # Finer cuts with more sends than this are not tried.
@@ -50,10 +62,11 @@ _MOST_SENDS = 600_000
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return the faster of two schedules on 2^k ranks: over a line of all ranks, and over their grid.
 
-    An all_reduce is a reduce_scatter and an all_gather, or in fewer chunks than ranks an exchange of whole
-    sums. Where partners have no link, trees go through other ranks. Raises NotApplicableError for other
-    collectives, other numbers of ranks, and if trees need a link back that is missing. O(ranks · chunks)
-    sends, times k in exchanges, scatter, gather and all_to_all.
+    An all_reduce is a reduce_scatter and an all_gather. In fewer chunks than these need, sums are exchanged,
+    along all axes or those that are left once the others are summed up. Where partners have no link, trees go
+    through other ranks. Raises NotApplicableError for other collectives, other numbers of ranks, and if trees
+    need a link back that is missing. O(ranks · chunks) sends, times k in exchanges, scatter, gather and
+    all_to_all.
     """
     if collective.kind not in _SERVED or not collective.whole:
         raise NotApplicableError(f"bine does not serve {collective.label}")
@@ -63,7 +76,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     found: list[Schedule] = []
     reason = ""
     for grid in grids(network):
-        job = _Job(network, collective, chunk_bytes, seed, _orders(network, grid))
+        job = _Job(network, collective, chunk_bytes, seed, grid)
         try:
             found.append(job.schedule())
         except NotApplicableError as error:
@@ -76,31 +89,37 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def chunk_counts(network: Network) -> list[int]:
     """Return the numbers of chunks into which to cut the buffer of an all_reduce.
 
-    They are a chunk for each butterfly, or one of every rank for each, and multiples of these.
+    They are a few for each butterfly, one for each share of some axes, and one or more of every rank.
     """
     if network.ranks & (network.ranks - 1):
         return [1]
-    ways = max(len(_orders(network, grid)) for grid in grids(network))
-    few = [ways * lap for lap in _LAPS]
-    many = [network.ranks * count for count in few if 2 * network.ranks**2 * count <= _MOST_SENDS]
-    return [*(count for count in few if count < network.ranks), *many]
+    grid = next(grids(network))
+    ways = len(_ways(network, grid))
+    few = {ways * lap for lap in _LAPS} | set(share_counts(grid, ways))
+    many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
+    return [*sorted(count for count in few if count < network.ranks * ways), *many]
 
 
-def _orders(network: Network, grid: Grid) -> list[list[Indices]]:
-    """Return butterflies, each as the partner of every rank in each step, the nearest partners first.
+def _ways(network: Network, grid: Grid) -> list[tuple[list[int], bool]]:
+    """Return (axes, mirrored) of each butterfly: one begins with each axis.
 
-    There is one for each axis to begin with, and if links share no ports a mirror image of each.
+    If links share no ports, there is a mirror image of each.
     """
-    steps = [size.bit_length() - 1 for size in grid.sizes]
+    axes = len(grid.sizes)
+    return [
+        ([*range(first, axes), *range(first)], mirrored)
+        for mirrored in (False, True)[: 1 if network.ports else 2]
+        for first in range(axes)
+    ]
+
+
+def _partners(grid: Grid, axes: Sequence[int], mirrored: bool) -> list[Indices]:
+    """Return the partner of every rank in each step along these axes, the nearest partners first."""
     found = []
-    for mirrored in (False, True)[: 1 if network.ports else 2]:
-        for first in range(len(steps)):
-            order = []
-            for axis, step in in_turn(steps, first):
-                distance = (1 - (-2) ** (step + 1)) // 3
-                sign = np.where(grid.place(axis) % 2 == mirrored, 1, -1)
-                order.append(grid.moved(axis, sign * distance))
-            found.append(order)
+    for axis, step in in_turn({axis: grid.sizes[axis].bit_length() - 1 for axis in axes}):
+        distance = (1 - (-2) ** (step + 1)) // 3
+        sign = np.where(grid.place(axis) % 2 == mirrored, 1, -1)
+        found.append(grid.moved(axis, sign * distance))
     return found
 
 
@@ -112,17 +131,28 @@ class _Job:
     collective: Collective
     chunk_bytes: int
     seed: int
-    orders: list[list[Indices]]
+    grid: Grid
 
     @cached_property
     def table(self) -> Ints:
         return link_table(self.network, self.chunk_bytes)
 
+    @cached_property
+    def ways(self) -> list[tuple[list[int], bool]]:
+        return _ways(self.network, self.grid)
+
     def schedule(self) -> Schedule:
-        if self.collective.kind == "all_reduce" and self.collective.chunks < self.network.ranks:
+        chunks = self.collective.chunks
+        if self.collective.kind == "all_reduce" and chunks < self.network.ranks * len(self.ways):
             with suppress(NotApplicableError):
-                return self._by_exchange()
+                found = [self._by_exchange(axes) for axes in summed_axes(self.grid, len(self.ways), chunks)]
+                return min(found, key=lambda schedule: replay(schedule).time_s)
         return self._by_trees()
+
+    def _trees(self, axes: Sequence[int], mirrored: bool) -> StepTrees:
+        partners = _partners(self.grid, axes, mirrored)
+        steps = [[routed(self.network, self.table, to, self.chunk_bytes)] for to in reversed(partners)]
+        return step_trees(steps, self.network.ranks)
 
     def _by_trees(self) -> Schedule:
         """Return the schedule in which each chunk goes along the tree of its owner or root."""
@@ -130,11 +160,10 @@ class _Job:
         sends = Sends()
         owner, lap = self.collective.owner_of()
         source, target = self.collective.source_of(), self.collective.target_of()
-        for number, order in enumerate(self.orders):
-            steps = [[routed(network, self.table, to, self.chunk_bytes)] for to in reversed(order)]
-            trees = step_trees(steps, network.ranks)
-            mine = np.flatnonzero(lap % len(self.orders) == number)
-            turn = lap[mine] // len(self.orders)
+        for number, way in enumerate(self.ways):
+            trees = self._trees(*way)
+            mine = np.flatnonzero(lap % len(self.ways) == number)
+            turn = lap[mine] // len(self.ways)
             if kind in ("scatter", "all_to_all"):
                 trees.add_paths(
                     sends, self.table, mine, source[mine], target[mine], COPY, False, turn, "bine"
@@ -150,17 +179,27 @@ class _Job:
                 trees.add(sends, self.table, mine, owner[mine], COPY, turn, "bine")
         return sends.schedule(network, self.collective, self.chunk_bytes, "bine", self.seed)
 
-    def _by_exchange(self) -> Schedule:
-        """Return the all_reduce in which partners exchange their whole sums."""
-        ranks, chunks = self.network.ranks, self.collective.chunks
-        sends = SendsOfParts()
-        known = [[[_OWN] for _ in range(ranks)] for _ in range(chunks)]
-        for step in range(len(self.orders[0])):
-            for chunk, sums in enumerate(known):
-                to = self.orders[chunk % len(self.orders)][step]
-                link = links_between(self.table, np.arange(ranks), to, "bine").tolist()
-                rows = [sends.add(chunk, link[rank], REDUCE, sums[rank]) for rank in range(ranks)]
-                for rank, partner in enumerate(to.tolist()):
-                    sums[partner].append(rows[rank])
-        made = sends.schedule(self.network, self.collective, self.chunk_bytes, "bine", self.seed)
-        return justified(made)
+    def _by_exchange(self, summed: int) -> Schedule:
+        """Return the all_reduce in which partners exchange sums; ``summed`` axes are summed up before."""
+        sums = SharedSums(self.network, self.grid, self.table, "bine", SendsOfParts())
+        plans = [
+            (
+                axes[:summed],
+                self._trees(axes[:summed], mirrored) if summed else None,
+                partial(self._exchange, sums, _partners(self.grid, axes[summed:], mirrored)),
+            )
+            for axes, mirrored in self.ways
+        ]
+        for chunk in range(self.collective.chunks):
+            share, way = divmod(chunk, len(plans))
+            sums.add(chunk, share, *plans[way])
+        return sums.schedule(self.collective, self.chunk_bytes, self.seed)
+
+    def _exchange(self, sums: SharedSums, steps: Sequence[Indices], chunk: int, known: Known) -> Known:
+        """Add the exchanges of a chunk's sums, and return the rows of the result at each rank."""
+        for partner in steps:
+            ranks = np.array(list(known))
+            rows = sums.send(chunk, ranks, partner[ranks], [known[rank] for rank in ranks.tolist()])
+            for to, row in zip(partner[ranks].tolist(), rows, strict=True):
+                known[to] = [*known[to], row]
+        return known

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -31,14 +31,25 @@ from probes.base import Indices, Ints
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks import link_table, links_between
+from synth.networks import link_table
 from synth.schedules import COPY, REDUCE, Schedule
-from synth.scheduling import Grid, Sends, SendsOfParts, grids, in_turn, justified, step_trees
+from synth.scheduling import (
+    Grid,
+    Known,
+    Sends,
+    SendsOfParts,
+    SharedSums,
+    StepTrees,
+    grids,
+    in_turn,
+    share_counts,
+    step_trees,
+    summed_axes,
+)
+from synth.simulation import replay
 
 __all__ = ["chunk_counts", "synthesize"]
 
-# The row of a rank's own contribution among the addends of a send.
-_OWN = -1
 # All_reduces are tried with so many chunks for each axis, and with so many for each of its owners.
 _LAPS = (1, 2, 4)
 # Finer cuts with more sends than this are not tried.
@@ -48,27 +59,27 @@ _MOST_SENDS = 600_000
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return an all_gather, reduce_scatter or all_reduce on a ring or torus.
 
-    An all_reduce in fewer chunks than ranks is latency-optimal, in more chunks bandwidth-optimal. Raises
-    NotApplicableError for other collectives, and unless each rank is linked to the next and to the one before
-    along every axis. O(ranks · chunks) sends; in exchanges of windows times the number of steps.
+    An all_reduce in few chunks is latency-optimal, in many bandwidth-optimal. Between them some axes are
+    summed up, and windows are exchanged along the others. Raises NotApplicableError for other collectives,
+    and unless each rank is linked to the next and to the one before along every axis. O(ranks · chunks)
+    sends; in exchanges of windows times the number of steps.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce") or not collective.whole:
         raise NotApplicableError(f"trivance does not serve {collective.label}")
     grid = _torus(network, link_table(network, chunk_bytes))
-    job = _Job(network, collective, chunk_bytes, seed, grid)
-    whole_sums = collective.kind == "all_reduce" and collective.chunks < network.ranks
-    return job.by_windows() if whole_sums else job.by_trees()
+    return _Job(network, collective, chunk_bytes, seed, grid).schedule()
 
 
 def chunk_counts(network: Network) -> list[int]:
     """Return the numbers of chunks into which to cut the buffer of an all_reduce.
 
-    They are a chunk for each axis of the torus, or one of every rank for each, and multiples of these.
+    They are a few for each axis, one for each share of some axes, and one or more of every rank.
     """
-    axes = len(next(grids(network)).sizes)
-    few = [axes * lap for lap in _LAPS]
-    many = [network.ranks * count for count in few if 2 * network.ranks**2 * count <= _MOST_SENDS]
-    return [*(count for count in few if count < network.ranks), *many]
+    grid = next(grids(network))
+    ways = 2 * len(grid.sizes)
+    few = {ways // 2, *(ways * lap for lap in _LAPS)} | set(share_counts(grid, ways))
+    many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
+    return [*sorted(count for count in few if count < network.ranks * ways), *many]
 
 
 def _torus(network: Network, table: Ints) -> Grid:
@@ -153,96 +164,110 @@ class _Job:
     def table(self) -> Ints:
         return link_table(self.network, self.chunk_bytes)
 
-    def by_trees(self) -> Schedule:
-        """Return the bandwidth-optimal algorithm."""
-        network, kind, axes = self.network, self.collective.kind, len(self.grid.sizes)
-        distances = [_distances(size) for size in self.grid.sizes]
+    @cached_property
+    def ways(self) -> list[tuple[list[int], bool]]:
+        """(axes, mirrored): chunks begin with each axis in turn, and then with each axis the other way round.
+
+        So ranks that are equally far both ways are reached one way by some chunks, the other way by others.
+        """
+        axes = len(self.grid.sizes)
+        return [
+            ([*range(first, axes), *range(first)], mirrored)
+            for mirrored in (False, True)
+            for first in range(axes)
+        ]
+
+    def schedule(self) -> Schedule:
+        """Return the bandwidth-optimal algorithm, in fewer chunks than it needs the latency-optimal one."""
+        chunks, ways = self.collective.chunks, len(self.ways)
+        if self.collective.kind != "all_reduce" or chunks >= self.network.ranks * ways:
+            return self._by_trees()
+        found = [self._by_windows(axes) for axes in summed_axes(self.grid, ways, chunks)]
+        return min(found, key=lambda schedule: replay(schedule).time_s)
+
+    def _by_trees(self) -> Schedule:
+        network = self.network
         sends = Sends()
         owner, lap = self.collective.owner_of()
-        # Ranks that are equally far both ways are reached one way by some chunks, the other way by others.
-        for variant in range(2 * axes):
-            order = in_turn(list(map(len, distances)), variant % axes)[::-1]
-            ways = (1, -1) if variant < axes else (-1, 1)
-            moves = [self._moves(axis, distances[axis][step], ways) for axis, step in order]
-            trees = step_trees(moves, network.ranks)
-            mine = np.flatnonzero(lap % (2 * axes) == variant)
-            turn = lap[mine] // axes
+        for number, (axes, mirrored) in enumerate(self.ways):
+            trees = self._trees(axes, mirrored)
+            mine = np.flatnonzero(lap % len(self.ways) == number)
+            turn = lap[mine] // len(self.ways)
             if self.collective.reduces:
                 trees.add(sends, self.table, mine, owner[mine], REDUCE, turn, "trivance")
                 turn = turn + trees.moments
-            if kind != "reduce_scatter":
+            if self.collective.kind != "reduce_scatter":
                 trees.add(sends, self.table, mine, owner[mine], COPY, turn, "trivance")
         return sends.schedule(network, self.collective, self.chunk_bytes, "trivance", self.seed)
 
-    def _moves(self, axis: int, distance: int, ways: tuple[int, int]) -> list[Indices]:
+    def _trees(self, axes: Sequence[int], mirrored: bool) -> StepTrees:
+        """Return the trees along these axes, which take turns; the farthest steps are the first."""
+        distances = {axis: _distances(self.grid.sizes[axis]) for axis in axes}
+        order = in_turn({axis: len(steps) for axis, steps in distances.items()})[::-1]
+        moves = [self._moves(axis, distances[axis][step], mirrored) for axis, step in order]
+        return step_trees(moves, self.network.ranks)
+
+    def _moves(self, axis: int, distance: int, mirrored: bool) -> list[Indices]:
         """Return the moves both ways, each over one link if all ranks have it, else over all hops."""
         found = []
-        for way in ways:
+        for way in (-1, 1) if mirrored else (1, -1):
             hops = [self.grid.moved(axis, way * hop) for hop in range(distance + 1)]
             linked = (self.table[hops[0], hops[-1]] >= 0).all()
             found.append(np.stack([hops[0], hops[-1]] if linked else hops))
         return found
 
-    def by_windows(self) -> Schedule:
-        """Return the latency-optimal algorithm, with windows that grow by one rank if links are missing."""
-        try:
-            return self._by_windows(3)
-        except NotApplicableError:
-            return self._by_windows(1)
+    def _by_windows(self, summed: int) -> Schedule:
+        """Return an exchange of windows along all axes but those that are ``summed`` up before.
 
-    def _by_windows(self, factor: int) -> Schedule:
-        """Return the exchange in which windows grow by ``factor``, or by one rank on either side for 1."""
-        axes, ranks = len(self.grid.sizes), range(self.network.ranks)
-        # For each chunk and rank: the rows of sends that brought each part of its window.
-        known = [[{(0, 0): [_OWN]} for _ in ranks] for _ in range(self.collective.chunks)]
-        sends = SendsOfParts()
+        Windows grow threefold, or by one rank on either side if links are missing.
+        """
+        try:
+            return self._exchanged(summed, 3)
+        except NotApplicableError:
+            return self._exchanged(summed, 1)
+
+    def _exchanged(self, summed: int, factor: int) -> Schedule:
+        sums = SharedSums(self.network, self.grid, self.table, "trivance", SendsOfParts())
         plans = [
-            [
-                (axis, pieces)
-                for axis in [*range(first, axes), *range(first)]
-                for pieces in [*_growth(self.grid.sizes[axis], factor), None]
-            ]
-            for first in range(axes)
+            (
+                axes[:summed],
+                self._trees(axes[:summed], mirrored) if summed else None,
+                partial(self._exchange, sums, axes[summed:], factor, mirrored),
+            )
+            for axes, mirrored in self.ways
         ]
-        for step in range(len(plans[0])):
-            for chunk, windows in enumerate(known):
-                axis, pieces = plans[chunk % axes][step]
-                if pieces is None:
-                    # The axis is done: all that a rank has counts as its own along the next one.
-                    known[chunk] = [{(0, 0): list(chain.from_iterable(one.values()))} for one in windows]
-                else:
-                    self._exchange(sends, chunk, windows, axis, pieces, mirrored=chunk // axes % 2 > 0)
-        made = sends.schedule(self.network, self.collective, self.chunk_bytes, "trivance", self.seed)
-        return justified(made)
+        for chunk in range(self.collective.chunks):
+            share, way = divmod(chunk, len(plans))
+            sums.add(chunk, share, *plans[way])
+        return sums.schedule(self.collective, self.chunk_bytes, self.seed)
 
     def _exchange(
-        self,
-        sends: SendsOfParts,
-        chunk: int,
-        windows: list[dict[tuple[int, int], list[int]]],
-        axis: int,
-        pieces: Sequence[_Piece],
-        *,
-        mirrored: bool,
-    ) -> None:
-        """Add the sends of one step of a chunk, and add what they bring to the ``windows`` of all ranks.
+        self, sums: SharedSums, axes: Sequence[int], factor: int, mirrored: bool, chunk: int, known: Known
+    ) -> Known:
+        """Add the exchanges of a chunk along one axis after the other, and return the rows of the result.
 
         If ``mirrored``, what would come from below comes from above.
         """
-        brought = []
-        for piece in pieces:
-            source = self.grid.moved(axis, -piece.away if mirrored else piece.away)
-            link = links_between(self.table, source, np.arange(len(source)), "trivance").tolist()
-            rows = []
-            for rank, sender in enumerate(source.tolist()):
-                parts = [
-                    row
-                    for (first, last), held in windows[sender].items()
-                    if piece.first <= first and last <= piece.last
-                    for row in held
-                ]
-                rows.append(sends.add(chunk, link[rank], REDUCE, parts))
-            brought.append(((piece.away + piece.first, piece.away + piece.last), rows))
-        for part, rows in brought:
-            for rank, row in enumerate(rows):
-                windows[rank][part] = [row]
+        ranks = np.array(list(known))
+        for axis in axes:
+            # The rows of each part of the window of each rank; all that it has counts as its own at first.
+            windows = {rank: {(0, 0): rows} for rank, rows in known.items()}
+            for pieces in _growth(self.grid.sizes[axis], factor):
+                brought = []
+                for away, low, high in pieces:
+                    source = self.grid.moved(axis, -away if mirrored else away)[ranks]
+                    parts = [
+                        [
+                            row
+                            for (first, last), rows in windows[sender].items()
+                            if low <= first and last <= high
+                            for row in rows
+                        ]
+                        for sender in source.tolist()
+                    ]
+                    brought.append(((away + low, away + high), sums.send(chunk, source, ranks, parts)))
+                for part, rows in brought:
+                    for rank, row in zip(ranks.tolist(), rows, strict=True):
+                        windows[rank][part] = [row]
+            known = {rank: list(chain.from_iterable(window.values())) for rank, window in windows.items()}
+        return known

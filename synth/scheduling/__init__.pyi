@@ -23,6 +23,12 @@ from .list_scheduling import (
 )
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
+from .shared_sums import (
+    Known as Known,
+    SharedSums as SharedSums,
+    share_counts as share_counts,
+    summed_axes as summed_axes,
+)
 from .step_trees import (
     Grid as Grid,
     StepTrees as StepTrees,

@@ -8,7 +8,7 @@ them, so every rank of a tree receives once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +51,9 @@ def grids(network: Network) -> Iterator[Grid]:
     yield Grid((network.ranks,))
 
 
-def in_turn(steps: Sequence[int], first: int) -> list[tuple[int, int]]:
-    """Return (axis, step of this axis): the axes take turns from ``first``, each for its number of steps."""
-    axes = [*range(first, len(steps)), *range(first)]
-    return [(axis, step) for step in range(max(steps)) for axis in axes if step < steps[axis]]
+def in_turn(steps: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return (axis, step of this axis): the axes take turns, each for its number of ``steps``."""
+    return [(axis, step) for step in range(max(steps.values())) for axis in steps if step < steps[axis]]
 
 
 def routed(network: Network, table: Ints, to: Indices, chunk_bytes: int) -> Indices:

@@ -1,4 +1,4 @@
-"""Trivance is right on rings and tori of any size, in ⌈log₃ n⌉ steps where messages pass wires."""
+"""Trivance is right on rings and tori of any size, in ⌈log₃ n⌉ steps where messages pass several wires."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ def test_rings_of_any_size_take_log3_steps_for_each_phase(ranks):
     network = wired_ring(ranks, beta=1e-18)
     steps = next(step for step in range(9) if 3**step >= ranks)
     whole_s = replay(made(network, "all_reduce", 1)).time_s
-    assert whole_s == pytest.approx(steps * ALPHA, rel=1e-6)
+    # Where the last step brings little more, that is sent before, from the parts that ranks have by then.
+    least = steps if ranks in (3, 9, 27, 81) else steps - 1
+    assert least * ALPHA * (1 - 1e-6) <= whole_s <= steps * ALPHA * (1 + 1e-6)
     if ranks < 30:
-        # An even ring has one rank that is equally far both ways: some chunks skip a step.
         for kind in ("all_gather", "reduce_scatter"):
             assert replay(made(network, kind, 1)).time_s <= steps * ALPHA * (1 + 1e-6)
 

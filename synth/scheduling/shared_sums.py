@@ -1,0 +1,107 @@
+"""All_reduces on a grid that sum up along some axes, exchange sums along the others, and hand results out.
+
+With no axis summed, ranks exchange their whole buffers; with more axes, smaller shares. So hops are traded
+for bytes (van de Geijn's hybrids).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probes.base import Indices, Ints
+from synth.collective import Collective
+from synth.network import Network
+from synth.networks import links_between
+from synth.schedules import COPY, REDUCE, Schedule
+from synth.scheduling.justification import justified
+from synth.scheduling.list_scheduling import SendsOfParts
+from synth.scheduling.step_trees import Grid, StepTrees
+
+__all__ = ["Known", "SharedSums", "share_counts", "summed_axes"]
+
+# The row of a rank's own contribution among the addends of a send.
+_OWN = -1
+
+Known = dict[int, list[int]]
+"""The rows that make up the sum at each rank that takes part in an exchange."""
+
+
+def summed_axes(grid: Grid, ways: int, chunks: int) -> list[int]:
+    """Return how many axes may be summed so that ``chunks`` leave a chunk of each way for every share."""
+    return [
+        axes
+        for axes in range(len(grid.sizes))
+        if axes == 0 or chunks >= ways * math.prod(sorted(grid.sizes)[-axes:])
+    ]
+
+
+def share_counts(grid: Grid, ways: int) -> list[int]:
+    """Return numbers of chunks with which some axes can be summed: one for each way and share."""
+    return [ways * math.prod(sorted(grid.sizes)[-axes:]) for axes in range(1, len(grid.sizes))]
+
+
+@dataclass(frozen=True)
+class SharedSums:
+    """Collector of the sends of an all_reduce, chunk by chunk."""
+
+    network: Network
+    grid: Grid
+    table: Ints
+    method: str
+    sends: SendsOfParts
+
+    def add(
+        self,
+        chunk: int,
+        share: int,
+        axes: Sequence[int],
+        trees: StepTrees | None,
+        exchange: Callable[[int, Known], Known],
+    ) -> None:
+        """Add a chunk: its sums along ``axes`` by ``trees``, ``exchange`` of these, and the way back.
+
+        The ranks whose coordinates along the axes are the digits of ``share`` make the sums. ``exchange``
+        takes the rows that each of them has, and returns those of the result.
+        """
+        owner = np.arange(self.network.ranks)
+        for axis in axes:
+            size = self.grid.sizes[axis]
+            digit, share = share % size, share // size
+            owner = self.grid.moved(axis, digit - self.grid.place(axis))[owner]
+        known = {rank: [_OWN] for rank in range(self.network.ranks)}
+        below = [] if trees is None else list(self._by_moments(trees, owner))
+        for ranks, above in reversed(below):
+            for rank, link in zip(ranks.tolist(), self._links(ranks, above), strict=True):
+                row = self.sends.add(chunk, link, REDUCE, known.pop(rank))
+                known[int(self.network.dst[link])].append(row)
+        known = exchange(chunk, known)
+        for ranks, above in below:
+            for source, link in zip(above.tolist(), self._links(above, ranks), strict=True):
+                # A copy replaces all that was there, and is passed on whole.
+                self.sends.add(chunk, link, COPY, known.get(source, []))
+
+    def send(self, chunk: int, src: Indices, dst: Indices, parts: Iterable[list[int]]) -> list[int]:
+        """Add sends of sums, each with the rows it consists of, and return their rows."""
+        links = self._links(src, dst)
+        return [self.sends.add(chunk, link, REDUCE, rows) for link, rows in zip(links, parts, strict=True)]
+
+    def _by_moments(self, trees: StepTrees, owner: Indices) -> Iterable[tuple[Indices, Indices]]:
+        """Yield (ranks, their parents) in the order in which trees from the owners reach them."""
+        rank = np.arange(len(owner))
+        moment, parent = trees.moment[owner, rank], trees.parent[owner, rank]
+        for at in range(trees.moments):
+            ranks = np.flatnonzero(moment == at)
+            yield ranks, parent[ranks]
+
+    def _links(self, src: Indices, dst: Indices) -> list[int]:
+        found: list[int] = links_between(self.table, src, dst, self.method).tolist() if len(src) else []
+        return found
+
+    def schedule(self, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
+        """Return the sends in a good order."""
+        made = self.sends.schedule(self.network, collective, chunk_bytes, self.method, seed)
+        return justified(made)
