@@ -35,7 +35,7 @@ from synth.portfolio.rank_subsets import serve
 from synth.portfolio.request import Request, cut
 from synth.published import synthesizer
 from synth.schedules import Schedule
-from synth.scheduling import block_exchange, gossip, stars, symmetric_search
+from synth.scheduling import block_exchange, gossip, shared_sums, stars, symmetric_search
 
 __all__ = [
     "METHODS",
@@ -143,6 +143,22 @@ def _never(network: Network, shape: Collective) -> bool:
 
 METHODS: dict[str, Method] = {
     "demand": Method(meet_demand, most_sends=_MOST_OF_DEMANDS, suits=is_demand),
+    "bine": Method(
+        bine.synthesize,
+        most_sends=600_000,
+        exchanges=True,
+        chunk_counts=bine.chunk_counts,
+        suits=shared_sums.suits,
+        pays=shared_sums.pays,
+    ),
+    "trivance": Method(
+        trivance.synthesize,
+        most_sends=600_000,
+        exchanges=True,
+        chunk_counts=trivance.chunk_counts,
+        suits=shared_sums.suits,
+        pays=shared_sums.pays,
+    ),
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,
@@ -185,16 +201,6 @@ METHODS: dict[str, Method] = {
     "host_halving": Method(host_halving.synthesize, most_sends=600_000, suits=_never),
     "two_step": Method(two_step.synthesize),
     "three_step": Method(two_step.three_step),
-    "trivance": Method(
-        trivance.synthesize,
-        most_sends=600_000,
-        exchanges=True,
-        chunk_counts=trivance.chunk_counts,
-        suits=_never,
-    ),
-    "bine": Method(
-        bine.synthesize, most_sends=600_000, exchanges=True, chunk_counts=bine.chunk_counts, suits=_never
-    ),
     "paths": Method(paths.synthesize, relays=True),
     "forest": Method(forest.synthesize, most_sends=1_100_000, most_split=1024, step=4, counts=True),
     "ilp": Method(ilp.synthesize, most_sends=300, relays=True, solves=True, suits=ilp.suits),

@@ -15,19 +15,40 @@ import numpy as np
 from probes.base import Indices, Ints
 from synth.collective import Collective
 from synth.network import Network
-from synth.networks import links_between
+from synth.networks import distances_s, links_between
 from synth.schedules import COPY, REDUCE, Schedule
+from synth.scheduling.block_exchange import least_bandwidth
 from synth.scheduling.justification import justified
 from synth.scheduling.list_scheduling import SendsOfParts
 from synth.scheduling.step_trees import Grid, StepTrees
 
-__all__ = ["Known", "SharedSums", "share_counts", "summed_axes"]
+__all__ = ["Known", "SharedSums", "pays", "share_counts", "suits", "summed_axes"]
 
+# The most ranks for which auto tries these methods.
+_MOST_RANKS = 256
 # The row of a rank's own contribution among the addends of a send.
 _OWN = -1
 
+# The most bytes of a buffer for which such all_reduces may win, over those that a rank receives during the
+# latency to the farthest rank (benchmarks/sizes.py on torus:4x4x4 and torus:8x8).
+_MOST_BYTES = 0.6
+
 Known = dict[int, list[int]]
 """The rows that make up the sum at each rank that takes part in an exchange."""
+
+
+def suits(network: Network, collective: Collective) -> bool:
+    """Return whether this is an all_reduce on a grid of few enough ranks that are not all linked."""
+    if collective.kind != "all_reduce" or not collective.whole or network.queues:
+        return False
+    return 4 <= network.ranks <= _MOST_RANKS and network.links < network.ranks * (network.ranks - 1)
+
+
+def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
+    """Return whether the buffer is so short that latency counts about as much as its bytes."""
+    farthest_s = float(distances_s(network, network.alpha_s, np.zeros(1, np.int64)).max())
+    size_bytes = collective.chunks * chunk_bytes
+    return size_bytes <= _MOST_BYTES * farthest_s * least_bandwidth(network)
 
 
 def summed_axes(grid: Grid, ways: int, chunks: int) -> list[int]:

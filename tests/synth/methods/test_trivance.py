@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from drawn_examples import drawn
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from synth.check.program import examine
 from synth.check.schedule import check
@@ -61,6 +61,7 @@ def test_rings_of_wires_are_proven(ranks, kind, chunks, chunk_bytes):
 
 @settings(max_examples=drawn(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(2, 12), st.sampled_from([1, 30]))
+@example(6, 1)
 def test_programs_are_proven(ranks, chunks):
     found = examine(lower(made(wired_ring(ranks), "all_reduce", chunks)))
     assert found.findings == ()
