@@ -37,7 +37,6 @@ _FAMILIES = (
 _METHODS = (
     "ring", "tree", "greedy", "forest", "direct", "doubling", "bidirectional", "hierarchical", "two_step",
     "three_step", "halving_doubling", "paths", "circulant", "demand", "exchange", "gossip", "stars",
-    "trivance", "bine",
 )  # fmt: skip
 _LAB = """# a rack of two, and one of one
 name = "small"
