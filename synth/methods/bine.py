@@ -145,8 +145,11 @@ class _Job:
         chunks = self.collective.chunks
         if self.collective.kind == "all_reduce" and chunks < self.network.ranks * len(self.ways):
             with suppress(NotApplicableError):
-                found = [self._by_exchange(axes) for axes in summed_axes(self.grid, len(self.ways), chunks)]
-                return min(found, key=lambda schedule: replay(schedule).time_s)
+                steps = [size.bit_length() - 1 for size in self.grid.sizes]
+                costs = list(zip(steps, steps, strict=True))
+                return self._by_exchange(
+                    summed_axes(self.network, self.grid, chunks, self.chunk_bytes, len(self.ways), costs)
+                )
         return self._by_trees()
 
     def _trees(self, axes: Sequence[int], mirrored: bool) -> StepTrees:

@@ -46,7 +46,6 @@ from synth.scheduling import (
     step_trees,
     summed_axes,
 )
-from synth.simulation import replay
 
 __all__ = ["chunk_counts", "synthesize"]
 
@@ -182,8 +181,10 @@ class _Job:
         chunks, ways = self.collective.chunks, len(self.ways)
         if self.collective.kind != "all_reduce" or chunks >= self.network.ranks * ways:
             return self._by_trees()
-        found = [self._by_windows(axes) for axes in summed_axes(self.grid, ways, chunks)]
-        return min(found, key=lambda schedule: replay(schedule).time_s)
+        try:
+            return self._by_windows(3)
+        except NotApplicableError:
+            return self._by_windows(1)
 
     def _by_trees(self) -> Schedule:
         network = self.network
@@ -216,17 +217,16 @@ class _Job:
             found.append(np.stack([hops[0], hops[-1]] if linked else hops))
         return found
 
-    def _by_windows(self, summed: int) -> Schedule:
-        """Return an exchange of windows along all axes but those that are ``summed`` up before.
+    def _by_windows(self, factor: int) -> Schedule:
+        """Return an exchange of windows along all axes, or along some once the others are summed up.
 
-        Windows grow threefold, or by one rank on either side if links are missing.
+        Windows grow by ``factor``, or by one rank on either side if it is 1.
         """
-        try:
-            return self._exchanged(summed, 3)
-        except NotApplicableError:
-            return self._exchanged(summed, 1)
-
-    def _exchanged(self, summed: int, factor: int) -> Schedule:
+        growth = [_growth(size, factor) for size in self.grid.sizes]
+        costs = [(len(steps), sum(map(len, steps))) for steps in growth]
+        summed = summed_axes(
+            self.network, self.grid, self.collective.chunks, self.chunk_bytes, len(self.ways), costs
+        )
         sums = SharedSums(self.network, self.grid, self.table, "trivance", SendsOfParts())
         plans = [
             (

@@ -157,7 +157,7 @@ METHODS: dict[str, Method] = {
         exchanges=True,
         chunk_counts=trivance.chunk_counts,
         suits=shared_sums.suits,
-        pays=shared_sums.pays,
+        pays=shared_sums.trees_pay,
     ),
     "exchange": Method(
         block_exchange.synthesize,

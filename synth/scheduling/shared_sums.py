@@ -22,7 +22,7 @@ from synth.scheduling.justification import justified
 from synth.scheduling.list_scheduling import SendsOfParts
 from synth.scheduling.step_trees import Grid, StepTrees
 
-__all__ = ["Known", "SharedSums", "pays", "share_counts", "suits", "summed_axes"]
+__all__ = ["Known", "SharedSums", "pays", "share_counts", "suits", "summed_axes", "trees_pay"]
 
 # The most ranks for which auto tries these methods.
 _MOST_RANKS = 256
@@ -30,8 +30,9 @@ _MOST_RANKS = 256
 _OWN = -1
 
 # The most bytes of a buffer for which such all_reduces may win, over those that a rank receives during the
-# latency to the farthest rank (benchmarks/sizes.py on torus:4x4x4 and torus:8x8).
-_MOST_BYTES = 0.6
+# latency to the farthest rank: by exchange, and by reduce_scatter and all_gather (benchmarks/sizes.py on
+# torus:4x4x4 and torus:8x8; benchmarks/published_and_ours.py trivance).
+_MOST_BYTES, _MOST_BYTES_OF_TREES = 0.6, 8.0
 
 Known = dict[int, list[int]]
 """The rows that make up the sum at each rank that takes part in an exchange."""
@@ -46,18 +47,39 @@ def suits(network: Network, collective: Collective) -> bool:
 
 def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
     """Return whether the buffer is so short that latency counts about as much as its bytes."""
+    return _over_latency(network, collective, chunk_bytes) <= _MOST_BYTES
+
+
+def trees_pay(network: Network, collective: Collective, chunk_bytes: int) -> bool:
+    """Return as `pays` does; a reduce_scatter and an all_gather pay for longer buffers, too."""
+    most = _MOST_BYTES_OF_TREES if collective.chunks >= network.ranks else _MOST_BYTES
+    return _over_latency(network, collective, chunk_bytes) <= most
+
+
+def _over_latency(network: Network, collective: Collective, chunk_bytes: int) -> float:
+    """Return the bytes of the buffer over those that a rank receives during the latency to the farthest."""
     farthest_s = float(distances_s(network, network.alpha_s, np.zeros(1, np.int64)).max())
-    size_bytes = collective.chunks * chunk_bytes
-    return size_bytes <= _MOST_BYTES * farthest_s * least_bandwidth(network)
+    passing = farthest_s * least_bandwidth(network)
+    return collective.chunks * chunk_bytes / passing if passing else math.inf
 
 
-def summed_axes(grid: Grid, ways: int, chunks: int) -> list[int]:
-    """Return how many axes may be summed so that ``chunks`` leave a chunk of each way for every share."""
-    return [
-        axes
-        for axes in range(len(grid.sizes))
-        if axes == 0 or chunks >= ways * math.prod(sorted(grid.sizes)[-axes:])
-    ]
+def summed_axes(
+    network: Network, grid: Grid, chunks: int, chunk_bytes: int, ways: int, costs: Sequence[tuple[int, int]]
+) -> int:
+    """Return the number of axes to sum up before the exchange that is expected to take least time.
+
+    ``costs`` are for each axis the steps of an exchange along it, and the messages that a rank receives.
+    There must be a chunk of each of the ``ways`` for every share.
+    """
+    alpha_s, rate = float(np.median(network.alpha_s)), least_bandwidth(network)
+    found = []
+    for axes in range(len(grid.sizes)):
+        shares = math.prod(grid.sizes[:axes])
+        hops = sum(steps for steps, _ in costs) + sum(steps for steps, _ in costs[:axes])
+        messages = 2 * (shares - 1) + sum(received for _, received in costs[axes:])
+        if axes == 0 or chunks >= ways * math.prod(sorted(grid.sizes)[-axes:]):
+            found.append((hops * alpha_s + messages / shares * chunks * chunk_bytes / rate, axes))
+    return min(found)[1]
 
 
 def share_counts(grid: Grid, ways: int) -> list[int]:
