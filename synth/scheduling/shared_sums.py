@@ -110,7 +110,7 @@ class SharedSums:
         The ranks whose coordinates along the axes are the digits of ``share`` make the sums. ``exchange``
         takes the rows that each of them has, and returns those of the result.
         """
-        owner = np.arange(self.network.ranks)
+        owner: Indices = np.arange(self.network.ranks)
         for axis in axes:
             size = self.grid.sizes[axis]
             digit, share = share % size, share // size
