@@ -54,7 +54,7 @@ _SERVED = (
     "all_to_all",
 )
 # All_reduces are tried with so many chunks for each butterfly, and with so many for each of its owners.
-_LAPS = (1, 2, 4)
+_FEW, _LAPS = (1, 4), (1, 2, 4)
 # Finer cuts with more sends than this are not tried.
 _MOST_SENDS = 600_000
 
@@ -95,7 +95,7 @@ def chunk_counts(network: Network) -> list[int]:
         return [1]
     grid = next(grids(network))
     ways = len(_ways(network, grid))
-    few = {ways * lap for lap in _LAPS} | set(share_counts(grid, ways))
+    few = {ways * lap for lap in _FEW} | set(share_counts(grid, ways))
     many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
     return [*sorted(count for count in few if count < network.ranks * ways), *many]
 

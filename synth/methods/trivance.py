@@ -50,7 +50,7 @@ from synth.scheduling import (
 __all__ = ["chunk_counts", "synthesize"]
 
 # All_reduces are tried with so many chunks for each axis, and with so many for each of its owners.
-_LAPS = (1, 2, 4)
+_FEW, _LAPS = (1, 4), (1, 2, 4)
 # Finer cuts with more sends than this are not tried.
 _MOST_SENDS = 600_000
 
@@ -76,7 +76,7 @@ def chunk_counts(network: Network) -> list[int]:
     """
     grid = next(grids(network))
     ways = 2 * len(grid.sizes)
-    few = {ways // 2, *(ways * lap for lap in _LAPS)} | set(share_counts(grid, ways))
+    few = {ways * lap for lap in _FEW} | set(share_counts(grid, ways))
     many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
     return [*sorted(count for count in few if count < network.ranks * ways), *many]
 

@@ -96,7 +96,7 @@ _LIBRARY = (
     "three_step",
 )
 # The methods that auto tries above _CLASSIC_DELIVERIES.
-_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned")
+_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Time for all methods that solve integer programs: requested by name, and within auto.
