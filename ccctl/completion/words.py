@@ -118,6 +118,8 @@ SHAPES = {
 METHODS = (
     "auto",
     "demand",
+    "bine",
+    "trivance",
     "exchange",
     "aligned",
     "circulant",
@@ -136,8 +138,6 @@ METHODS = (
     "host_halving",
     "two_step",
     "three_step",
-    "trivance",
-    "bine",
     "paths",
     "forest",
     "ilp",
