@@ -118,6 +118,8 @@ SHAPES = {
 METHODS = (
     "auto",
     "demand",
+    "bine",
+    "trivance",
     "exchange",
     "aligned",
     "circulant",

@@ -82,6 +82,8 @@ _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_p
 
 _METHODS = {
     "demand": "direct, and through idle ranks where ports are busy",
+    "bine": "binomial trees of nearer ranks, by negabinary numbers",
+    "trivance": "rings or a torus, both ways at once, in steps three times as far each",
     "exchange": "near ranks exchange their sums",
     "aligned": "sums of a fixed tree, each on its way to the next",
     "circulant": "reduce to the slowest rank and broadcast from it at once",
