@@ -203,6 +203,9 @@ def test_limits_name_the_place():
     assert any("knows no collective" in finding for finding in beyond(partly, "rccl"))
     with pytest.raises(UsageError, match="msccl or rccl"):
         beyond(program, "gpu")
+    few = program.threadblocks_max - 1
+    assert any(f"at most {few} threadblocks run at once on its GPU" in one for one in beyond(program, "msccl", few))
+    assert beyond(program, "msccl", few + 1) == []
 
 
 RING = write_xml(lower(random_schedule("all_reduce", 4, 3, 7))).decode()
