@@ -134,7 +134,9 @@ def cells_of(
         except CcctlError as error:
             load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
             cells.append(
-                Cell(name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, 0.0, 0, "none", 0, limit)
+                Cell(
+                    name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, 0.0, 0, "none", 0, limit
+                )
             )
             continue
         loaded, outcome = found.loaded, found.listed.outcome
@@ -175,7 +177,8 @@ def tell(cell: Cell) -> None:
     print(
         f"{cell.network:16s} {cell.collective:14s} {format_size(cell.size_bytes):>5s}  {cell.runtime:7s}  "
         f"{cell.free_percent:6.1f}  {cell.loaded_percent:8.1f}  {cell.operations:10d}  {cell.search_s:8.1f}  "
-        f"{cell.load_s:6.1f}  {cell.run_us:8.1f}  {cell.instances}  {wrong:>5s}  {cell.method}, {cell.limit[:70] or 'no limit'}",
+        f"{cell.load_s:6.1f}  {cell.run_us:8.1f}  {cell.instances}  {wrong:>5s}  "
+        f"{cell.method}, {cell.limit[:70] or 'no limit'}",
         flush=True,
     )
 

@@ -46,7 +46,9 @@ def test_the_multiprocessors_of_every_gpu_are_those_of_the_table(name):
     values = TABLE[name]
     gpu = "MI250X" if name == "mi250" else values["title"].split()[1].rstrip(",")
     section = PAGE.partition("### Multiprocessors")[2].partition("## Rails")[0]
-    rows = [[cell.strip() for cell in row.split("|")[1:3]] for row in section.splitlines() if row.startswith("|")]
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:3]] for row in section.splitlines() if row.startswith("|")
+    ]
     (models, counts) = next(
         row for row in rows if gpu in [one.partition(" (")[0].strip() for one in row[0].split(",")]
     )

@@ -47,9 +47,9 @@ class TuneOptions(GeneralOptions, WorldOptions):
         list[str] | None,
         typer.Argument(
             metavar="SETTING=LOG",
-            help="For NCCL, RCCL and NCCLX: ALGORITHM:PROTOCOL:CHANNELS=LOG, the nccl-tests log of a run with "
-            "this NCCL_ALGO, NCCL_PROTO and number of channels. For UCC: ALGORITHM=LOG, the log of an OSU "
-            "benchmark under this algorithm of TL/UCP, or default.",
+            help="For NCCL, RCCL and NCCLX: ALGORITHM:PROTOCOL:CHANNELS=LOG, the nccl-tests log of a run "
+            "with this NCCL_ALGO, NCCL_PROTO and number of channels. For UCC: ALGORITHM=LOG, the log of an "
+            "OSU benchmark under this algorithm of TL/UCP, or default.",
         ),
     ] = None
     library: Annotated[
@@ -58,7 +58,8 @@ class TuneOptions(GeneralOptions, WorldOptions):
             "--for",
             metavar="LIBRARY",
             autocompletion=words.one_of(*words.TUNED_LIBRARIES),
-            help="openmpi or mpich, which are measured here; or nccl, rccl, ncclx or ucc, whose logs are given.",
+            help="openmpi or mpich, which are measured here; or nccl, rccl, ncclx or ucc, whose logs are "
+            "given.",
         ),
     ] = "openmpi"
     collectives: Annotated[

@@ -1,7 +1,7 @@
 """Tuning of other libraries: the fastest of a library's algorithms for each size, and files that select it.
 
-In: times of the library, measured on ranks here (Open MPI, MPICH), by nccl-tests elsewhere (NCCL, RCCL), or by
-the OSU benchmarks (UCC).
+In: times of the library, measured on ranks here (Open MPI, MPICH), by nccl-tests elsewhere (NCCL, RCCL), or
+by the OSU benchmarks (UCC).
 Out: rules from size to algorithm, and files that the unmodified library loads. Read in this order:
 
 - ``choice``: times and their noise → rules; the size to measure next.

@@ -77,9 +77,7 @@ def timing_of(times_s: Array) -> MedianTime:
     return MedianTime(median_s, MEDIAN_TO_MEAN * deviation_s / math.sqrt(len(times_s)))
 
 
-def points_of(
-    tried: Sequence[MeasuredSetting], known: Container[Kind]
-) -> dict[Kind, list[AlgorithmTimes]]:
+def points_of(tried: Sequence[MeasuredSetting], known: Container[Kind]) -> dict[Kind, list[AlgorithmTimes]]:
     """Return the times of all settings by collective and size.
 
     Sizes that some of a collective's reports lack are left out. Raises UsageError if no report has one of the

@@ -1,7 +1,7 @@
 """The algorithms of UCC's component TL/UCP by size: UCC_TL_UCP_TUNE, in a configuration file of UCC.
 
-A value is a list of tokens with # between them, such as ``allreduce:host:0-4096:[8]:inf:@knomial``: for
-host memory, from 0 bytes to below 4096, on 8 ranks. ``inf`` as the score means that TL/UCP serves these calls,
+A value is a list of tokens with # between them, such as ``allreduce:host:0-4096:[8]:inf:@knomial``: for host
+memory, from 0 bytes to below 4096, on 8 ranks. ``inf`` as the score means that TL/UCP serves these calls,
 not another component. Two ranges of the same score that meet at a size leave it to the second one. If one has
 the higher score, it keeps that size. So a range that is followed by UCC's own choice ends one byte earlier.
 Tokens for one collective, memory and number of ranks must not overlap, or UCC takes none of the value.
@@ -77,7 +77,7 @@ def _memory(one: MeasuredSetting) -> str:
     words = one.report.library.split()
     if words[:1] != ["OSU"] or words[1:2] == [] or words[1] not in _MEMORY:
         raise UsageError(
-            f"{one.source}: expected a table of the OSU benchmarks for MPI, found {one.report.library or 'none'}"
+            f"{one.source}: expected a table of the OSU benchmarks for MPI, found {one.report.library}"
         )
     return _MEMORY[words[1]]
 

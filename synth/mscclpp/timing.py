@@ -7,11 +7,11 @@
 
 None of the costs was measured here. MSCCL++ (microsoft/mscclpp, 1f5f065d) publishes, all on H100:
 
-| cost                | from                                                                                 |
-|---------------------|--------------------------------------------------------------------------------------|
-| 12 GB/s of a block  | 32 blocks put 1 MiB in 2.75 us more than 1 KiB (docs/tutorials/03-memory-channel.md)   |
-| 2.3 us a hop        | a signal and its wait (test/mp_unit/semaphore_perf_tests.cu, pull request 768)       |
-| 9 us over a port    | all_reduce of 8 KiB: 15.1 us on two hosts, 6.2 us in one (test/deploy/perf_ndmv5.jsonl) |
+| cost               | from                                                                                 |
+|--------------------|--------------------------------------------------------------------------------------|
+| 12 GB/s of a block | 32 blocks put 1 MiB in 2.75 us more than 1 KiB (docs/tutorials/03-memory-channel.md) |
+| 2.3 us a hop       | a signal and its wait (test/mp_unit/semaphore_perf_tests.cu, pull request 768)       |
+| 9 us over a port   | all_reduce of 8 KiB: 15.1 us on two hosts, 6.2 us in one (perf_ndmv5.jsonl)          |
 """
 
 from __future__ import annotations

@@ -88,9 +88,7 @@ def loadable_among(
     raise _none_loads(runtime, len(candidates), limits)
 
 
-def _as_run(
-    found: Synthesis, only: Variant, others: Sequence[Schedule], progress: Progress
-) -> Synthesis:
+def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progress: Progress) -> Synthesis:
     """Return the result with the program that its runtime carries out fastest, by the runtime's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often

@@ -1,4 +1,4 @@
-"""The limits of runtimes: those that a table of sends already shows, and those of what can be proven of a plan."""
+"""The limits of runtimes: those that a table of sends already shows, and those of plans of MSCCL++."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
             return f"rank {rank} {verb} {messages[rank]} messages, at most {steps} steps are allowed"
         rank = int(peers.argmax())
         if peers[rank] > limits.most_threadblocks:
-            return (
-                f"rank {rank} {verb} messages with {peers[rank]} peers, {limits.allowed_threadblocks}"
-            )
+            return f"rank {rank} {verb} messages with {peers[rank]} peers, {limits.allowed_threadblocks}"
     return ""
 
 
@@ -64,6 +62,7 @@ def plan_limit(plan: ExecutionPlan, multiprocessors: int) -> str:
         return f"it has {plan.operations} operations, more than can be proven ({MOST_PLAN_OPERATIONS})"
     if 0 < multiprocessors < plan.threadblocks_max:
         return (
-            f"a rank has {plan.threadblocks_max} threadblocks, at most {multiprocessors} run at once on its GPU"
+            f"a rank has {plan.threadblocks_max} threadblocks, "
+            f"at most {multiprocessors} threadblocks run at once on its GPU"
         )
     return ""

@@ -52,7 +52,7 @@ def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any
                 "sizes": [
                     figures(point, "size_bytes percent_of_optimal unrestricted_percent limit")
                     for point in one.points
-                ]
+                ],
             }
             for one in found.ranges
         ],

@@ -24,7 +24,7 @@ MEMORIES = ("host", "cuda", "cuda_managed", "rocm", "rocm_managed")
 OWN, FORCED = 10, (1 << 31) - 1
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """UCC takes nothing of the value."""
 
 
@@ -45,7 +45,11 @@ def ranges_of(value, kind, memory, ranks):
                 fields["memories"] = words
             elif "score" not in fields and (field == "inf" or field.isdigit()):
                 fields["score"] = FORCED if field == "inf" else int(field)
-            elif "sizes" not in fields and all(len(word.split("-")) == 2 for word in words) and "[" not in field:
+            elif (
+                "sizes" not in fields
+                and all(len(word.split("-")) == 2 for word in words)
+                and "[" not in field
+            ):
                 fields["sizes"] = [tuple(map(bytes_of, word.split("-"))) for word in words]
             elif "ranks" not in fields and field[0] == "[" and field[-1] == "]":
                 ends = [word.split("-") for word in field[1:-1].split(",")]
@@ -53,22 +57,22 @@ def ranges_of(value, kind, memory, ranks):
             elif "algorithm" not in fields and field[0] == "@":
                 fields["algorithm"] = field[1:]
             else:
-                raise Refused(f"failed to parse {field!r}")
+                raise RefusedError(f"failed to parse {field!r}")
         if not any(low <= ranks <= high for low, high in fields.get("ranks", [(0, 1 << 32)])):
             continue
         for name in fields.get("kinds", KINDS.values()):
             ours = next(kind for kind in KINDS if KINDS[kind] == name)
             if fields["algorithm"] not in ALGORITHMS[ours]:
-                raise Refused(f"incorrect algorithm {fields['algorithm']} of {name}")
+                raise RefusedError(f"incorrect algorithm {fields['algorithm']} of {name}")
             if name != KINDS[kind] or memory not in fields.get("memories", MEMORIES):
                 continue
             for start, end in fields.get("sizes", [(0, math.inf)]):
                 if start >= end:
-                    raise Refused("an empty range")
+                    raise RefusedError("an empty range")
                 found.append((start, end, fields.get("score", OWN), fields["algorithm"]))
     found.sort()
     if any(one[1] > two[0] for one, two in pairwise(found)):
-        raise Refused("overlapping ranges")
+        raise RefusedError("overlapping ranges")
     return found
 
 
@@ -104,7 +108,19 @@ def algorithm_of(value, kind, memory, ranks, msgsize):
 
 def tried(setting, times, kind="all_reduce", ranks=8, library="OSU MPI 7.4"):
     rows = tuple(
-        Row(kind, size, size // 4, "float32", "sum", -1, "osu", None, Measurement(t, t, t, -1, 0, 0, 0), None, {})
+        Row(
+            kind,
+            size,
+            size // 4,
+            "float32",
+            "sum",
+            -1,
+            "osu",
+            None,
+            Measurement(t, t, t, -1, 0, 0, 0),
+            None,
+            {},
+        )
         for size, t in times.items()
     )
     return MeasuredSetting(setting, Report(ranks, (), "osu", library, 0, 0, rows), f"{setting}.log")
@@ -175,7 +191,10 @@ def test_ucc_keeps_its_choice_unless_another_is_two_percent_faster():
     [
         ([], "no table"),
         ([tried("bruck", {64: 1.0})], "no such algorithm of all_reduce"),
-        ([tried("ring", {64: 1.0}, library="OSU NCCL 7.4")], "expected a table of the OSU benchmarks for MPI"),
+        (
+            [tried("ring", {64: 1.0}, library="OSU NCCL 7.4")],
+            "expected a table of the OSU benchmarks for MPI",
+        ),
         ([tried("ring", {64: 1.0}), tried("dbt", {128: 1.0})], "no size of all_reduce"),
         ([tried("ring", {64: 1.0}, "gather")], "none of the tables"),
     ],
@@ -185,7 +204,9 @@ def test_what_gives_no_rule_is_refused(settings, why):
         tokens_of(settings)
 
 
-@pytest.mark.parametrize("value", ["allreduce:0-8:@ring#allreduce:4-inf:@dbt", "allreduce:@bruck", "all_reduce:@ring"])
+@pytest.mark.parametrize(
+    "value", ["allreduce:0-8:@ring#allreduce:4-inf:@dbt", "allreduce:@bruck", "all_reduce:@ring"]
+)
 def test_the_parser_here_refuses_what_ucc_refuses(value):
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         ranges_of(value, "all_reduce", "host", 8)

@@ -204,7 +204,9 @@ def test_limits_name_the_place():
     with pytest.raises(UsageError, match="msccl or rccl"):
         beyond(program, "gpu")
     few = program.threadblocks_max - 1
-    assert any(f"at most {few} threadblocks run at once on its GPU" in one for one in beyond(program, "msccl", few))
+    assert any(
+        f"at most {few} threadblocks run at once on its GPU" in one for one in beyond(program, "msccl", few)
+    )
     assert beyond(program, "msccl", few + 1) == []
 
 

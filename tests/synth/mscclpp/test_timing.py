@@ -31,8 +31,16 @@ def one_put(chunks=1, kind="memory"):
     sender = Threadblock((Operation(wait, **channel), Operation("nop"), *sends), **{kind: (0,)})
     receiver = Threadblock((Operation(ready, **channel), Operation("wait", **channel)), **{kind: (0,)})
     gpus = [
-        PlanRank(chunks, chunks, 0, **{"memory": (), "port": (), kind: (1 - rank,)}, switch=(),
-                 remote_buffers=(RemoteBuffer(1 - rank, "o", (kind,)),), semaphores=(), threadblocks=(block,))
+        PlanRank(
+            chunks,
+            chunks,
+            0,
+            **{"memory": (), "port": (), kind: (1 - rank,)},
+            switch=(),
+            remote_buffers=(RemoteBuffer(1 - rank, "o", (kind,)),),
+            semaphores=(),
+            threadblocks=(block,),
+        )
         for rank, block in enumerate((sender, receiver))
     ]
     return ExecutionPlan("one put", "sendrecv", "Simple", False, tuple(gpus))

@@ -222,7 +222,14 @@ def test_refuses_more_than_fit() -> None:
         _ = pod("dgx-a100:512").src
 
 
-MULTIPROCESSORS = {"dgx-1p": 56, "dgx-1": 80, "dgx-a100": 108, "dgx-h100": 132, "dgx-b200": 148, "mi300x": 304}
+MULTIPROCESSORS = {
+    "dgx-1p": 56,
+    "dgx-1": 80,
+    "dgx-a100": 108,
+    "dgx-h100": 132,
+    "dgx-b200": 148,
+    "mi300x": 304,
+}
 
 
 @pytest.mark.parametrize("name", MULTIPROCESSORS)

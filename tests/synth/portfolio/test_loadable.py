@@ -56,7 +56,7 @@ def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_nothing_that_was_near_runs_faster(runtime: str) -> None:
-    """By the runtime's costs, the kept program is at least as fast as the fastest over links in one instance."""
+    """By the runtime's costs, the kept program is as fast as the fastest over links in one instance."""
     request = _request(runtime, "dgx-h100:1", 64 << 20)
     found = synthesize(request)
     plain = synthesize(_request("", "dgx-h100:1", 64 << 20)).listed
@@ -72,7 +72,7 @@ def test_nothing_that_was_near_runs_faster(runtime: str) -> None:
 def test_a_network_that_does_not_name_its_gpus_may_have_the_smallest() -> None:
     ring = synthesize(SQUARE, "all_reduce", 1 << 20, method="all_pairs", jobs=0).listed
     for runtime in ("msccl", "mscclpp"):
-        counts = (1, 8, 16, 32)
+        counts = (1, 8, 12)
         bare = [one.instances for one in variants_of(ring, runtime, counts)]
         many = replace(ring, network=replace(SQUARE, multiprocessors=1000))
         free = [one.instances for one in variants_of(many, runtime, counts)]
