@@ -6,10 +6,10 @@ the runtime and proven by its rules. A sweep does so at each size and makes a fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 
 from probes.base import SILENT, Progress, UsageError, first_of, plural
 from synth.collective import collective
@@ -34,8 +34,8 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# At most _MOST_RUN schedules are compared by the costs of a runtime. Over links alone, each takes at
-# most _NEAR times as long as the fastest. Programs of more than _MOST_RUN_SENDS sends take seconds to time.
+# At most _MOST_RUN schedules are compared by the costs of a runtime. Over links alone, each takes at most
+# _NEAR times as long as the fastest. Programs of more than _MOST_RUN_SENDS sends take seconds to time.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
 # compile and two to check.
@@ -97,8 +97,7 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
-    near_s = _NEAR * _time_s(schedule)
-    tried = [schedule, *takewhile(lambda one: _time_s(one) <= near_s, others[: _MOST_RUN - 1])]
+    tried = [schedule, *islice(_coarser(schedule, others), _MOST_RUN - 1)]
     runs = []
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
@@ -120,6 +119,18 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
         proven = proven_with(replace(tried[number - 1], seed=schedule.seed), schedule.outcome.bounds)
         return replace(found, schedule=proven, why=f"the fastest as {loaded.runtime} runs it", loaded=made)
     return found
+
+
+def _coarser(schedule: Schedule, others: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Yield those of ``others`` that take hardly longer, each with fewer sends than all before it.
+
+    One that takes longer and saves no send is hardly ever faster as it runs.
+    """
+    near_s, fewest = _NEAR * _time_s(schedule), schedule.sends
+    for one in takewhile(lambda one: _time_s(one) <= near_s, others):
+        if one.sends < fewest:
+            fewest = one.sends
+            yield one
 
 
 def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
