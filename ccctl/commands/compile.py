@@ -187,7 +187,7 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has th
         fuse=options.fuse,
     )
     program = replace(found.program, name=options.name) if options.name else found.program
-    network = on or (found.schedule and found.schedule.network)
+    network = found.schedule.network if on is None and found.schedule is not None else on
     multiprocessors = network.multiprocessors if network is not None else 0
     _refuse_beyond(program, options.target, multiprocessors)
     if options.to is not None:

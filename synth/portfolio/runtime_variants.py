@@ -63,10 +63,13 @@ class Variant:
 
         MSCCL++ tells the plans of a process apart by their names.
         """
-        program, bounds = self.program, {"min_bytes": from_bytes, "max_bytes": to_bytes}
-        name = f"{program.name} {program.protocol} x{self.instances}"
-        plan = self.plan and replace(self.plan, name=f"{name} from {from_bytes}", **bounds)
-        return replace(self, program=replace(program, name=name, **bounds), plan=plan)
+        name = f"{self.program.name} {self.program.protocol} x{self.instances}"
+        program = replace(self.program, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
+        plan = self.plan
+        if plan is not None:
+            name = f"{name} from {from_bytes}"
+            plan = replace(plan, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
+        return replace(self, program=program, plan=plan)
 
 
 def variant_of(
