@@ -191,7 +191,7 @@ def loadable_sweep(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What a runtime loads of a schedule, or the limit that forbids it."""
+    """A schedule as a runtime loads it, or the limit that forbids it."""
 
     variant: Variant | None
     limit: str = ""

@@ -49,7 +49,7 @@ class Variant:
 
     @cached_property
     def findings(self) -> Sequence[str]:
-        """What is wrong by the runtime's rules; an empty list proves the variant."""
+        """The findings of the runtime's judge; an empty list proves the variant."""
         return judge(self.program) if self.plan is None else examine_plan(self.plan).findings
 
     def by(self, protocol: Protocol) -> Variant:

@@ -56,7 +56,7 @@ def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_nothing_that_was_near_runs_faster(runtime: str) -> None:
-    """By the runtime's costs, the kept program is as fast as the fastest over links in one instance."""
+    """The kept program is as fast by the runtime's costs as the fastest over links in one instance."""
     request = _request(runtime, "dgx-h100:1", 64 << 20)
     found = synthesize(request)
     plain = synthesize(_request("", "dgx-h100:1", 64 << 20)).listed
