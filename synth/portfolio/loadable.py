@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 
 from probes.base import SILENT, Progress, UsageError, first_of, plural
 from synth.collective import collective
@@ -34,8 +34,9 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# At most _MOST_RUN schedules are compared by the costs of a runtime. Over links alone, each takes at most
-# _NEAR times as long as the fastest. Programs of more than _MOST_RUN_SENDS sends take seconds to time.
+# The first _MOST_RUN schedules are compared by the costs of a runtime, and those with fewer sends. Over links
+# alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB one with fewer sends took 22
+# instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take seconds to time.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
 # compile and two to check.
@@ -97,7 +98,9 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
-    tried = [schedule, *islice(_coarser(schedule, others), _MOST_RUN - 1)]
+    near_s = _NEAR * _time_s(schedule)
+    near = takewhile(lambda one: _time_s(one) <= near_s, others)
+    tried = _worth_running(chain((schedule,), near))
     runs = []
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
@@ -121,16 +124,16 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     return found
 
 
-def _coarser(schedule: Schedule, others: Iterable[Schedule]) -> Iterator[Schedule]:
-    """Yield those of ``others`` that take hardly longer, each with fewer sends than all before it.
+def _worth_running(near: Iterable[Schedule]) -> list[Schedule]:
+    """Return the first schedules, and of the others those that have fewer sends than all before them.
 
-    One that takes longer and saves no send is hardly ever faster as it runs.
+    One that takes longer over links and saves no send is seldom faster as it runs.
     """
-    near_s, fewest = _NEAR * _time_s(schedule), schedule.sends
-    for one in takewhile(lambda one: _time_s(one) <= near_s, others):
-        if one.sends < fewest:
-            fewest = one.sends
-            yield one
+    kept: list[Schedule] = []
+    for number, one in enumerate(near):
+        if number < _MOST_RUN or one.sends < min(each.sends for each in kept):
+            kept.append(one)
+    return kept[: 2 * _MOST_RUN]
 
 
 def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
