@@ -34,9 +34,10 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# The first _MOST_RUN schedules are compared by the costs of a runtime, and those with fewer sends. Over links
-# alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB one with fewer sends took 22
-# instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take seconds to time.
+# The first _MOST_RUN schedules are compared by the costs of a runtime, and those with fewer sends. Over
+# links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB one with fewer sends
+# took 22 instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take seconds
+# to time.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
 # compile and two to check.
