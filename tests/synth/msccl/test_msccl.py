@@ -211,6 +211,14 @@ def test_limits_name_the_place():
 
 
 RING = write_xml(lower(random_schedule("all_reduce", 4, 3, 7))).decode()
+
+
+def test_a_wait_for_a_step_far_below_zero_is_refused():
+    changed = re.sub(r'deps="[0-9]+"', 'deps="-111"', RING, count=1)
+    with pytest.raises(DataError, match="waits for step -111"):
+        read_xml(changed.encode(), "changed")
+
+
 VALUES = [(at.start(1), at.end(1)) for at in re.finditer(r'"(-?\w+)"', RING)]
 
 
