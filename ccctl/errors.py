@@ -88,7 +88,7 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
 }
 
 
-# Options whose name differs from that of the library's argument, by argument.
+# Options that have another name than the library's argument, by argument.
 _OPTIONS = {"peers": "vs", "runtime": "for"}
 
 
@@ -101,7 +101,7 @@ def told(error: CcctlError) -> str:
 
 
 def exit_status(error: CcctlError) -> int:
-    """Return the exit status of an expected error: that of its nearest class in the table."""
+    """Return the exit status of an expected error; the nearest class in the table decides."""
     for cls in type(error).__mro__:
         if cls in EXIT_STATUS:
             return EXIT_STATUS[cls]

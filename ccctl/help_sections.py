@@ -43,7 +43,7 @@ def claim(command: Any) -> str:
 
 
 def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return the parameters of a command by section, each as its name and what it means."""
+    """Return the parameters of a command by section, each as (name, meaning)."""
     found: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(context):
         if record := parameter.get_help_record(context):

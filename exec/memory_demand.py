@@ -52,7 +52,7 @@ def least_bench_need(
 ) -> Need:
     """Return a lower bound on the memory of each rank for a benchmark of a collective by any program.
 
-    It is that of `bench_need` without the program's scratch and slots.
+    The bound is `bench_need` without the program's scratch and slots.
     """
     whole, part = size_bytes // item_bytes, size_bytes // item_bytes // ranks
     given, got = {

@@ -24,9 +24,9 @@ whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom 
 its own, each with its size, sources and targets (`of_blocks`).
 ``several`` is two or more collectives at once; their chunks are numbered consecutively.
 
-With the sum order "aligned", every sum has one order of additions, that of the aligned tree, which depends
-only on the number of its sources. The leaves of the tree are the sources, rising. A tree over n leaves adds
-the sum of the first m to the sum of the others, where m is the largest power of two below n (as in the Merkle
+With the sum order "aligned", every sum has one order of additions. It follows the aligned tree, which depends
+only on the number of sources. The leaves of the tree are the sources, rising. A tree over n leaves adds the
+sum of the first m to the sum of the others, where m is the largest power of two below n (as in the Merkle
 tree of RFC 6962). Two summands may be swapped, as a + b and b + a are the same number.
 """
 
@@ -90,7 +90,7 @@ Kind = Literal[
     "custom",
     "several",
 ]
-# The order in which the contributions to a chunk are added up: any, or that of the aligned tree.
+# The order in which the contributions to a chunk are added up: any order, or the aligned tree's.
 SumOrder = Literal["any", "aligned"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind not in ("custom", "several"))
 # Larger collectives are refused before their arrays fill the memory.
@@ -207,7 +207,8 @@ class Custom:
     """The sets of a custom collective: group ``source[c]`` holds chunk c, group ``target[c]`` must get it.
 
     Group g is the ranks ``group_rank[group_start[g] : group_start[g + 1]]``; ``reduced`` is 1 where the
-    sources of a chunk contribute to a sum. ``blocks`` are those of an uneven collective, else None.
+    sources of a chunk contribute to a sum. ``blocks`` are the blocks of an uneven collective; None for all
+    others.
     """
 
     source: Ints
@@ -245,7 +246,7 @@ class Custom:
         return found or self._not_rising() or self._contradicts_blocks(ranks, chunks)
 
     def _contradicts_blocks(self, ranks: int, chunks: int) -> list[str]:
-        """Return a finding for each way in which the sets differ from those of the blocks' kind."""
+        """Return a finding for each difference between the sets and the sets of the blocks' kind."""
         if self.blocks is None:
             return []
         if found := self.blocks.problems(ranks, chunks):
@@ -694,7 +695,7 @@ def _owners(kind: str, size: int) -> int:
 
 
 def _changes(*sets: RankSets) -> list[int]:
-    """Return each chunk whose group differs from that of the chunk before it in any of ``sets``."""
+    """Return each chunk whose group differs from the previous chunk's group in any of ``sets``."""
     changes = np.any([np.diff(one.group, prepend=-1) != 0 for one in sets], axis=0)
     found: list[int] = np.flatnonzero(changes).tolist()
     return found

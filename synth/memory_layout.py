@@ -1,7 +1,7 @@
 """Memory cells: numbers of every slot of every rank, for the judge, the tracer and the compiler.
 
 Cells are numbered rank by rank; within a rank, input comes first, then output, then scratch. In place,
-``same`` maps the cell of an output slot to that of the input slot whose memory it shares.
+``same`` maps the cell of an output slot to the cell of the input slot whose memory it shares.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
 WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
 BUFFERS = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = range(3)
-# The number of messages that a connection holds unless a runtime sets another one. It is that of NCCL's
-# protocol Simple: 8 steps, 4 for a message. Some of MSCCL's programs deadlock with 1.
+# The number of messages that a connection holds unless a runtime sets another one. NCCL's protocol Simple has
+# this number: 8 steps, 4 for a message. Some of MSCCL's programs deadlock with 1.
 FIFO_DEPTH = 2
 # A larger number in a file could make the judge allocate more memory than the machine has.
 _MOST_SCRATCH = 1 << 22

@@ -149,10 +149,11 @@ def simulate(
 ) -> Timing | ProgramTiming:
     """Return when each send of a schedule, or each step of a program, starts and ends, in seconds.
 
-    By default a schedule is timed on its own network with its own chunks, or with those of a buffer of
-    ``size_bytes``; a selection for its largest size. The result covers the sends of its table: for a periodic
-    schedule those of the first period, for a symmetric one the listed sends. On another ``network``, or with
-    other chunks, it covers all sends. A program needs both; ``costs`` are those of its steps.
+    By default a schedule is timed on its own network with its own chunks; with ``size_bytes``, with the
+    chunks of a buffer of that size. A selection is timed for its largest size. The result covers the sends of
+    the schedule's table. A periodic schedule's table has the sends of the first period, a symmetric one's the
+    listed sends. On another ``network``, or with other chunks, it covers all sends. A program needs both;
+    ``costs`` are the costs of its steps.
 
     A link and its ports carry one message at a time (the alpha-beta model, Hockney 1994): congestion is part
     of it. O(sends · ports of a link); O(steps · log threadblocks).

@@ -46,7 +46,7 @@ def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
 
 
 def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> float:
-    """Return the seconds per byte of a chunk for which all sends together hold the busiest link or port.
+    """Return the seconds that all sends together hold the busiest link or port, per byte of a chunk.
 
     O(sends).
     """

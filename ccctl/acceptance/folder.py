@@ -104,7 +104,7 @@ def sealed(certificate: Certificate) -> bytes:
 
 
 def seal_of(content: bytes, seal: str) -> str:
-    """Return the seal that the bytes of a certificate should have; ``seal`` is the one in them."""
+    """Return the seal that the bytes of a certificate should have; ``seal`` is the seal they contain."""
     return hashlib.sha256(content.replace(_SEAL % seal.encode(), _SEAL % b"")).hexdigest()
 
 

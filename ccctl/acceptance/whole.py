@@ -39,7 +39,7 @@ _SHARE_OF_BUDGET = 1 / 80
 
 @dataclass
 class WholeStage:
-    """The stage on the ranks of ``world``, whose links are those of ``profile``."""
+    """The stage on the ranks of ``world``; ``profile`` has the costs of their links."""
 
     request: AcceptanceRequest
     folder: AcceptanceFolder

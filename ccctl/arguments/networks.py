@@ -114,7 +114,7 @@ def _unknown(spec: str) -> UsageError:
 
     name, _, shape = spec.partition(":")
     head, _, nics = name.partition("/")
-    # A part of a name, such as h100 or gb200, is nearer than a name of as many letters.
+    # A known name that contains ``head``, such as h100 or gb200, is nearer than a name of equal length.
     holding = [known for known in pod_names() if len(head) > 2 and head.lower() in known]
     close = holding[0] if holding else nearest(head, (*names(), *pod_names(), *pod_aliases()))
     if close is None:

@@ -188,7 +188,7 @@ def as_collective(program: Program, kind: str) -> Program:
 
 
 def check_world(program: Program, ranks: int | None) -> int:
-    """Return how many ranks to start: those of the program; raises UsageError where ``-n`` says otherwise."""
+    """Return the program's number of ranks; raises UsageError if ``-n`` gives another number."""
     if ranks is not None and ranks != program.ranks:
         raise UsageError(
             f"-n asks for {ranks} ranks, {program.name} is for {program.ranks}",

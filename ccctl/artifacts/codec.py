@@ -268,7 +268,7 @@ def _body(document: object, cls: type, source: str, long_numbers: Iterable[str])
 
 
 def created() -> str:
-    """Return the present time, or that of SOURCE_DATE_EPOCH if set, in the format of artifacts."""
+    """Return the time of SOURCE_DATE_EPOCH if it is set, else the present time, in artifacts' format."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return moment.isoformat(timespec="seconds")

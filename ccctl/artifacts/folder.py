@@ -38,7 +38,7 @@ class Gathered:
 
 
 def gather(paths: Sequence[str]) -> Gathered:
-    """Read each file, and in each folder the files whose names end like those of artifacts.
+    """Read each file, and in each folder the files with an artifact's ending in their name.
 
     A text file in a folder is read if a benchmark wrote it, and passed over otherwise. Raises
     MissingInputError where a path does not exist or where nothing is there to read.

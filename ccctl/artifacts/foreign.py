@@ -50,7 +50,7 @@ def read_any(
     """Return an artifact of one of ``kinds`` (any, when none is named), or a report of another tool.
 
     ``ranks`` is called if a report does not say how many ran; without it such a file is refused.
-    ``collective`` is assumed for files that do not name theirs. Raises DataError, MissingInputError.
+    ``collective`` is assumed for files that name no collective. Raises DataError, MissingInputError.
     """
     return _decoded(*read_input(path), kinds, ranks, collective)
 
@@ -90,8 +90,8 @@ def recorded_in(
 ) -> tuple[Report, Inspected | None]:
     """Return (the report, all that NCCL's Inspector recorded; None for other files).
 
-    ``ranks`` and ``collective`` are those of `read_any`. Raises what it raises, and DataError for several
-    files without the Inspector's.
+    ``ranks`` and ``collective`` mean the same as in `read_any`. Raises the errors of `read_any`, and
+    DataError for several files of which none is the Inspector's.
     """
     from exec.benchmark.foreign import inspected, is_inspector_text
 

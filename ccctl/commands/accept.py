@@ -56,7 +56,7 @@ class AcceptOptions(GeneralOptions, WorldOptions):
             metavar="N",
             min=0,
             max=MOST_RANKS,
-            help="Find the best hosts to keep without N of them.",
+            help="Find the N hosts that are best left out, and the time without them.",
         ),
     ] = 0
     sizes: Annotated[
@@ -109,7 +109,8 @@ def accept(options: AcceptOptions) -> None:
     The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
     75 if it could not tell, as when the budget was too small or no collective could run.
 
-    Costs follow from the measured links, for the schedule or the library's algorithm that each line names.
+    Costs are computed from the measured links. Each line names the schedule or the library's algorithm that
+    its cost is for.
 
     With -o, the folder gets index.html (the page to look at first), certificate.json (ccctl verify computes
     it again), the measured artifacts, junit.xml, ctrf.json, drain.sh (for Slurm), conditions.sh (for

@@ -145,7 +145,7 @@ def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
 
 def _peers(setup: BenchSetup) -> tuple[str, ...]:
-    """Return the libraries to compare with; without ARTIFACT and --vs, the one for the device."""
+    """Return the libraries to compare with; by default, without ARTIFACT and --vs, the device's library."""
     from exec.peers import library_of, parse_peers
 
     if setup.options.paths or setup.options.vs is not None:

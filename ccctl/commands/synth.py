@@ -104,7 +104,7 @@ EXAMPLES = (
 
 # The prefix of --collective before the name of a file of tensors and layouts.
 _REDISTRIBUTE = "redistribute:"
-# Sizes from those of barriers to those of whole models' gradients.
+# The smallest size is about a barrier's, the largest a whole model's gradients.
 _STOCK_SIZES = "1K:4G"
 
 

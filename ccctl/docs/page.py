@@ -37,7 +37,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Mentions:
-    """Other pages, each by its name and number, and the words around them."""
+    """References to other pages, as (name, section number), and the words around them."""
 
     pages: tuple[tuple[str, int], ...]
     before: str = ""

@@ -55,7 +55,7 @@ def as_junit(certificate: Certificate) -> bytes:
 
 
 def as_ctrf(certificate: Certificate) -> bytes:
-    """Return the acceptance in the Common Test Report Format (ctrf.io): the tests are those of JUnit.
+    """Return the acceptance in the Common Test Report Format (ctrf.io), with the same tests as in JUnit.
 
     Times are in milliseconds; start and stop are 0 if the certificate does not say when it was made.
     """
@@ -178,7 +178,7 @@ def conditions_script(certificate: Certificate) -> str:
     ``kubectl apply`` cannot set conditions: the status of a node is a subresource, which each line patches.
     The condition is False on a host with a fault of its own. It is Unknown on a host that was not tested,
     that only shares a fault between hosts, or that has no fault in an undecided acceptance. It is True on all
-    other hosts. A host whose name is not that of a node becomes a comment.
+    other hosts. A host whose name cannot be a node's becomes a comment.
     """
     span = moments(certificate)
     lines = ["#!/bin/sh", f"# {_one_line(headline(certificate))}"]

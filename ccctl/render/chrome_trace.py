@@ -28,7 +28,7 @@ BLOCK = 8192
 
 @dataclass(frozen=True)
 class Track:
-    """One row of the picture; numbers begin at 1, and those of tracks are unique."""
+    """One row of the picture; numbers begin at 1, and no two tracks have the same ``number``."""
 
     number: int
     name: str

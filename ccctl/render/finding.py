@@ -81,7 +81,7 @@ def unproven(artifact: Artifact) -> list[str]:
 
 
 def bench_bounds(report: Report, others: Sequence[Artifact]) -> Bounds:
-    """Return proven bounds on the rows' times, on an artifact's network with equally many ranks.
+    """Return proven bounds on the rows' times, on the network of an artifact with the same number of ranks.
 
     Profiles are preferred to the networks of schedules and selections. Only the first 16 pairs of collective
     and size have bounds, and none on more than 64 ranks, as computing bounds is slow.

@@ -41,7 +41,7 @@ class Exposition:
         self._gauges: dict[str, tuple[str, dict[str, float]]] = {}
 
     def add(self, name: str, meaning: str, value: float, **labels: str) -> None:
-        """Add one sample, or replace the one with the same labels: the collector refuses two of them."""
+        """Add one sample, or replace a sample with the same labels: the collector refuses two of them."""
         named = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
         series = f"{name}{{{named}}}" if named else name
         self._gauges.setdefault(name, (meaning, {}))[1][series] = value

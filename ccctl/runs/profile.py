@@ -47,7 +47,7 @@ class ProfileRun:
         try:
             found = self._run(self.world, self.timeout_s)
         except LockHeldError as error:
-            error.hint = "Try later, or with --wait SECONDS, which waits for its end."
+            error.hint = "Try again later, or wait for the other measurement with --wait SECONDS."
             raise
         except UnavailableError as error:
             left = self._reachable(error)

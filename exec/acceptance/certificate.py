@@ -22,7 +22,7 @@ class FaultCost:
 
     ``with_s`` is the time of ``algorithm``: a method of ccctl ("forest"), or "" for the best of the simple
     published ones. ``library`` names the library that has the algorithm, "" for ccctl. With ``measured``,
-    ``with_s`` was measured, otherwise both times are those of the model.
+    ``with_s`` was measured; otherwise the model predicts both times.
     """
 
     collective: Kind

@@ -26,8 +26,8 @@ from synth.schedules import Selection
 __all__ = ["collective_time_s", "costs", "spares"]
 
 # The most ranks on which a collective is replayed; with more, its time is estimated. A replay on one core
-# takes 0.4 s at 256 ranks and 2.4 s at 512, that of an all_to_all 0.2 s at 128 and 5 s at 256. Estimates at
-# 512 ranks take 0.03 s.
+# takes 0.4 s at 256 ranks and 2.4 s at 512. A replay of an all_to_all takes 0.2 s at 128 ranks and 5 s at
+# 256. Estimates at 512 ranks take 0.03 s.
 _MOST_REPLAYED = 256
 _MOST_REPLAYED_ALL_TO_ALL = 128
 # The most ranks on which simple algorithms are predicted as programs: 64 ranks take about a second.

@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 LinkClass = Literal["inside", "rack", "across"]
-# The share of a class's links that are cheaper than its usual cost. With a fifth, the usual cost is still
-# that of a sound link if almost four of five links are slow, and a few links that were measured too fast do
-# not change it.
+# The share of a class's links that are cheaper than its usual cost. With a fifth, the usual cost is still a
+# sound link's cost if almost four of five links are slow. A few links that were measured too fast do not
+# change it.
 _FASTEST = 0.2
 
 
@@ -272,7 +272,7 @@ def _nic_names(hosts: Sequence[str], declared: Sequence[str], nics: int) -> list
 
 
 def _restored(network: Network, mended: Network, rows: Indices, level: float) -> Floats:
-    """Return each port's own time per byte after a repair; 0 means that of its fastest links."""
+    """Return each port's own time per byte after a repair; 0 means the time of its fastest links."""
     before, own = network.port_s_per_byte, network.port_beta_s_per_byte
     found = own.copy() if len(own) else np.zeros(len(network.ports))
     explained = np.zeros(network.links, dtype=bool)

@@ -51,16 +51,16 @@ def _tcp(mtu_bytes: int) -> float:
 
 
 # The share of a NIC's rate that is payload, by fabric and MTU. The token buckets of an emulated network
-# (`exec.lab`) count headers, but neither preamble, checksum nor gap. So the share there is a little above
-# that of "tcp": 1448 of 1514 bytes.
+# (`exec.lab`) count headers, but neither preamble, checksum nor gap. So the share there, 1448 of 1514 bytes,
+# is a little above the share of "tcp".
 GOODPUT: Final = {
     "tcp": _tcp(1500),
     "tcp9000": _tcp(9000),
     "roce": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _ROCE_BYTES + _FRAME_BYTES),
     "infiniband": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _INFINIBAND_BYTES),
 }
-# The least NIC rate at which collectives of GPU clusters are taken to run over RDMA. It is that of the
-# slowest NIC in dgx.json, the 100 Gbit/s of DGX-1. Slower NICs are taken to carry TCP on Ethernet with its
+# The least NIC rate at which collectives of GPU clusters are taken to run over RDMA. The slowest NIC in
+# dgx.json has this rate, the 100 Gbit/s of DGX-1. Slower NICs are taken to carry TCP on Ethernet with its
 # standard MTU.
 _RDMA_BYTES_PER_S: Final = 12.5e9
 # The most NICs of a host in a text such as ``8x400``: a host has up to 16 GPUs, each with up to two NICs.

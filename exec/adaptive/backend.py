@@ -151,7 +151,7 @@ class Backend:
 
     def _prepare(self, request: CollectiveCall) -> None:
         state = self._state
-        # Use the same group and contexts throughout: those of ``state`` are replaced when a rank is lost.
+        # Use the same group and contexts throughout, because ``state`` gets new ones when a rank is lost.
         group, contexts = state.group, state.contexts
         if request not in contexts.version.schedules:
             made = None
@@ -289,7 +289,8 @@ class Backend:
             state.contexts.run(go.request, part, mine, self._result, partial(self._offers, go))
         self._parts.append(go.part)
         if not go.request.alike:
-            # No other rank can supply this result later, so all must have theirs before any hands it over.
+            # No other rank can supply this result later, so all ranks must have their results before any
+            # hands one over.
             state.group.named("whole").Barrier()
         self._report(PartDone(go.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
         if go.last:

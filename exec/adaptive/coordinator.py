@@ -113,7 +113,7 @@ class Coordinator:
         buy_s: Callable[[CollectiveCall, frozenset[int], frozenset[int]], float],
         now_s: float = 0.0,
     ) -> None:
-        """Start with ``membership``; on a takeover, this is the one of the last `Regroup`."""
+        """Start with ``membership``; on a takeover, pass the membership of the last `Regroup`."""
         self.rank, self.membership = rank, membership
         self.seq = 0
         self.seen: deque[RequestHistory] = deque(maxlen=_MOST_SEEN)
@@ -219,8 +219,8 @@ class Coordinator:
         """Begin an epoch without ``lost``; raises LostRankError if too few ranks are left.
 
         A side goes on only with more than half of the members, or with half of them including the leader, so
-        the two sides of a split network never both go on. The members counted are those of the last complete
-        epoch, so ranks lost one by one before the next one count together.
+        the two sides of a split network never both go on. The members of the last complete epoch are counted,
+        so ranks lost one by one before the next complete epoch count together.
         """
         gone = {rank: how for rank, how in lost.items() if rank in self.members}
         if not gone:

@@ -95,9 +95,9 @@ class Direction:
         self._warmed = False
         # Results of searches, with the epoch and version in which each search began.
         self._plans: list[tuple[tuple[int, int], Replanned]] = []
-        # The first schedules of a session are set up with contexts for late ranks. Those of later schedules
-        # are compiled on request; ``_compiled`` has the answers as (number of the request, packed parts),
-        # with empty parts on failure.
+        # The first schedules of a session are set up with contexts for late ranks. Contexts of later
+        # schedules are compiled on request; ``_compiled`` has the answers as (number of the request, packed
+        # parts), with empty parts on failure.
         self._late = LateContexts(made=() if membership.epoch else (0,))
         self._compiled: list[tuple[int, bytes]] = []
         self._guard = SwapGuard()
@@ -266,7 +266,7 @@ class Direction:
         for decision in decisions:
             if isinstance(decision, Regroup):
                 self._begin_anew()
-                # A spare may run on another host than the one that was expected.
+                # A spare may run on another host than expected.
                 self._severed.hosts = self._mesh.host
                 self._measure_due |= bool(decision.membership.joining)
                 requests, every = tuple(self._state.requests), self._state.profile_every
@@ -326,7 +326,7 @@ class Direction:
             self._links, self._slow_of = known, ()
 
     def _has_changed(self) -> bool:
-        """Return whether a link's cost differs clearly from the one in the last search."""
+        """Return whether a link's cost differs clearly from its cost in the last search."""
         now, before = self._network(), self._searched
         if before is None or before.hosts != now.hosts or before.links != now.links:
             return True
@@ -356,7 +356,7 @@ class Direction:
         self._anew = False
 
     def _network(self, severed: Sequence[HostPair] | None = None) -> Network:
-        """Return the current links between the members, without those of severed pairs."""
+        """Return the current links between the members, without links between severed pairs."""
         pairs = self._severed.pairs if severed is None else severed
         members = self.coordinator.members
         return without_pairs(self._links_of(self._now), self._mesh.host, members, pairs)
@@ -542,8 +542,8 @@ class Direction:
 
         Both phases are simulated, and scaled to real runs. The cost is at least one cycle, the delay of a
         rank's message. It is infinite while this rank has no schedules for the members, or no contexts for
-        late ranks. If the policy is the published one, the cost of a first part is that of both phases, as
-        volume over bandwidth.
+        late ranks. With the published policy, the cost of a first part is the cost of both phases, as volume
+        over bandwidth.
         """
         if not self._is_settled() or not self._late.exist(self._in_use):
             return math.inf

@@ -65,7 +65,7 @@ _ALL, _AGAIN, _NOTHING = 0, -1, -2
 
 @dataclass(frozen=True)
 class LinkNow:
-    """The current cost of one directed link; ranks are those of the group."""
+    """The current cost of one directed link between ranks of the group."""
 
     src: int
     dst: int
@@ -169,7 +169,7 @@ def betas_of(network: Network) -> dict[tuple[int, int], float]:
 
 
 def with_links(network: Network, found: Sequence[LinkNow], ranks: Sequence[int] | None = None) -> Network:
-    """Return ``network`` with the measured costs in ``found``; other links keep theirs.
+    """Return ``network`` with the measured costs in ``found``; other links keep their costs.
 
     In ``found``, rank r of the network has the number ``ranks[r]``, by default r.
     """

@@ -2,8 +2,8 @@
 
 `Backend` alone changes it, in the order of the coordinator's decisions, and all others read it. A `Regroup`
 begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So once ``version``
-is of the new epoch, the other three are, too. A `Resume` ends the joining of ranks. A `Measure` replaces the
-severed pairs, and a `Swap` replaces the contexts.
+belongs to the new epoch, ``group``, ``links`` and ``membership`` do, too. A `Resume` ends the joining of
+ranks. A `Measure` replaces the severed pairs, and a `Swap` replaces the contexts.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class _Walk:
         self.spent["link", link_name(over.sender, over.receiver)] += passed_ns - shared_ns
 
     def _begin(self, rank: int) -> None:
-        """Attribute the time before the first step: start-up of every rank, and lateness of this one."""
+        """Attribute the time before the first step to all ranks' start-up and to this rank's lateness."""
         left_ns = self._now_ns - self._stop_ns
         least_ns = max(0, min(run.trace.start_ns - run.begin_ns for run in self.runs))
         self.spent["rest", "before the first step"] += min(left_ns, least_ns)
@@ -245,7 +245,7 @@ class _Wires:
             self._came[pair] = times_ns, np.concatenate(([0.0], np.cumsum(sizes)))
 
     def shared_ns(self, over: Connection, from_ns: int, to_ns: int) -> tuple[str, float]:
-        """Return (a port of the link, how long other links delayed this one there in the interval).
+        """Return (a port of the link, the time that other links delayed this link there in the interval).
 
         The link's own time for its bytes does not count.
         """

@@ -56,7 +56,7 @@ class IntegrityRequest:
 
 
 def integrity_task(comm: Any, request: IntegrityRequest, progress: Safekeeping) -> Integrity | None:
-    """Return the integrity of a program's and of libraries' results on rank 0, None on the others."""
+    """Return on rank 0 the integrity of the results of a program and of libraries; elsewhere None."""
     progress.waiting(-1, "planning two runs on the same inputs")
     program, dtype = request.program, dtype_of("float32")
     layout = Layout(program, count_of(program.collective, request.size_bytes, dtype.itemsize))

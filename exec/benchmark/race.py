@@ -27,8 +27,8 @@ _DTYPE = "float32"
 # The largest factors between measurement and prediction, on one host and between several, and the most
 # schedules to measure.
 _ERROR_ON_ONE_HOST, _ERROR, _MOST_ENTRANTS = 3.0, 1.5, 10
-# A race has as many iterations as are predicted to fit into _RACE_S, but _FEWEST to _MOST_ITERATIONS. _WARMUP
-# iterations precede it if it has more than _FEWEST, else one.
+# A race has as many iterations as are predicted to fit into _RACE_S, but at least _FEWEST and at most
+# _MOST_ITERATIONS. If it has more than _FEWEST, _WARMUP iterations precede it, else one.
 _RACE_S, _FEWEST, _MOST_ITERATIONS, _WARMUP = 10.0, 3, 60, 3
 # Times within this factor count as about equal. The winner of the previous size wins again if it is within
 # this factor of the fastest; a library must be faster by more than this factor.
@@ -130,7 +130,7 @@ def _bench_request(size_bytes: int, found: Sequence[Entrant], library: str) -> B
 
 
 def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
-    """Yield for each size the winner and the whole race; ``report`` is that of the requests of `asked`.
+    """Yield for each size the winner and the whole race; ``report`` answers the requests of `asked`.
 
     In each iteration, each time is divided by the mean over all entrants, because disturbances of memory and
     cores slow all. The least median wins. The winner of the previous size stays unless it is notably slower,

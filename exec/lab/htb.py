@@ -16,7 +16,7 @@ from exec.lab.model import Lab, LabHost
 
 __all__ = ["Class", "Device", "commands", "delays", "port", "shapes", "uplink_ports"]
 
-# Handle of the queue that delays; that of the token buckets is 1.
+# Handle of the queue that delays; the token buckets have handle 1.
 _DELAY = 2
 # Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10

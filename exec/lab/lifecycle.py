@@ -214,7 +214,7 @@ def _ports(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _folders(name: str) -> list[Path]:
-    """Return the folders of the lab's hosts, whose files are mounted over those of /etc."""
+    """Return the folders of the lab's hosts; their files are mounted over files of /etc."""
     return sorted(path for path in _FILES.glob("ccctl.*") if _belongs(path.name, name))
 
 

@@ -154,7 +154,7 @@ def launch(
     ranks of other hosts are started through the remote shell that mpirun would use. With ``survive=True`` as
     well, the run goes on after the death of ranks or of a whole host. ``on_lost`` is called here with each
     lost rank; on the remaining ranks ``progress.on_lost(callback)`` registers a callback, and
-    ``progress.fence(rank)`` ends a rank that is stopped or too slow. The value is that of the lowest
+    ``progress.fence(rank)`` ends a rank that is stopped or too slow. The value comes from the lowest
     remaining rank that does not return None; LostRankError means that no rank is left. If a rank dies before
     all are connected, all are started again, twice at most. An error of a rank ends the run. This does not
     work inside the user's own mpirun.

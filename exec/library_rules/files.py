@@ -1,4 +1,4 @@
-"""The files that an unmodified library loads: measured rules, merged with those of an older file."""
+"""The files that an unmodified library loads: measured rules, merged with an older file's rules."""
 
 from __future__ import annotations
 

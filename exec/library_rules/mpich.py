@@ -41,7 +41,7 @@ COLLECTIVES: dict[Kind, str] = {
     "all_to_all": "alltoall",
     "reduce_scatter": "reduce_scatter_block",
 }
-# The conditions on size whose bytes are those of nccl-tests: of the larger buffer of a rank.
+# The conditions on size that count bytes as nccl-tests does: the larger buffer of a rank.
 _SIZE: dict[Kind, str] = {
     "all_gather": "total_msg_size",
     "all_reduce": "avg_msg_size",

@@ -67,7 +67,7 @@ def merged(old: Table, new: Table) -> Table:
             if any(entry.algorithm != _OWN_CHOICE for entry in entries):
                 here[ranks] = entries
             elif ranks not in here:
-                # The old rules of the largest size up to this one apply to it.
+                # For ``ranks``, the library uses the old rules of the next smaller number of ranks.
                 below = [size for size in held if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found

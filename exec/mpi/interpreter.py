@@ -123,8 +123,8 @@ _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 2
 # Operand bytes of one block of a reduction: two operands and a result fit into a first-level cache of 32 KiB.
 _BLOCK_BYTES = 8192
 # Clock ids of Linux: CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID, the time that this thread had a core.
-# Reading the second is a system call of half a microsecond, so it is read at most every _SELDOM_NS; a thread
-# that loses its core does so for longer than that.
+# Reading the second clock is a system call of half a microsecond, so it is read at most every _SELDOM_NS. A
+# thread that loses its core stays without one for longer.
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
 # Words at CLOCK: words 0 and 1 receive a clock's value. Word _READ_AT is the time at which the thread's clock
 # was last read, and word _READ the value read.

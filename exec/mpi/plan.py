@@ -43,7 +43,8 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["MpiPlan"]
 
-# Waiting time after which a rank reports whom it waits for; interval at which it checks that the others live.
+# A rank that has waited for _SAY_AFTER_S reports for whom, and checks every _LOOK_EVERY_S that the others
+# live.
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
 # Polls before a waiting rank yields its core: with a core for each rank, and with ranks that share cores.
 _SPINS, _SPINS_CROWDED = 1000, 1
@@ -175,8 +176,9 @@ class MpiPlan:
     def checksums(self) -> tuple[Indices, Indices]:
         """Return (steps, checksums) of the last run; only for a summed plan.
 
-        ``steps`` are this rank's steps by their rows in the program. ``checksums`` has two columns: that of
-        what the step received, and that of its result (`exec.program.StepSums`).
+        ``steps`` are this rank's steps by their rows in the program. ``checksums`` has two columns: the
+        checksum of the message that a step received, and the checksum of its result
+        (`exec.program.StepSums`).
         """
         return self._tables.step_of, self._sums_of_steps.copy()
 

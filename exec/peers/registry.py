@@ -24,7 +24,7 @@ _NEEDED = {
     "gloo": ("torch", "pip install torch (a CPU build is enough)"),
     "nccl": ("cupy", install("cuda12", beside=("nvidia-nccl-cu12",))),
 }
-# Libraries that ranks on a device can use instead of their own.
+# Other libraries that ranks on a device can use.
 _BESIDE = {"cpu": ("gloo",)}
 
 
@@ -36,7 +36,7 @@ def library_of(device: str, *, sockets: bool) -> str:
 
 
 def libraries_here(device: str) -> tuple[str, ...]:
-    """Return the libraries of this host whose collectives run on ``device``, that of the ranks first."""
+    """Return this host's libraries whose collectives run on ``device``; the ranks' own library is first."""
     return (library_of(device, sockets=False), *(name for name in _BESIDE.get(device, ()) if _is_here(name)))
 
 

@@ -1,8 +1,9 @@
 """Checksums of each step of a program, which show the rank or the link that corrupts data.
 
-A step has two checksums: that of the message it received, and that of its result, which it wrote or sent. The
-reference interpreter says what they should be. An executor that keeps them on every rank says what they were.
-A wrong result spreads to later steps. The culprit is where right data went in and wrong data came out.
+A step has two checksums: one of the message it received, and one of the result it wrote or sent. The
+reference interpreter computes the right values. An executor that keeps checksums on every rank records the
+actual values. A wrong result spreads to later steps. The culprit is where right data went in and wrong data
+came out.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from synth.program import OUTPUT, Program
 __all__ = ["CHECKSUM_FACTOR", "Corruption", "StepSums", "checksum", "corruptions", "expected_sums"]
 
 # An odd factor, so that a change of any one byte changes the sum: the difference of two bytes times an odd
-# number is no multiple of 2^64. The digits are those of the golden ratio (Knuth, The Art of Computer
-# Programming 3, Sec. 6.4), which spread the bits of neighbouring positions.
+# number is no multiple of 2^64. The digits come from the golden ratio (Knuth, The Art of Computer Programming
+# 3, Sec. 6.4) and spread the bits of neighbouring positions.
 CHECKSUM_FACTOR = 0x1E3779B97F4A7C15
 # The bytes that are summed at once, which limits the memory of the weights to eight times as much.
 _BLOCK_BYTES = 1 << 20
@@ -68,7 +69,7 @@ def checksum(content: Array, first: int = 0) -> int:
     """Return the checksum of the bytes of an array, whose first byte has the position ``first``.
 
     It is the sum of all bytes, each times an odd number that follows from its position, modulo 2^64. So the
-    checksum of a message is the sum of those of its parts, in any order.
+    checksum of a message is the sum of its parts' checksums, in any order.
     """
     plain = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
     total = np.zeros(1, dtype=np.int64)

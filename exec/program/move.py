@@ -60,7 +60,7 @@ def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
 class _Sizes:
     """The sizes of messages and of scratch slots, followed step by step.
 
-    The size of a scratch slot is not fixed: it is that of the chunk which the slot holds.
+    The size of a scratch slot is not fixed: it is the size of the chunk that the slot holds.
     """
 
     def __init__(self, layout: Layout) -> None:

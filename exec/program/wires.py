@@ -33,7 +33,7 @@ class Wire(NamedTuple):
     bytes_per_s: float = 0.0
 
     def may_move(self, number: int, before: int) -> bool:
-        """Return whether message ``number`` of this run may move; ``before`` counts those of earlier runs.
+        """Return whether message ``number`` of this run may move; ``before`` counts messages of earlier runs.
 
         The interpreter must have written an outgoing message, and have read the message whose slot an
         incoming one takes.

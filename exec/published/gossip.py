@@ -20,7 +20,7 @@ class Gossip:
     """An exchange of parameters with one peer each way during the computation of gradients.
 
     In iteration k each rank sends its parameters to the rank 2^(k mod m) after it, where m is the number of
-    powers of 2 below the number of ranks. It takes the mean of its own parameters and those that it receives.
+    powers of 2 below the number of ranks. Its new parameters are the mean of its own and the received ones.
     Gradients are computed at the parameters that the rank had before the exchange.
     """
 

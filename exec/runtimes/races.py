@@ -37,7 +37,7 @@ class VectorClocks:
         return known
 
     def acquire(self, thread: int, released: Ints) -> None:
-        """Add released knowledge to that of a thread."""
+        """Add released knowledge to a thread's knowledge."""
         np.maximum(self._known[thread], released, out=self._known[thread])
 
     def before(self, thread: int) -> Ints:
@@ -80,7 +80,7 @@ class SharedCells:
     def write(self, cells: Iterable[int], thread: int, place: Place, known: Ints | None = None) -> None:
         """Note that a thread writes cells, and whether it races with a write or a read.
 
-        ``known`` is knowledge that counts for this access only, in addition to that of the thread.
+        ``known`` is knowledge that counts for this access only, in addition to the thread's knowledge.
         """
         now = self._clocks.now(thread)
         for cell in cells:

@@ -21,8 +21,8 @@ from synth.portfolio import ProcessPool, WorkerPool, WorkerPools
 
 __all__ = ["RankPool", "pools_of"]
 
-# Rank 0's messages name functions of these modules: one of this module runs a task, and those of the other
-# are the work of tasks.
+# Rank 0's messages name functions of these two modules. A function of this module runs a task; functions of
+# the other module are the work of tasks.
 share_functions_of(__name__)
 share_functions_of("synth.portfolio.size_sweep")
 
@@ -48,7 +48,7 @@ def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | N
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise UnavailableError("this MPI lets only one thread of a rank communicate, and synth needs two")
-    # Messages about ended pools must not mix with those of mpi4py.
+    # Messages about ended pools must not mix with mpi4py's messages.
     ends = comm.Dup()
     if comm.Get_rank() == 0:
         # The type stub of mpi4py allows None, which rank 0 never gets.

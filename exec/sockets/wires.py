@@ -1,4 +1,4 @@
-"""Connections of a plan between hosts, over TCP: messages move between a link's counters and a socket.
+"""TCP connections of a plan between hosts; the counters of each link tell which messages may move.
 
 Each connection of a program has its own socket, which carries its messages in order. So no message waits
 behind one of another connection, and only data is sent.
@@ -111,9 +111,9 @@ def _pace(end: socket.socket, bytes_per_s: float) -> None:
 
 
 class _End:
-    """One end of a connection: messages of this run that are through, and progress of the next one.
+    """One end of a connection: this run's messages that are through, and the next message's bytes so far.
 
-    ``member`` is its peer's number in the mesh, ``moved`` the bytes so far.
+    ``member`` is its peer's number in the mesh, ``moved`` the bytes moved in all runs.
     """
 
     def __init__(self, wire: Wire, member: int, end: socket.socket) -> None:

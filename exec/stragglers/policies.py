@@ -46,7 +46,7 @@ _ROUNDING = 1e-9
 class Outcomes:
     """One policy's results by iteration: cost, completion, whether it went before all were ready.
 
-    The optimum is the best by each measure separately; its ``went`` is that of the best cost. The completion
+    The optimum is the best by each measure separately; its ``went`` belongs to the best cost. The completion
     is None if the phases have no separate times.
     """
 

@@ -73,8 +73,8 @@ FAULT_FACTOR = 5.0
 class WaitingCollective:
     """One collective that waits: since when, and the cost of going, ``compared_s``, that ends the wait.
 
-    This cost is the least so far; if ``as_published``, it is that of the last ready set. ``spared_s`` is
-    subtracted from it: 0 for the rule, C for a decision by the extra cost alone.
+    This cost is the least so far; if ``as_published``, it is the cost with the last ready set. ``spared_s``
+    is subtracted from it: 0 for the rule, C for a decision by the extra cost alone.
     """
 
     first_ready_s: float

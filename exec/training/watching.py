@@ -141,7 +141,7 @@ def _unwatched(tensors: Iterable[Any], gradient: bool) -> Iterator[None]:
 
 
 def shared_memory(tensors: Iterable[Any]) -> list[Any]:
-    """Return those of ``tensors``, all distinct, whose memory has references from elsewhere.
+    """Return the members of ``tensors``, all distinct, whose memory has references from elsewhere.
 
     Examples of such references are `.data`, `.detach()`, a view, an array of NumPy, and a graph of autograd.
     Memory shared among ``tensors`` themselves does not count.

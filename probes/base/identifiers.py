@@ -1,4 +1,4 @@
-"""PCI bus ids and CPU lists in one spelling, that of Linux."""
+"""PCI bus ids and CPU lists in Linux's spelling."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def some(names: Sequence[str], most: int, separator: str = ", ") -> str:
 
 
 def first_of(lines: Sequence[str], most: int, noun: str) -> list[str]:
-    """Return at most ``most`` of the lines, and one that counts the others: "… and 3 more findings"."""
+    """Return at most ``most`` of the lines, and a line that counts the rest: "… and 3 more findings"."""
     left = len(lines) - most
     return [*lines[:most], *([f"… and {plural(left, f'more {noun}')}"] if left > 0 else [])]
 

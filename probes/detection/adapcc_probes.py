@@ -1,10 +1,10 @@
 """AdapCC's active probes (Sec. IV-A): NUMA nodes and PCIe switches of NICs and GPUs, found by contention.
 
-(1) The NUMA node of a NIC is the one with the fastest loopback over the NIC. (2) GPUs share a PCIe switch if
-one's copy of 20 MB to the CPU slows down while the other copies over eight streams. (3) GPUs share a switch
-with a NIC if their copies slow down while the NIC is busy. Unlike in AdapCC's program, each alternative is
-tried at least seven times, in random order, each GPU is timed separately, and the threshold comes from the
-trials.
+(1) The NUMA node of a NIC is the one with the fastest loopback over the NIC. (2) Two GPUs share a PCIe switch
+if a copy of 20 MB from one GPU to the CPU slows down while the other GPU copies over eight streams. (3) GPUs
+share a switch with a NIC if their copies slow down while the NIC is busy. Unlike in AdapCC's program, each
+alternative is tried at least seven times, in random order, each GPU is timed separately, and the threshold
+comes from the trials.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class DetectRequest:
-    """A request to the detector of each host; ``seed`` is that of the active probes."""
+    """A request to the detector of each host; ``seed`` is for the active probes."""
 
     active: bool = False
     seed: int = 0

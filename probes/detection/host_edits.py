@@ -50,7 +50,7 @@ class GpuPair:
 def candidate_edits(
     host: Host, odd: Sequence[GpuPair], pairs: Sequence[GpuPair], tables: Bandwidths
 ) -> Iterator[Edit]:
-    """Yield edits of ``host`` that may explain ``odd``, those of ``pairs`` that contradict ``host``."""
+    """Yield edits of ``host`` that may explain ``odd``, the members of ``pairs`` that contradict ``host``."""
     touched = {bus_id for pair in odd for bus_id in (pair.src, pair.dst)}
     gpus = [gpu for gpu in host.gpus if gpu.bus_id in touched]
     yield from _links_between(host, odd, pairs, tables)
@@ -76,7 +76,7 @@ def _links_between(
         best = max(known.get((a.bus_id, b.bus_id), 0.0), known.get((b.bus_id, a.bus_id), 0.0))
         declared = sum(link.count for link in own)
         rest = tuple(link for link in host.fabric if {link.source, link.target} != set(ends))
-        # A rate below that of one link may be PCIe's, so 0 links are tried, too.
+        # A rate below one link's rate may be the rate of PCIe, so 0 links are tried, too.
         for count in dict.fromkeys((round(best / each), 0)):
             if count != declared:
                 more = tuple(_link(host, x, y, kind, count) for x, y in ((a, b), (b, a)) if count)

@@ -91,7 +91,7 @@ def read_recording(folder: Path) -> Topology:
 
 
 def combined(parts: Sequence[Topology]) -> Topology:
-    """Combine several descriptions: those of one machine are merged, other machines are added.
+    """Combine several descriptions: descriptions of one machine are merged, other machines are added.
 
     A disagreement about one machine is a finding, and the earlier description takes precedence.
     """

@@ -16,7 +16,7 @@ __all__ = ["Alike", "fold_hosts"]
 
 @dataclass(frozen=True)
 class Alike:
-    """A group of equal hosts, and the differences of its first host from that of the largest group."""
+    """A group of equal hosts; ``differences`` compares its first host with the largest group's first host."""
 
     hosts: tuple[Host, ...]
     differences: tuple[Difference, ...] = ()

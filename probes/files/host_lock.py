@@ -36,7 +36,7 @@ class FileLock:
     """A lock file that one process at a time can hold; once released, it may be taken again."""
 
     def __init__(self, name: str, place: Path | None = None) -> None:
-        """Use the file ``name`` in the folder ``place``, by default that of this user's locks."""
+        """Use the file ``name`` in the folder ``place``, by default the folder of this user's locks."""
         self._name = name
         self._place = place
         self._file: int | None = None

@@ -18,7 +18,7 @@ __all__ = ["differences", "facts_of"]
 # the others, one more problem does not help.
 _MOST_NAMED = 64
 _MOST_SHOWN = 4
-# Fewest hosts that are compared: of two, neither is known to be the one that differs.
+# Fewest hosts that are compared: if two hosts differ, either may be the odd one.
 _LEAST_HOSTS = 3
 # Beginnings of the names of facts that describe parts. A difference in them is a fault; a difference in other
 # facts (settings and versions) is a remark. The MTU is among them, because a host with a larger MTU sends
@@ -128,7 +128,7 @@ def _undecided(fact: str, ordered: Sequence[tuple[str, list[str]]], severity: Se
 
 
 def _of_boards(kinds: Mapping[tuple[str, str], Iterable[HostHealth]]) -> Iterator[HostProblem]:
-    """Yield hosts whose RDMA boards are not those of most hosts with the same GPUs."""
+    """Yield hosts with other RDMA boards than most hosts with the same GPUs."""
     by_gpus: dict[str, dict[str, list[str]]] = {}
     for (gpus, boards), hosts in kinds.items():
         by_gpus.setdefault(gpus, {})[boards] = [host.host for host in hosts]

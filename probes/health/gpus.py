@@ -133,8 +133,8 @@ def with_pci_tree(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, .
     """Return the GPUs with what the kernel's PCI tree adds to the driver's answers.
 
     The bridge above a GPU limits the speed and the width of its link. Drivers do not see this limit: they
-    report 16 lanes for a GPU in a slot of four. GPUs that do not tell their bus id get those of the NVIDIA
-    GPUs in the tree that did not answer, if both are equally many.
+    report 16 lanes for a GPU in a slot of four. GPUs that do not tell their bus id get the bus ids of the
+    NVIDIA GPUs in the tree that did not answer, if there are as many of them.
     """
     places = {device.bus_id: device for device in host.pci}
     limited = []

@@ -31,7 +31,7 @@ _LOG = "the kernel's log (/dev/kmsg) takes root, or kernel.dmesg_restrict=0 and 
 
 
 def read_host(host: str, root: Path = _HERE, *, log: str | None = None) -> HostHealth:
-    """Return the health of the machine whose files are below ``root``, without that of its GPUs.
+    """Return the health of the machine whose files are below ``root``, without its GPUs.
 
     Versions of libraries, limits of the process, the kernel's log and the speeds that Ethernet drivers
     support are read only if ``root`` is "/". ``log`` replaces the kernel's log. ``unread`` of the result maps

@@ -57,8 +57,8 @@ _MOST_MESSAGES = 1_000_000
 def kernel_events(text: str) -> tuple[KernelEvent, ...]:
     """Return the faults that the log names; equal faults become one, with their count.
 
-    Faults are equal if their kind, device, code and severity (for an XID, the outcome in its text) are. Their
-    text is that of the first one. Faults are in order of first appearance; PCIe errors that only a port's
+    Faults are equal if their kind, device, code and severity (for an XID, the outcome in its text) are. They
+    get the text of the first one. Faults are in order of first appearance; PCIe errors that only a port's
     line names come last.
     """
     found: Counter[tuple[str, str, int, str]] = Counter()

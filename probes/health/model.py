@@ -46,11 +46,11 @@ class GpuHealth:
 
     PCIe speeds are in GT/s per lane. The ``load`` values were read while data moved; they are None if none
     did. ``throttled`` names the reasons for which clocks are held down now ("hw_slowdown", "sw_power_cap"…).
-    ``nvlinks`` counts links that are up, ``nvlinks_expected`` those of the model. Clocks are in MHz, power in
-    W. ``ecc_uncorrected`` counts memory errors since the driver was loaded. ``ecc_uncorrected_ever`` and
-    ``remapped_rows`` count since manufacture. ``failure`` is the driver's reason if it cannot use the GPU
-    ("GPU is lost"). ``bus_id`` is "gpu<index>" if the GPU does not state it. ``sram_worn`` is the driver's
-    flag of repeated errors in a bank of SRAM.
+    ``nvlinks`` counts links that are up, ``nvlinks_expected`` all links of the GPU's model. Clocks are in
+    MHz, power in W. ``ecc_uncorrected`` counts memory errors since the driver was loaded.
+    ``ecc_uncorrected_ever`` and ``remapped_rows`` count since manufacture. ``failure`` is the driver's reason
+    if it cannot use the GPU ("GPU is lost"). ``bus_id`` is "gpu<index>" if the GPU does not state it.
+    ``sram_worn`` is the driver's flag of repeated errors in a bank of SRAM.
     """
 
     bus_id: str
@@ -95,8 +95,8 @@ class NicHealth:
 
     ``grew`` maps each counter that rose between two readings, ``seconds`` apart, to its increase.
     ``gid_index`` is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB"); ``gid_routable``
-    is False if its address reaches no other network. ``state`` is that of an RDMA port ("active", "down"), or
-    of an interface without one ("up", "down").
+    is False if its address reaches no other network. ``state`` is the state of an RDMA port ("active",
+    "down"), or of an interface without one ("up", "down").
     """
 
     name: str
@@ -195,8 +195,8 @@ class HostProblem:
 class ClusterHealth:
     """The health of all hosts that answered; ``missing`` maps the others to the reason.
 
-    ``hosts`` has one host of each group of hosts that are alike in all that counts. ``same`` maps its name to
-    the names of the others.
+    ``hosts`` has one host of each group of hosts that are alike in all that counts. ``same`` maps the name of
+    each of these to the names of the other hosts in its group.
     """
 
     hosts: tuple[HostHealth, ...]

@@ -26,9 +26,9 @@ class _Counter:
 _CABLE = "clean or replace the cable and the transceivers of {port}, then look at the switch's port"
 _LOSS = "look for a congested or misconfigured switch: flow control (PFC) and ECN of the port's priority"
 _DROPS = "raise the rings of the interface (ethtool -G {port} rx 8192) and look at the CPUs of its interrupts"
-# Highest normal totals are those of infiniband-diags (etc/error_thresholds): 10 for errors of the wire, 100
-# for those that other parts of the network cause. A loss of the carrier and its return are two changes, so 20
-# changes are 10 losses.
+# The highest normal totals come from infiniband-diags (etc/error_thresholds): 10 for errors of the wire, 100
+# for errors that other parts of the network cause. A loss of the carrier and its return are two changes, so
+# 20 changes are 10 losses.
 _WIRE, _REMOTE, _CHANGES = 10, 100, 20
 _COUNTERS: dict[str, _Counter] = {
     "symbol_error": _Counter("symbol errors", "fault", _WIRE, _CABLE),

@@ -27,7 +27,7 @@ def merged_up_a_tree(
 ) -> Value | None:
     """Return the merged values of ``ranks`` on the first of them, None on the others; collective on these.
 
-    Each rank merges the values of up to eight others with its own, so no rank receives those of all.
+    Each rank merges the values of up to eight others with its own, so no rank receives the values of all.
     """
     at = ranks.index(comm.Get_rank())
     for child in ranks[_FAN_IN * at + 1 : _FAN_IN * at + _FAN_IN + 1]:

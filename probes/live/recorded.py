@@ -42,8 +42,8 @@ def record(
 def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
     """Return the topology from each source of the machine recorded in ``folder``.
 
-    ``name`` is the host's, by default that of the folder. Raises MissingInputError if there is no recording,
-    and DataError if it is damaged.
+    ``name`` is the host's name, by default the folder's name. Raises MissingInputError if there is no
+    recording, and DataError if it is damaged.
     """
     import msgspec
 
@@ -74,7 +74,7 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
         TypeError,
         ValueError,
     ) as error:
-        # A driver's answers have the types that its library declares; those of a file may have any.
+        # A driver's answers have the types that its library declares; answers in a file may have any type.
         problem = f"an answer that no driver gives: {error}"
         raise DataError(str(folder / NVML), [problem], hint="Record it again: detect --record.") from error
 

@@ -43,9 +43,9 @@ def changed_parts(
 ) -> list[ChangedPart]:
     """Return the fewest parts that explain the links that became slower, those with most links first.
 
-    ``rows`` are links of ``profile``. ``slower`` is the logarithm of the factor by which each became slower,
-    ``allowed`` the one that noise explains, ``least`` the smallest one of a part that counts. All links
-    together count from ``limit_of_all`` on. A result's links are numbers in ``rows``; no link is in two.
+    ``rows`` are links of ``profile``. The next three are logarithms of factors: ``slower`` by which each link
+    became slower, ``allowed`` that noise explains, ``least`` from which a part counts. All links together
+    count from ``limit_of_all`` on. A result's links are numbers in ``rows``; no link is in two.
     """
     beyond = slower > allowed
     common = len(rows) >= _FEWEST_OF_ALL and float(np.median(slower)) > limit_of_all

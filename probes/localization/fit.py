@@ -378,7 +378,8 @@ def _refined(model: DeviationModel, causes: Sequence[Cause]) -> list[Cause]:
         decides = severity >= 0.5 * cause.severity
         if isinstance(model, Ceiling):
             # A link that another part holds back further does not show the level of this one. Nor does a link
-            # whose severity exceeds twice this one's by more than three standard deviations of noise.
+            # whose severity exceeds twice the cause's severity by more than three standard deviations of
+            # noise.
             decides &= -others < cause.severity
             decides &= severity <= 2.0 * cause.severity + 3.0 * model.sigma[cause.links]
         if decides.any():

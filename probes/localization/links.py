@@ -58,9 +58,9 @@ class LinkTable:
     per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
     latency), raised for links of which an end waited for a core in every measurement. ``width`` is the
     standard error of ``rate`` from the bootstrap interval. ``again`` masks links that were measured again,
-    alone, and ``often`` those with samples of several passes. ``whole`` masks links whose rate is that of
-    whole transfers, with their latency. An end waited for a core in every latency measurement of ``waited``
-    links, and in every rate measurement of ``starved`` ones.
+    alone, and ``often`` those with samples of several passes. ``whole`` masks links whose rate is the rate of
+    whole transfers, including their latency. An end waited for a core in every latency measurement of
+    ``waited`` links, and in every rate measurement of ``starved`` ones.
     """
 
     ends: Ends
@@ -97,7 +97,7 @@ class LinkTable:
 
     @cached_property
     def distant(self) -> Mask:
-        """The links whose latency is over three times that of the nearest; their rates vary more."""
+        """The links with over three times the latency of the nearest link; their rates vary more."""
         far: Mask = self.alpha > self.alpha.min(initial=np.inf) + _DISTANT
         return far
 

@@ -155,8 +155,8 @@ def _rails(table: LinkTable, plan: FabricPlan | None) -> tuple[Indices, list[Fau
     if (planned < 0).any():
         return ends.slot, []
     once = one_a_pair(table)
-    # Latencies are taken relative to that of the nearest NICs of the same two hosts, so that the distance
-    # between racks cancels out.
+    # Latencies are taken relative to the latency of the nearest NICs of the same two hosts, so that the
+    # distance between racks cancels out.
     codes = once.src_host.astype(np.int64) * len(ends.host_names) + once.dst_host
     codes = np.unique(codes, return_inverse=True)[1]
     nearest = np.full(int(codes.max(initial=0)) + 1, np.inf)
@@ -305,7 +305,7 @@ def _is_long(fault: Fault, between: _Between) -> bool:
 
 
 def _is_whole(fault: Fault, table: LinkTable) -> bool:
-    """Return whether the rates of a fault's links are those of whole transfers, which latency lowers."""
+    """Return whether most rates of a fault's links are of whole transfers, so that latency lowers them."""
     at = np.isin(table.row, fault.rows)
     return bool(at.any()) and float(table.whole[at].mean()) > 0.5
 
@@ -453,8 +453,8 @@ def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
     """Return the faults without unconfirmed ones that another fault explains, too.
 
     Links through a slow trunk share it, so the rate of each depends on the load of the others. Links of a
-    host at fault differ in rate: a confirmed fault explains all others of its hosts, an unconfirmed one only
-    those of single links.
+    host at fault differ in rate. A confirmed fault explains all other faults of its hosts, an unconfirmed one
+    only faults of single links.
     """
     sure = [fault for fault in faults if fault.confirmed]
     rows = {row for fault in sure for row in fault.rows}

@@ -32,7 +32,7 @@ _SLOW_LINKS = 0.75
 # fewest links in each class, for which classes are distinguished.
 _AS_BOUGHT = 0.05
 _FEWEST_HOSTS, _FEWEST_IN_CLASS = 3, 3
-# Noise is estimated from the deviations within a window: at first this one (as a logarithm), then this many
+# Noise is estimated from the deviations within a window: at first _WINDOW (as a logarithm), then _SIGMAS
 # standard deviations of the last estimate.
 _WINDOW, _SIGMAS = 0.2, 4.5
 # The smallest standard deviation of the noise: clocks and the choice of sizes make equal links differ by

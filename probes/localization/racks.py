@@ -22,8 +22,8 @@ from probes.statistics import robust_level
 
 __all__ = ["Racks", "by_latency", "by_plan", "by_ports", "by_reach", "moved"]
 
-# The levels of latency within and between racks must differ by so many standard deviations of a latency, and
-# by at least this ratio (as a logarithm), to be two levels.
+# The latencies within and between racks count as two levels if they differ by _APART standard deviations of a
+# latency, and by at least the ratio _LEAST_GAP (as a logarithm).
 _APART, _LEAST_GAP = 4.0, 0.05
 # At most this many gaps between sorted latencies are tried, the widest first. Each host with extra latency to
 # all others adds a gap.

@@ -67,7 +67,7 @@ _LEAST_UNSTEADY = {
     "one way": float(np.log(2.0)),
     "trunk": float(np.log(1.25)),
 }
-# The smallest standard deviation of unsteadiness: twice that of a rate, as percentiles vary more than a fit.
+# The smallest standard deviation of unsteadiness is twice a rate's, as percentiles vary more than a fit.
 _LEAST_NOISE = 0.02
 
 
@@ -244,7 +244,7 @@ def _fewest(model: Ceiling, parts: Sequence[Family]) -> CauseFit:
 def _without_disturbed(found: CauseFit, table: LinkTable) -> CauseFit:
     """Return the explanation without single links that were measured once, if there are many of them.
 
-    Among a million links, some are disturbed in every pass. Independent faults of so many links are unlikely.
+    Among a million links, some are disturbed in every pass. Many independent faults of links are unlikely.
     """
     single = [cause for cause in found.causes if len(cause.links) == 1 and not table.again[cause.links[0]]]
     if len(single) <= _MOST_SINGLE:

@@ -51,7 +51,7 @@ _REMEDY: dict[FaultKind, str] = {
 
 
 def describe(fault: Fault, *, bought: bool = False) -> str:
-    """Return one sentence about a fault; with ``bought``, levels are shares of what was bought."""
+    """Return one sentence about a fault; with ``bought``, a slow fabric is compared with what was bought."""
     two = len(fault.parts) == 2
     joint = " → " if fault.kind == "one_way_pair" else " and " if fault.kind in ("pair", *_OF_TWO) else ", "
     part = joint.join(fault.parts) or "the fabric"

@@ -35,7 +35,7 @@ _SHUNNED, _FEWEST_RETRANSMITTED = 0.2, 10
 
 
 def lossy_hosts(segments: Sequence[SentSegments]) -> dict[str, SentSegments]:
-    """Return the hosts whose outgoing packets get lost more often than those of most hosts."""
+    """Return the hosts that lose outgoing packets more often than most hosts."""
     usual = float(np.median([one.share for one in segments])) if segments else 0.0
     # If packets to one host are lost, all other hosts retransmit some, so only over three times the median
     # counts.
@@ -89,7 +89,7 @@ def slow_processors(memory: Sequence[HostMemory]) -> Iterator[Fault]:
 
 
 def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) -> Iterator[Fault]:
-    """Yield trunks whose measured total rate is below the planned one, or below that of other trunks.
+    """Yield trunks whose measured total rate is below the planned rate, or below other trunks' rates.
 
     Such a trunk may carry one link at its full rate, but not enough links at once.
     """

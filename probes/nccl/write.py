@@ -105,7 +105,7 @@ class Writer:
         top = above[-1]
         numa = next((one.numa for one in above if one.numa is not None), -1)
         # NCCL's files have CPUs in place of host bridges, so two host bridges of one NUMA node become one
-        # CPU. Only a root that came from such a file names a CPU of its own.
+        # CPU. Only a root that came from such a file names its own CPU.
         root = top.root if top.root.startswith("cpu") else ""
         if node is not None:
             self._cpu(numa, root, cpus).inside.append(node)

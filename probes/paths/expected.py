@@ -1,4 +1,4 @@
-"""The expected bandwidth between two devices: that of the narrowest part of the path.
+"""The expected bandwidth between two devices, which is the bandwidth of the path's narrowest part.
 
 The parts of a path are: the NVLinks between two GPUs or from a GPU to its switches, taken together; each PCIe
 link; the link between NUMA nodes; and the NIC's own speed. A PCIe link counts with the lower of its ends'

@@ -36,7 +36,7 @@ _ABILITIES = {
 _NAMES = {"nvlink": "NVLink", "xgmi": "xGMI link", "c2c": "C2C link"}
 # The P100 (sm_60) was the first GPU with NVLink.
 _OLDEST_WITH_NVLINK = 60
-# Later architectures without NVLink: those of graphics cards, Jetson and DRIVE modules, and GB10.
+# Later architectures without NVLink: graphics cards, Jetson and DRIVE modules, and GB10.
 _NO_NVLINK = ("sm_61", "sm_62", "sm_72", "sm_87", "sm_89", "sm_110", "sm_120", "sm_121")
 
 

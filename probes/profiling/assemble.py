@@ -357,7 +357,7 @@ def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, 
 
 
 def _widened(share: Share, pairs: Sequence[Pair], places: Sequence[Place]) -> Share:
-    """Return the share with the inferred links that use it: those of its ranks, or of a trunk's hosts."""
+    """Return the share with the inferred links that use it: links of its ranks, or of a trunk's hosts."""
     between = [pair for pair in pairs if places[pair[0]].host != places[pair[1]].host]
     for end, way in ((0, "egress"), (1, "ingress")):
         if any(is_of(share.name, place.host, way) for place in places):

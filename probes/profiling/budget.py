@@ -165,8 +165,8 @@ def in_turn(history: History, wanted: Mask, urgent: Mask) -> Turns:
 def links_at(history: History, groups: Iterable[Sequence[int]]) -> Mask:
     """Return all links at hosts that may be at fault.
 
-    These are the hosts at the end of each group of links that has fewer hosts, or at both ends if these have
-    equally many.
+    A group of links has hosts at two ends. The hosts at the end with fewer hosts may be at fault, or the
+    hosts at both ends if both have the same number.
     """
     suspected = set[str]()
     for rows in groups:
@@ -183,8 +183,8 @@ def _filled(
 ) -> tuple[list[list[Pair]], list[Pair]]:
     """Return rounds of ``first`` (a host sends and receives at most once), and the leftovers.
 
-    Idle hosts of a round take links of ``others``, which form one round by themselves. The leftovers are
-    those of ``others`` that fit nowhere.
+    Idle hosts of a round take links of ``others``, which form one round by themselves. The leftovers are the
+    links of ``others`` that fit nowhere.
     """
 
     def ends(pair: Pair) -> tuple[Hashable, Hashable]:

@@ -53,7 +53,8 @@ def joined(first: Profile, again: Profile) -> Profile:
 def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
     """Return ``now`` plus the unmeasured links that were worse when last measured, at those values.
 
-    Their relative spread is that of ``baseline``. Without this, an unmeasured link would seem healthy.
+    They keep the relative spread that they have in ``baseline``. Without this, an unmeasured link would seem
+    healthy.
     """
     links, scaled = baseline.links, dict[str, Any]()
     missing = matched(baseline, now) < 0

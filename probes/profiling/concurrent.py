@@ -27,8 +27,8 @@ _FEWEST_HOSTS = 4
 # The time of a flow at its normal rate. It is four periods of a CPU quota (100 ms, the default of Linux), and
 # many times the milliseconds for which a queue or a shaper lets a burst through.
 _FLOW_S = 0.4
-# A message is larger than those that MPI libraries buffer (64 KiB over TCP), so that its time is that of a
-# transfer.
+# A message is larger than messages that MPI libraries buffer (64 KiB over TCP), so that its time is the time
+# of a transfer.
 _MESSAGE_BYTES = 1 << 18
 # Messages of a flow that are under way at once, so that its link never idles: 1 MiB, which covers round trips
 # of 80 us at 100 Gb/s.
@@ -57,7 +57,7 @@ class ConcurrentRequest:
 def flows_of(hosts: Sequence[str], rack_of: Mapping[str, str]) -> dict[str, list[Pair]]:
     """Return the pairs of ranks of each round, by its name; none on fewer than four hosts.
 
-    The ranks of a host send to those of another host, each to the one at the same position there.
+    The ranks of a host send to the ranks of another host, each to the rank at the same position there.
     """
     ranks_of: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):

@@ -80,7 +80,7 @@ class Past:
 
     ``wander`` is the standard deviation of its logarithm from run to run (0: unknown). ``level`` is its level
     in the last runs if that differs from the baseline, else 0. ``told`` are the links that were worse in the
-    last run. ``recalled`` are those of them that were not measured now and keep their last values.
+    last run. ``recalled`` are the links of ``told`` that were not measured now and keep their last values.
     """
 
     wander: Floats
@@ -269,7 +269,7 @@ def _pairs(links: Links) -> list[Pair]:
 
 
 def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int]) -> tuple[str, ...]:
-    """Name those of ``these`` that are not among ``those``: a missing host as a whole, else each rank."""
+    """Name the places of ``these`` that ``those`` lacks: a missing host as a whole, else each rank."""
     left = {host for host, _ in those}
     missing = [place for place in these if place not in those]
     names = [f"rank {local} of host {host}" if host in left else f"host {host}" for host, local in missing]
@@ -349,7 +349,7 @@ class _Judge:
         """Return how far the logarithm of each link, and of all together, may be from the baseline."""
         least, past = self.sensitivity.least[quantity], self.sensitivity.past.get(quantity)
         if past is not None:
-            # The standard deviation of the difference of two runs is √2 times that of one.
+            # The standard deviation of the difference of two runs is √2 times one run's standard deviation.
             sigma = np.maximum(sigma, np.sqrt(2) * past.wander[self.rows])
         chance = sigma if self.sensitivity.noise else np.zeros_like(sigma)
         most = max(least, self.sensitivity.most)

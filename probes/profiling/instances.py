@@ -2,10 +2,10 @@
 
 Links within hosts come first, on all hosts at once. Then in round i host n sends to host (n + i) mod N, from
 each of its NICs to one NIC there. NICs that a topology declares equal form a class. Between two hosts, each
-NIC is measured with only one NIC of each class there. Each round takes another NIC of the class, and other
-ranks of both NICs. C classes take C·(N − 1) rounds. If the measured flows of a class agree, its unmeasured
-links get their values. If the ranks of a NIC, or the pairs of NICs of a class, differ in speed, each is
-measured. A pair of hosts with an outlier is measured completely.
+NIC is measured with only one NIC of each class there. From round to round, a NIC gets another partner of that
+class, and both NICs take turns among their ranks. C classes take C·(N − 1) rounds. If the measured flows of a
+class agree, its unmeasured links get their values. If the ranks of a NIC, or the pairs of NICs of a class,
+differ in speed, each is measured. A pair of hosts with an outlier is measured completely.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ __all__ = ["Instances", "NicGroup", "SampleSpread"]
 # Ranks that share a NIC are alike if their best flows differ by at most this factor. So are pairs of NICs, by
 # the medians of their flows.
 _ALIKE = 1.15
-# If a flow is slower than its ends by more than this factor, its pair of hosts is measured completely.
+# If a flow is slower than the slower of its two NICs by more than this factor, its pair of hosts is measured
+# completely.
 _STANDS_OUT = 1.25
 # If a larger share of the pairs of hosts stands out, the network is built that way: its rates depend on the
 # hosts, not on the NICs.
@@ -149,10 +150,11 @@ class Instances:
     def inferred(self, beta: Mapping[Pair, float]) -> dict[Pair, Pair]:
         """Map each unmeasured link between hosts to the measured one that represents it.
 
-        The expected cost of a link is that of the slower of its two NICs, each by its best flow with the
-        class of the other. It is multiplied by a factor of the path between the hosts: the least by which a
-        measured flow on it is slower than its NICs. If no flow between the two NICs is measured, the link
-        with the cost nearest to this represents theirs.
+        If flows between the link's two NICs are measured, the middle one represents the link. Otherwise the
+        link's cost is estimated, and a measured link with a cost near the estimate represents it. The cost of
+        a NIC is the cost of its best flow with the class of the other NIC. The estimate is the larger cost of
+        the two NICs, times a factor for the path between the hosts. This factor is the smallest by which a
+        measured flow between the hosts is slower than its NICs.
         """
         flows = {pair: value for pair, value in beta.items() if not self._within(pair)}
         sender, receiver = self._ends(flows)
@@ -237,7 +239,7 @@ class Instances:
         return found, said
 
     def _uneven_shifts(self, times: Mapping[Pair, float]) -> dict[int, float]:
-        """Return the shifts from NIC to NIC whose flows are slower, with the factor, as between rails."""
+        """Return the factor by which each slow shift from NIC to NIC is slower than the fastest shift."""
         seen: dict[int, list[float]] = {}
         for pair, value in times.items():
             src, dst = (self.groups[self.group_of[rank]] for rank in pair)

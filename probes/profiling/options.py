@@ -26,7 +26,8 @@ class Effort:
     - ``quick``: fewer passes, and only strides 1, 2, 4, …
     - ``pairs``: the only links to measure. ``turns``: the rounds to measure, in their order.
     - ``sizes``: bytes of messages. ``budget_s``: seconds for everything.
-    - ``ports``: whether to try shared ports; None: if links disturb each other or hosts have several ranks.
+    - ``ports``: whether to test which links share a port. With None it is tested if links disturb each other
+      or hosts have several ranks.
     - ``device``: whether ranks are GPUs; "auto" uses GPUs if there are any.
     - ``wait_s``: seconds to wait for another measurement on the same hosts.
     - ``alone``: measure one link at a time.
@@ -57,10 +58,10 @@ class Effort:
         return replace(_QUICK_DOSE if self.quick else _DOSE, sizes=self.sizes)
 
     def fast_links_s(self, ranks: int) -> float:
-        """Return the seconds that all links of so many ranks on hosts of their own take, if links are fast.
+        """Return the seconds that all links take if every rank is on a separate host and links are fast.
 
-        Every stride takes two rounds, as a rank sends or receives, and two passes. A latency is measured once
-        for both ways.
+        Every stride takes two passes of two rounds each, because a rank does not send and receive in the same
+        round. A latency is measured once for both ways.
         """
         chosen = doubling_strides(ranks) if self.quick else strides(ranks)
         met = len({min(stride, ranks - stride) for stride in chosen})

@@ -18,10 +18,11 @@ __all__ = ["GpuEnd", "host_copies", "latencies", "lend", "trains_from"]
 _TAG = 103
 # Sizes at which the start of a copy does not dominate its time.
 SIZES = tuple(1 << 20 << step for step in range(7))
-# Copies for alpha: their size, at which bytes take no time, and their number.
+# Alpha is measured by _TINY_TIMES copies of so few bytes that these add almost no time.
 _TINY_BYTES, _TINY_TIMES = 8, 50
-# The fewest and the most copies of each size for beta, and copies before them that are not counted.
+# The fewest and the most copies of each size for beta.
 _FEWEST, _MOST = 5, 32
+# Copies before each measurement that do not count.
 _WARM = 3
 
 

@@ -42,7 +42,7 @@ def pace(found: Trains) -> LinkFit:
 
 
 def looks_slow(found: Trains) -> bool:
-    """Return whether even its best whole transfer was that of a slow link."""
+    """Return whether even the best whole transfer was as slow as on a slow link."""
     best_s = best_whole(found)
     return best_s is not None and is_slow(best_s)
 

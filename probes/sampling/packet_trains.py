@@ -64,9 +64,9 @@ _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 # with 10 segments (RFC 6928) and doubles them each round trip. In six round trips, the quarter of the train
 # that is left out, it sends 0.9 MB.
 _TRAIN_S, _ROUND_TRIPS = 0.04, 24
-# The most bytes of such a train are those of the fastest slow link in _TRAIN_S (1 MiB), but up to _LONGEST
-# times as many if round trips are long. The least have a quarter of 32 KiB, which is left out, too. So the
-# burst that a shaped link lets through has no weight (4 KiB in a lab).
+# Such a train has at most the bytes that the fastest slow link carries in _TRAIN_S (1 MiB), or up to _LONGEST
+# times as many if round trips are long. The quarter of the smallest train, which is left out, too, is 32 KiB.
+# So the burst that a shaped link lets through (4 KiB in a lab) has no weight.
 _MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _LONGEST = MIB, 128 * KIB, 4.0
 # The sleep of a rank between two looks for a message: short beside a small message on a slow link (0.15 ms).
 _NAP_S = 5e-5
@@ -131,7 +131,7 @@ class Trains:
         return both
 
     def comparable(self) -> dict[int, list[float]]:
-        """Return the samples that one line can describe: those of large messages, unless the link is slow.
+        """Return the samples that one line can describe: large messages, unless the link is slow.
 
         If a pass mistakes a slow link for a fast one, it sends large messages, whose times are then useless.
         """

@@ -187,6 +187,6 @@ class Prober:
 def _share_waited(began_s: float, before_s: float) -> float:
     """Return the share of the time since ``began_s`` in which this rank waited for a core.
 
-    ``before_s`` is what it had waited until then.
+    ``before_s`` is the time that it had waited for a core until ``began_s``.
     """
     return (waited_s() - before_s) / max(time.perf_counter() - began_s, 1e-9)

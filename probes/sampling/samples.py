@@ -11,7 +11,7 @@ from probes.sampling.rounds import Pair
 __all__ = ["Place", "Samples"]
 
 # If a rank waits for a core for more than this share of a measurement, message times may be waiting times.
-# Ranks with cores of their own wait for a few hundredths of the time. A round trip shorter than a scheduler's
+# Ranks that share no core wait for a few hundredths of the time. A round trip shorter than a scheduler's
 # slice did not wait.
 _PREEMPTED, _SHORTEST_SLICE_S = 0.2, 100e-6
 

@@ -48,7 +48,7 @@ def kept_waiting(beta: Mapping[Pair, float], samples: Samples) -> dict[Pair, flo
 
 
 def disturbed(pairs: Sequence[Pair], samples: Samples) -> list[Pair]:
-    """Return those of ``pairs`` with an unsound fit alone, or slower alone than under load."""
+    """Return the members of ``pairs`` with an unsound fit alone, or slower alone than under load."""
     found = []
     for pair in pairs:
         alone, company_s = best_whole(samples.again[pair]), best_whole(samples.trains[pair])

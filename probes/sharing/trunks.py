@@ -288,7 +288,7 @@ def _companies(flows: Sequence[Pair], known: Known) -> Iterator[Trial]:
 
 
 def _without_common_host(flows: Sequence[Pair], known: Known) -> Trial:
-    """Return those of ``flows`` that have no host in common with an earlier one."""
+    """Return the members of ``flows`` that have no host in common with an earlier returned one."""
     found: Trial = ()
     for pair in flows:
         if _are_apart((*found, pair), known):

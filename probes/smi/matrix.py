@@ -23,7 +23,7 @@ __all__ = ["METHOD", "read"]
 METHOD = "smi"
 # NVLinks of an H100 or B200; no GPU has more.
 _MOST_LINKS = 18
-# The legend explains the words of a matrix of paths, and that of topo -mp has no word for NVLinks.
+# A legend explains the words of a matrix of paths; the legend of topo -mp has no word for NVLinks.
 _PATH_LEGEND, _NVLINK_LEGEND = re.compile(r"^\s*SYS\s+=", re.MULTILINE), "NV#"
 _ROW = re.compile(r"^\s*GPU\d+\s+(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|OK)\b", re.MULTILINE)
 _HINT = (

@@ -2,9 +2,9 @@
 
 A table of link types has a word for each pair of GPUs. It is "XGMI" also for GPUs that reach each other only
 through a third one, and "Hops" is 1 for these, too. Only the weight shows the difference, and the bandwidth
-of amd-smi, which is 0 without a direct link. A bandwidth is a range in MB/s, from that of one link to that of
-all links of the pair, so it also shows their number. rocm-smi numbers GPUs, amd-smi names their PCI
-functions.
+of amd-smi, which is 0 without a direct link. A bandwidth is a range in MB/s. It begins at the bandwidth of
+one link and ends at the bandwidth of all links of the pair, so it also shows their number. rocm-smi numbers
+GPUs, amd-smi names their PCI functions.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _MOST = 0.75
 _Z = 6.0
 # Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
 MAD_TO_SIGMA = 1.4826
-# The standard error of a median over that of a mean: sqrt(pi / 2).
+# The standard error of a median divided by the standard error of a mean: sqrt(pi / 2).
 MEDIAN_TO_MEAN = 1.2533
 
 

@@ -10,9 +10,9 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
 - *flow*: the optimum of the concurrent-flow LP, if it is small;
 - *distance*: let every link and port have a price y. In time T they offer T·Σy together. A chunk costs at
   least the cheapest path to its farthest target, and at least the sum of the cheapest last links into its
-  targets. So T is at least the cost of all chunks divided by Σy. Three kinds of prices are tried: equal ones,
-  those of one cost level, and those found by raising the prices of busy resources over many rounds. Prices of
-  the last kind approach the optimum of the dual of the concurrent-flow LP.
+  targets. So T is at least the cost of all chunks divided by Σy. Three kinds of prices are tried: equal
+  prices, prices of one cost level, and prices found by raising busy resources' prices over many rounds.
+  Prices of the last kind approach the optimum of the dual of the concurrent-flow LP.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Problem:
 
     @cached_property
     def demands(self) -> Floats:
-        """(ranks, ranks): the number of chunks with just this one source and this one target."""
+        """The number of chunks with one source and one target, as an array (sources, targets)."""
         table = np.zeros((self.network.ranks,) * 2)
         source, target = self.collective.source_of(), self.collective.target_of()
         points = (source >= 0) & (target >= 0)

@@ -90,7 +90,7 @@ class Shares:
 
 
 def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None = None) -> Shares:
-    """Return the shares that minimize the largest load; among nearly equal ones, those of low trees.
+    """Return the shares that minimize the largest load; low trees are preferred among nearly equal ones.
 
     ``busy`` is (resources, edges); ``demand[g]`` is the sum of the shares of group g's trees. ``spared`` is a
     load of each resource that every tree causes anyway; it is subtracted from each tree's load.

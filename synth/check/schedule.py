@@ -53,7 +53,7 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     O(sends · log sends), multiplied by ranks / 64 for reducing collectives whose sums follow no trees.
 
     Periods share no chunk, so one period is judged as a schedule of its own. Periods do share links and
-    ports: two sends of any periods collide if and only if they do so modulo the period.
+    ports: two sends of any periods collide if and only if they collide modulo the period.
 
     ``timing`` holds the claimed times of a table, or of the quotient of a symmetric schedule. A periodic
     schedule states its own times, and a selection states none.

@@ -127,7 +127,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """One row a step: first slots ``src`` and ``dst``, and ``offset``, where its message starts."""
+    """One row a step: the first slots that it reads and writes, and the start of its message."""
 
     op: Indices
     sends: Mask
@@ -165,7 +165,7 @@ def _sum_of(one: Any, other: Any) -> Any:
     return mixed * np.uint64(0x94D049BB133111EB)
 
 
-# For one sum inside a loop; the function itself serves columns.
+# The compiled form adds one pair inside a loop; ``_sum_of`` itself adds whole columns.
 _compiled_sum_of = compiled(_sum_of)
 
 

@@ -52,7 +52,7 @@ def columns(sets: RankSets) -> Sets:
 
 
 def on_lanes(schedule: Schedule) -> Schedule:
-    """Return the schedule with a link of its own for each stream; O(sends).
+    """Return the schedule with a separate link for each stream; O(sends).
 
     A stream is so slow that its sends, one after the other, take as long as the busiest link or port needs
     for all sends through it. So no link or port is overloaded.

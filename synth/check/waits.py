@@ -92,7 +92,7 @@ class Waits:
         return np.arange(len(tb)) - offsets(np.bincount(tb, minlength=1))[tb]
 
     def _partner(self, mine: Mask, theirs: Mask, at: Indices, behind: int) -> Indices:
-        """Match the k-th of ``mine`` in a threadblock with its peer's ``theirs`` number k - ``behind``."""
+        """Match the k-th of ``mine`` in a threadblock with its peer's (k - ``behind``)-th of ``theirs``."""
         program = self.program
         start = offsets(np.bincount(program.tb_of[theirs], minlength=len(at)))
         partner, number = at[program.tb_of[mine]], self._number(mine) - behind

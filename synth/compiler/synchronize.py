@@ -72,7 +72,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
 
 
 def _turns(row: Indices, place: Indices) -> Indices:
-    """Return each step's place in the instruction order; a nop has that of the next real step."""
+    """Return each step's place in the instruction order; a nop has the place of the next real step."""
     real = np.flatnonzero(row >= 0)
     served = real[np.searchsorted(real, np.arange(len(row)))] if len(real) else real
     turns: Indices = place[row[served]]

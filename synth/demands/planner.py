@@ -10,7 +10,7 @@ other, and the rate into and out of each rank, host and leaf. For a matrix it th
    target in small steps until all fits.
 
 All paths send at once, each at the rate that ends it with the busiest port, and relays forward pieces as they
-arrive. So the time is that of the busiest port, and of a few pieces and latencies on the longest path.
+arrive. So the time is the busiest port's, plus the time of a few pieces and latencies on the longest path.
 FAST (Lei et al., arXiv 2505.09764) also balances NICs inside hosts first, but then sends in permutations.
 """
 

@@ -1,9 +1,9 @@
 """Relays for a demand matrix: data leaves busy ports for idle ones through other ranks of the same group.
 
-Ranks of a group relay for each other: those of a host, or below a leaf switch. Data from s to d takes a path
-s → a → b → d, where a is in the group of s and b in the group of d; a = s and b = d is the direct path. Each
-hop loads its link and the link's ports for its time per byte. Data moves until no resource carries more than
-a target, or nothing is left that can move.
+Ranks of a group relay for each other. A group is the ranks of a host, or below a leaf switch. Data from s to
+d takes a path s → a → b → d, where a is in the group of s and b in the group of d; a = s and b = d is the
+direct path. Each hop loads its link and the link's ports for its time per byte. Data moves until no resource
+carries more than a target, or nothing is left that can move.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _buckets(
 
 
 def _backward(model: Model) -> list[TimelineTask]:
-    """Return the tasks of the backward pass; task n is that of the n-th layer from the end."""
+    """Return the tasks of the backward pass; task n belongs to the n-th layer from the end."""
     layers = range(len(model.layers))
     return [
         TimelineTask(BACKWARD, layer, float(model.backward_s[layer]), (at - 1,) if at else ())

@@ -28,9 +28,9 @@ STRATEGIES: tuple[Strategy, ...] = ("bo", "paper", "grid", "random")
 _MIB = 1 << 20
 # DeAR's search (Sec. IV-B): the range, and the first buffer.
 _LOW_BYTES, _HIGH_BYTES, _FIRST_BYTES = _MIB, 100 * _MIB, 25 * _MIB
-# The improvement that a trial must promise (xi): the paper's, in iterations per second, and that of ``bo``,
-# in standard deviations of the observed values.
+# The improvement that a trial must promise in the paper (xi), in iterations per second.
 PAPER_XI = 0.1
+# The same for ``bo``, in standard deviations of the observed values.
 _XI = 0.01
 # The buffers whose expected improvement is compared before each trial.
 _CANDIDATES = 400
@@ -176,7 +176,7 @@ def begun(
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
     """Return the fastest plan of ``method`` with its default buffer or one of 40 from 1 to 100 MiB.
 
-    The 40 are a geometric series. For Horovod it also tries cycles of 1, 5 and 10 ms and that of
+    The 40 are a geometric series. For Horovod it also tries cycles of 1, 5 and 10 ms and the cycle of
     ``overheads``.
     """
     extra = overheads or Overheads()

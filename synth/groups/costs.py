@@ -67,7 +67,7 @@ class AveragingCosts:
         )
 
     def iteration_s(self, division: Division) -> float:
-        """Return the time of an iteration, that of its slowest group (Sec. IV-A)."""
+        """Return the time of an iteration, which is the time of its slowest group (Sec. IV-A)."""
         return max(self.division_s(division))
 
     def mean_s(self, iterations: Sequence[Division]) -> float:

@@ -18,8 +18,8 @@ from synth.groups.artifact import MOST_PERIOD, Division
 
 __all__ = ["RackLayout", "alternating", "is_butterfly", "mixed_radix", "representatives"]
 
-# A period that is a multiple of all rotations gives the ranks of a rack equally many turns. Beyond this limit
-# the period is the longest rotation.
+# A period that is a multiple of all rotations gives every rank of a rack the same number of turns. Beyond
+# this limit the period is the longest rotation.
 _MOST_FAIR_PERIOD = 64
 
 
@@ -40,10 +40,10 @@ class RackLayout:
 def representatives(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
     """Return divisions in which one rank of each rack, in turn, joins a group across racks.
 
-    The other ranks of a rack form a group of their own. The representative of a slow rack is in a group of
-    two with that of a regular rack, another one in each iteration (Sec. III-B2). A rank with a slow NIC never
-    represents its rack. It averages with one regular rank if at least two others remain for a group of their
-    own (Sec. III-B3).
+    The other ranks of a rack form a group of their own. The representatives of a slow rack and of a regular
+    rack form a group of two. The regular rack is another one in each iteration (Sec. III-B2). A rank with a
+    slow NIC never represents its rack. It averages with one regular rank if at least two others remain for a
+    group of their own (Sec. III-B3).
     """
     return tuple(_division(layout, turn, crossing=True) for turn in range(period or _fair_period(layout)))
 

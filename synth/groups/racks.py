@@ -21,8 +21,9 @@ __all__ = ["find_racks", "slow_parts"]
 # Least ratio of the costs of links across racks and within them. Measured links of one rack differ by a few
 # per cent; links across racks have half the rate (Sec. II-A).
 _STEP = 1.3
-# A delayed pair has half the throughput of a regular one (Sec. II-A). A rank or rack becomes slow above _SLOW
-# times the median cost, half-way to that. It stays slow above _STILL_SLOW times the median.
+# A delayed pair has half the throughput of a regular pair, so twice the cost (Sec. II-A). A rank or rack
+# becomes slow above _SLOW times the median cost, half-way to twice the cost. It stays slow above _STILL_SLOW
+# times the median.
 _SLOW, _STILL_SLOW = 1.5, 1.25
 # The nearest cluster of a rank is certain if the mean cost to the next one is higher by this factor. Means
 # vary less than single links, so this is less than _STEP.

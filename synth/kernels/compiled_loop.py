@@ -78,8 +78,8 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
 # each element. Most loops take 5 us for each element, the slowest up to 500.
 _FIRST_S_PER_ELEMENT = 0.2e-3
 # numba's compile time for a byte of bytecode of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
-# loops. numba itself runs in Python, so on another processor its time changes by about the same factor as
-# that of the loops.
+# loops. numba itself runs in Python, so on another processor its time changes by about the same factor as the
+# loops' time.
 _COMPILING_S_PER_BYTE = 0.6e-3
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -377,7 +377,7 @@ def _digest_of_file(path: str) -> str:
 
 
 def _name_apart() -> None:
-    """Make the names that this process compiles differ from those of any other process.
+    """Make the names that this process compiles differ from the names of every other process.
 
     numba numbers generated names from 1 in every process. If several functions have the same name, the linker
     keeps the first. Two loops from the cache, compiled in two processes, would then use one function in place
@@ -411,7 +411,7 @@ def _writable_too(found: Any) -> Any:
 def _widened(found: Any) -> Any:
     """Return an argument's type with integers widened, so that one machine code serves all widths.
 
-    Every integer type but uint64 becomes int64; the type of a literal becomes that of its value first.
+    Every integer type but uint64 becomes int64; a literal first gets the type of its value.
     """
     plain = _plain(found)
     return types.int64 if plain in types.integer_domain and plain != types.uint64 else plain

@@ -73,7 +73,8 @@ class Calendar(NamedTuple):
 def calendar_of(hold_s: Floats, travel_s: Floats, total: int) -> Calendar:
     """Return an empty calendar for links with these holds and travels, and ``total`` sends in all.
 
-    A link holds one send at a time, and has as many in flight as holds fit into a travel.
+    A link holds one send at a time. The number of its sends in flight is the number of holds that fit into a
+    travel.
     """
     holds, hold_queue = np.unique(hold_s, return_inverse=True)
     travels, travel_queue = np.unique(travel_s, return_inverse=True)

@@ -86,7 +86,7 @@ def in_turns(state: LinkState, turns: Indices, turn: int, instant: int) -> int:
 
 @compiled
 def after(turns: Indices, lead: int, src: Indices, dst: Indices, ranks: int) -> int:
-    """Return the first turn of a greater distance than that of the link ``lead``."""
+    """Return the first turn whose link has a greater distance than the link ``lead``."""
     distance = (dst[lead] - src[lead]) % ranks
     low, high = 0, len(turns)
     while low < high:

@@ -26,7 +26,7 @@ __all__ = ["synthesize"]
 _MOST_RANKS = 256
 # The longest path that is stored, and the most links of all chunks.
 _MOST_HOPS, _MOST_STORED = 64, 1 << 26
-# The price of latency in a second search: that of time on a link half as busy as the busiest.
+# The price of latency in a second search: the price of time on a link half as busy as the busiest.
 _LATENCY = float(np.exp(ETA / 2))
 # The second search is made if a chunk's latency exceeds this share of its time on a link.
 _NOTICEABLE = 0.05
@@ -54,7 +54,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 @dataclass
 class _Search:
-    """The search for one schedule; ``load_s`` is that of links, then ports."""
+    """The search for one schedule; ``load_s`` has the loads of links, then of ports."""
 
     network: Network
     collective: Collective

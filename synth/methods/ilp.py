@@ -31,10 +31,11 @@ from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
 __all__ = ["both_halves", "require_one_way", "solve", "suits", "synthesize"]
 
-# The most deliveries (a chunk to a rank) of a small program: those of an all_gather on nine ranks. Up to this
-# number CBC mostly ends within seconds, and beyond it rarely.
+# The most deliveries (a chunk to a rank) of a small program; an all_gather on nine ranks has as many. Up to
+# this number CBC mostly ends within seconds, and beyond it rarely.
 _MOST_DELIVERIES = 72
-# The most chunks times ranks of all greedy schedules that a search begins with, and the most schedules.
+# A search begins with greedy schedules: for each policy as many as have this number of chunks times ranks in
+# all (at least one), but together at most _MOST_GREEDY_RUNS.
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48
 
@@ -93,7 +94,7 @@ def solve(
 ) -> tuple[Schedule, Bound | None]:
     """Return (schedule, bound that the search proved, or None).
 
-    The bound is that of ``synth.bounds.wavefront``, or a larger one from infeasible horizons.
+    The bound comes from ``synth.bounds.wavefront``, or from infeasible horizons if these prove a larger one.
 
     A reduce_scatter is an all_gather, and a reduce a broadcast, solved on the transposed network and reversed
     in time. An all_reduce is a reduce_scatter and an all_gather, each within half the time limit; it has no
@@ -195,9 +196,9 @@ def _reversible(network: Network) -> bool:
 
 
 def require_one_way(method: str, collective: Collective) -> None:
-    """Raise NotApplicableError unless a search for copies serves the collective, or its reversal in time.
+    """Raise NotApplicableError unless searches for copies can plan the collective.
 
-    Such a search serves collectives that copy, and in reverse those that sum each chunk to one rank.
+    They can plan copies, and sums of each chunk to one rank as copies backwards in time.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(

@@ -182,7 +182,7 @@ class Emission:
         return place[0] == _SCRATCH and place[1] >= self._program.scratch_chunks[self._rank.number]
 
     def _cells(self, place: _Place) -> Iterable[int]:
-        """Return the cells of a place; those of private scratch have negative numbers."""
+        """Return the cells of a place; cells of private scratch have negative numbers."""
         name, index, size = place
         if self._is_private(place):
             return range(-index - size, -index)

@@ -40,7 +40,7 @@ class EventGraph:
         self.place: list[int] = []
         self.base: list[int] = []
         self.thread: list[int] = []
-        # Place 0 is that of events that only join others.
+        # Place 0 is for events that only join others.
         self.rank_of, self.turn_of = [-1], [0]
 
     def new_place(self, rank: int, turn: int) -> int:

@@ -292,8 +292,9 @@ def _named(key: _Counter) -> str:
 class _Block:
     """A threadblock in one launch.
 
-    All of its events up to its last nop precede ``base``. Of those since, ``threads`` has the last one of
-    each thread, ``others`` those of no thread, and ``phase`` the one that stands for plain accesses (or -1).
+    All of its events up to its last nop precede ``base``. ``threads`` has the last later event of each
+    thread, and ``others`` the later events of no thread. ``phase`` is the event that stands for plain
+    accesses (or -1).
     """
 
     def __init__(self, run: _Run, rank: int, launch: int, elements: list[PlanElement], base: int) -> None:

@@ -25,8 +25,8 @@ MOST_CHANNELS = 16
 _MOST_CANDIDATES, _MOST_ALL_ORDERS, _MOST_DRAWN = 12_000, 8, 4000
 # The most times that each chosen channel is replaced by a better one.
 _SWEEPS = 4
-# A larger number of channels is chosen only if its total rate is more than 1 / _ALIKE times that of a smaller
-# one.
+# A larger number of channels is chosen only if its total rate is more than 1 / _ALIKE times the total rate of
+# a smaller number.
 _ALIKE = 0.98
 # About the rate in GB/s at which one block of threads copies; a faster channel is split in two.
 _DOUBLED_GBS = 25.0

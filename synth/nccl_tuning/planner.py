@@ -81,7 +81,7 @@ def plan_tuning(
         raise UsageError(f"{network.name}: NCCL's model needs equally many ranks on all hosts")
     thought = rates_of(_as_fast_as_the_fastest(network) if believed is None else believed)
     real = rates_of(network, order)
-    # NCCL assumes no latencies beyond those of its own model.
+    # NCCL assumes no latencies that are not in its own model.
     thought = replace(thought, more_intra_us=0.0, more_inter_us=0.0)
     kinds: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
     choices = {kind: tuple(_choice(kind, world, thought, real, size) for size in sizes) for kind in kinds}
@@ -89,7 +89,7 @@ def plan_tuning(
 
 
 def rates_of(network: Network, order: Sequence[int] | None = None) -> BusRates:
-    """Return the rates of NCCL's rings and trees, and latencies beyond those of NCCL's model."""
+    """Return the rates of NCCL's rings and trees, and the latencies that NCCL's model lacks."""
     ranks = network.ranks
     ring_s, tree_s = (
         pattern_time_s(network, algorithm_of(f"nccl:{name}", "all_reduce"), _LARGE_BYTES, order)

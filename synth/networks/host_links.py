@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # TACCL's measurements on NDv2 and DGX-2, as in `synth.networks.nominal`: NVLink 0.7 µs, between hosts 1.7 µs.
-# No vendor publishes those of newer machines.
+# No vendor publishes latencies of newer machines.
 NVLINK_ALPHA_S = 0.7e-6
 _NIC_ALPHA_S = 1.7e-6
 

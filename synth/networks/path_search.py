@@ -39,7 +39,7 @@ def shortest_paths(
 ) -> ShortestPaths:
     """Return the cheapest paths from each of ``sources`` (None: every node) to every node.
 
-    ``cost`` is that of each edge, at least 0. O(sources · (edges + nodes·log nodes)).
+    ``cost`` has the cost of each edge, at least 0. O(sources · (edges + nodes·log nodes)).
     """
     rows = cheapest_of_parallel(nodes, src, dst, cost)
     graph = _graph(nodes, src[rows], dst[rows], cost[rows])

@@ -6,7 +6,7 @@
 | dragonfly:GxA        | of the groups                                                              |
 | fat_tree:AxB…        | along all levels; if oversubscribed, only of the topmost switches          |
 | machines by name     | of the hosts; if a switch joins the GPUs, also of the groups that share a NIC |
-| rail fabrics         | the same; if oversubscribed, only of hosts that different uplinks serve    |
+| rail fabrics         | as for machines; if oversubscribed, not among hosts of the same uplink     |
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def _host_digits(machine: Machine, fabric: Fabric) -> tuple[list[int], list[int]
     """Return (sizes of the digits of a rank, axes along which translations move it).
 
     The digits are the GPU among those that share a NIC, the NIC, and the host. In a rail fabric two digits
-    stand for the NIC: its rail and its tray. Three stand for the host: its number among hosts that different
-    uplinks serve, its number among hosts of the same uplink, which no translation changes, and its unit.
+    stand for the NIC: its rail and its tray. Three stand for the host: its number among hosts of different
+    uplinks, its number among hosts of the same uplink, and its unit. No translation changes the second of
+    these three.
     """
     nics = machine.nics if not machine.links and machine.gpus % machine.nics == 0 else 1
     digits = [(machine.gpus // nics, False)]
@@ -143,8 +144,8 @@ def _fat_tree(shape: Shape, axes: Sequence[int]) -> Iterator[OrbitLink]:
                     continue
                 uplink = dst % max(1, size // over)
                 if all_move:
-                    # The shift from uplink 0 of switch 0: its high digits number the switch, its low digits
-                    # the uplink.
+                    # A port is given by its shift from uplink 0 of switch 0. The high digits of the shift are
+                    # the switch, the low digits the uplink.
                     ports += [
                         (f"level {level} up", src // size * size + uplink),
                         (f"level {level} down", dst),

@@ -150,7 +150,8 @@ def _on_members(
         asked = collective if relays else replace(collective, members=())
         try:
             through = synthesize(network, asked, chunk_bytes, **options)
-            # A send that names its source's own part as an addend needs a source that has one.
+            # In an exchange, a send may name its source's own contribution as an addend. Ranks outside the
+            # subset have none, so only methods that plan for subsets can make one.
             if relays or not through.exchanges:
                 useful = pruned(replace(through, collective=collective))
                 found.append(useful if relays else _without_bounds(useful))

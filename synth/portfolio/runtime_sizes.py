@@ -26,7 +26,10 @@ _WORTH_A_SWITCH = 0.005
 
 @dataclass(frozen=True)
 class Timed:
-    """The times at one size: of the range's program, and of the fastest with Simple and one instance."""
+    """The times at one size: ``time_s`` of the range's program, ``plain_s`` of the fastest plain program.
+
+    A plain program has one instance and the protocol Simple. If there is none, ``plain_s`` is ``time_s``.
+    """
 
     size_bytes: int
     time_s: float

@@ -65,10 +65,10 @@ def sweep(
     race: RaceRunner | None = None,
     pools: WorkerPools = ProcessPool,
 ) -> Synthesis:
-    """Return the selection for the sizes of a request, by predicted times or by those of a ``race``.
+    """Return the selection for the sizes of a request, by predicted times or by the times of a ``race``.
 
     Timing is O(sizes · candidates · sends). If ``time_limit_s`` ends before a size is searched, that size
-    uses the candidates found at the others. Methods that solve integer programs take part only if requested
+    uses the candidates found at other sizes. Methods that solve integer programs take part only if requested
     by name. Raises as ``fastest_plain`` does, and RuntimeError if the checker refuses a winner, which is a
     bug.
     """

@@ -65,11 +65,12 @@ class LoadedRange:
 class Synthesis:
     """The best schedule, proven and bounded, and everything that was tried.
 
-    ``synthesis_s`` is the time of the search, ``proof_s`` that of the bounds and the checker. ``peak_bytes``
-    is the peak memory of this process, ``workers_bytes`` that of its workers. ``why`` says why the schedule
-    was kept. ``candidates`` counts the schedules that a sweep timed at every size. ``loaded`` is what a
-    runtime loads, if the request names one; for a sweep, ``ranges`` are what it loads for each range.
-    ``any_order_s`` is the time of the best schedule that may add up in any order, if the request fixes one.
+    ``synthesis_s`` is the time of the search, ``proof_s`` the time of the bounds and the checker.
+    ``peak_bytes`` is the peak memory of this process, ``workers_bytes`` the peak memory of its workers.
+    ``why`` says why the schedule was kept. ``candidates`` counts the schedules that a sweep timed at every
+    size. ``loaded`` is what a runtime loads, if the request names one; for a sweep, ``ranges`` are what it
+    loads for each range. ``any_order_s`` is the time of the best schedule that may add up in any order, if
+    the request fixes one.
     """
 
     schedule: AnySchedule

@@ -41,7 +41,7 @@ _ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
 
 @dataclass(frozen=True)
 class HostTiming:
-    """Predicted seconds of a run; ``spent`` divides those of the critical path by (kind, rank).
+    """Predicted seconds of a run; ``spent`` divides the critical path's seconds by (kind, rank).
 
     *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it goes from step to step, and
     notices messages. Their sum is ``time_s``.
@@ -175,7 +175,7 @@ def _sent_s_per_byte(program: Program, in_place: Mask, costs: _Costs) -> Floats:
     # rrs adds directly into the slot.
     found = np.where(into_slot & (op != _FORWARD_SUM), costs.copy_s, 0.0)
     found += np.where(into_slot & (op == _SEND) & (program.src_buffer == INPUT), costs.beyond_s, 0.0)
-    # Before a rank writes memory that others have read, its core takes the cache lines back from theirs.
+    # Before a rank writes memory that others have read, its core takes the cache lines back from their cores.
     found += np.where(sends & in_place & np.array(WRITES_DST)[op], costs.transfer_s, 0.0)
     return floats(found)
 

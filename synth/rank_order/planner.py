@@ -23,8 +23,8 @@ MOST_RANKS = 512
 # If the predicted gain is below this ratio, the given order is kept, which all other jobs use.
 _LEAST_GAIN = 1.02
 # Open MPI over TCP: the rate of two ranks that exchange data, relative to one that only sends. The value lies
-# between those of recursive doubling (1.3) and Rabenseifner's algorithm (1.1), measured on 4 hosts with
-# 100 Mbit/s (benchmarks/order_lab.py).
+# between 1.3 for recursive doubling and 1.1 for Rabenseifner's algorithm, measured on 4 hosts with 100 Mbit/s
+# (benchmarks/order_lab.py).
 _BOTH_WAYS = 1.18
 # The most ranks for which exchanges are modelled pair by pair.
 _MOST_PAIRED = 64

@@ -47,7 +47,7 @@ class Behavior:
 
 @dataclass(frozen=True)
 class TreeBehavior:
-    """The behaviors of all ranks for ``chunks`` of one tree in one stage; ``ranks[r]`` is that of rank r."""
+    """The behaviors of all ranks for ``chunks`` of one tree in one stage; ``ranks[r]`` is rank r's."""
 
     chunks: tuple[int, ...]
     stage: Stage

@@ -45,7 +45,7 @@ WAYS: tuple[Way, ...] = get_args(Way)
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """A schedule for a part of the collective ``whole``; ``chunk`` maps its chunks to those of ``whole``.
+    """A schedule for a part of the collective ``whole``; ``chunk`` maps its chunks to chunks of ``whole``.
 
     If ``whole`` sums a chunk, its value is the sum over all phases; otherwise one phase alone delivers it.
     """
@@ -103,7 +103,7 @@ def has_data(schedule: Schedule, ranks: Collection[int]) -> bool:
 
 
 def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join: bool = False) -> Phase:
-    """Return `partial_schedule` with the map from its chunks to those of the whole collective.
+    """Return `partial_schedule` with the map from its chunks to chunks of the whole collective.
 
     With ``late_may_join``, other ranks also contribute to each chunk whose partial sum they receive: their
     steps receive before they send, so data that are ready by then can be added (Sec. IV-C). The sends are the
@@ -131,7 +131,7 @@ def partial_phase(schedule: Schedule, active: Collection[int], *, late_may_join:
 
 
 def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
-    """Return `late_schedule` with the map from its chunks to those of the whole collective."""
+    """Return `late_schedule` with the map from its chunks to chunks of the whole collective."""
     if way not in WAYS:
         raise UsageError(f": expected {' or '.join(WAYS)}, found {way!r}", argument="way")
     missing = _chosen(schedule, late, "late")

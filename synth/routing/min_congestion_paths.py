@@ -27,7 +27,7 @@ __all__ = ["Demands", "route"]
 
 
 class Demands(NamedTuple):
-    """Chunks, sorted by source; those of the s-th source are ``first[s]`` to before ``first[s + 1]``."""
+    """Chunks, sorted by source; the s-th source has chunks ``first[s]`` to before ``first[s + 1]``."""
 
     source: Indices
     target: Indices

@@ -99,11 +99,12 @@ def place_sums(
     seed: int,
     prove: bool,
 ) -> tuple[Ints, Ints, Ints, float]:
-    """Return (ranks, hops, links) of every node for each chunk, which ``roots[chunk]`` wants, and a bound.
+    """Return (ranks, hops, links, bound): where each chunk's sums are made, and their ways to its root.
 
-    All ranks are -1 if a rank cannot be reached in ``most_hops``. ``load_s`` (links, then ports) is the load
-    before the call; the chunks are added to it. With ``prove`` the bound is a proven least time, in seconds,
-    for links and ports to carry the chunks, without the load before; else 0. O(chunks / batch · ranks³).
+    The first three are the columns of `_Placed`; rank ``roots[chunk]`` gets a chunk's complete sum. All ranks
+    are -1 if a rank cannot be reached in ``most_hops``. ``load_s`` (links, then ports) is the load before the
+    call; the chunks are added to it. With ``prove`` the bound is a proven least time, in seconds, for links
+    and ports to carry the chunks, without the load before; else 0. O(chunks / batch · ranks³).
     """
     np.random.seed(seed)
     chunks, ranks, leaves = len(roots), len(through.out_start) - 1, len(tree.source)
@@ -158,8 +159,9 @@ def _least_s(
 ) -> float:
     """Return a proven least time for links and ports to carry all chunks.
 
-    At any prices no placement costs less than the cheapest one of each chunk. The prices follow the mean load
-    ``usual_s`` of the cheapest placements. ``placed`` and ``costs`` are overwritten.
+    At any prices, a placement of all chunks costs at least as much as each chunk's cheapest placement, summed
+    over chunks. The prices follow the mean load ``usual_s`` of the cheapest placements. ``placed`` and
+    ``costs`` are overwritten.
     """
     bound_s = 0.0
     for step in range(_STEPS):

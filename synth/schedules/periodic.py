@@ -151,7 +151,7 @@ class PeriodicSchedule:
         )
 
     def chunk_in(self, period: Indices | int, chunk: Indices | Ints) -> Indices:
-        """Return the number of chunk ``chunk`` of period ``period`` among those of all periods.
+        """Return the number of chunk ``chunk`` of period ``period`` among the chunks of all periods.
 
         Chunks are numbered by owner, then period, then place in the period.
         """
@@ -187,11 +187,11 @@ class PeriodicSchedule:
         """Return the times of the first period, and when the last chunk of all arrives.
 
         Only the first periods are replayed. They become steady when every send starts exactly ``period_s``
-        after the same send of the period before. A send waits for the same sends in every period, those of
-        its own period or of one shortly before. So once as many periods as the longest wait spans are steady,
-        all later ones are, and each adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder and
-        Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a period
-        · periods that overlap).
+        after the same send of the period before. In every period, a send waits for the same sends of its own
+        period or of one shortly before. So all later periods are steady once as many periods are steady as
+        the longest wait spans, and each adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder
+        and Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a
+        period · periods that overlap).
         """
         return self._timing(self.time_s if excerpt is None else min(self.time_s, self._end_s(excerpt)))
 

@@ -25,7 +25,8 @@ class Obligation:
 
     ``timing`` holds the times that it claims, if any. With ``period_s``, all its sends repeat every
     ``period_s`` seconds with other chunks, any number of times. If ``most_chunk_bytes`` is given, the table
-    must be right for every chunk size from its own to that. Findings begin with ``place``.
+    must be right for every chunk size from ``table.chunk_bytes`` to ``most_chunk_bytes``. Findings begin with
+    ``place``.
     """
 
     table: Schedule
@@ -48,7 +49,7 @@ class Workload:
 
 
 class AnySchedule(Protocol):
-    """A schedule of any kind; a selection of schedules answers as the one for its largest size.
+    """A schedule of any kind; a selection has the values of its schedule for the largest size.
 
     ``kind`` is its key in ``SCHEDULE_KINDS``, ``noun`` its name in sentences. ``is_listed``: its table has
     all sends. ``is_sized``: it is for one size.
@@ -92,7 +93,7 @@ class AnySchedule(Protocol):
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds each link is held; if symmetric: a link of each orbit, then a port of each."""
+        """Seconds each link is held; if symmetric, one entry for each orbit of links, then of ports."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -114,7 +115,7 @@ class AnySchedule(Protocol):
         """The statement that is proven if the checker finds nothing."""
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return the tables that must be right for it to be right, if its own numbers are.
+        """Return the tables that prove the schedule if they are right and it has no ``problems``.
 
         ``timing`` is the claimed timing of ``excerpt``, used if the schedule states no times itself.
         """

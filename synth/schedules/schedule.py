@@ -100,7 +100,7 @@ class Race:
 
     An iteration runs all entries. They are sorted by the median of their share in its time, so their medians
     in seconds may be in another order. The winner of the size before is favoured a little. The seconds of an
-    iteration are those of the slowest rank. ``hosts`` and ``library`` (MPI's) say where the race ran.
+    iteration are the slowest rank's. ``hosts`` and ``library`` (MPI's) say where the race ran.
     """
 
     size_bytes: int
@@ -141,9 +141,9 @@ class Schedule:
     ``addend`` lets a send carry a part of the sum at its source. Send n carries the sum of
     ``addend[addend_start[n]:addend_start[n + 1]]``: each is an earlier send that brought a partial sum there,
     or -1 for the source's own contribution. An empty range stands for everything brought there earlier in the
-    table. So two ranks can exchange their sums at the same time, and each then adds the other's. If the
-    collective fixes the order of sums, each part is the sum below a node of its tree, ranks add parts up in
-    the tree's order, and a part replaces those that it contains.
+    table. So two ranks can exchange their sums at the same time, and then add the received sum to their own.
+    If the collective fixes the order of sums, each part is the sum below a node of its tree, ranks add parts
+    up in the tree's order, and a part replaces those that it contains.
     """
 
     network: Network

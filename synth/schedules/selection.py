@@ -23,7 +23,7 @@ __all__ = ["Point", "Range", "Selection", "UnsizedSchedule"]
 
 @dataclass(frozen=True, eq=False)
 class UnsizedSchedule:
-    """A schedule without its network and the bytes of its chunks; columns are those of `Schedule`."""
+    """A schedule without its network and the bytes of its chunks, with the columns of `Schedule`."""
 
     method: str
     seed: int
@@ -203,7 +203,7 @@ class Selection:
         return None
 
     def choose(self, size_bytes: int) -> Schedule:
-        """Return the schedule for ``size_bytes``; beyond either end, that of the nearest range.
+        """Return the schedule for ``size_bytes``; beyond either end, the schedule of the nearest range.
 
         O(log ranges). Raises NotApplicableError for less than one byte.
         """

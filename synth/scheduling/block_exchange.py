@@ -37,7 +37,7 @@ __all__ = ["chunk_counts", "least_bandwidth", "pays", "suits", "synthesize"]
 # The most sums of blocks exchanged at one level, and the most ranks; more take long to plan and are slow to
 # run.
 _MOST_SUMS, _MOST_RANKS = 5_000, 256
-# The most links out of a rank that get chunks of their own, and the most ranks of a host that do.
+# The most links out of a rank, and the most ranks of a host, that get separate chunks.
 _MOST_WAYS, _MOST_OF_HOST = 8, 16
 # The most laps: chunks that each of these links carries one after another. A schedule of several laps has at
 # most about _MOST_SENDS sends.
@@ -48,8 +48,8 @@ _LAPS_OF_SHARES = 6
 # all chunks: at most the fastest _LEAST_PLANS, or more if together they have at most _MOST_SENDS_OF_PLANS
 # sends.
 _NEAR, _LEAST_PLANS, _MOST_SENDS_OF_PLANS = 1.1, 2, 20_000
-# The bytes that recursive doubling sends beyond those of a ring may take at most this factor times the
-# latency to the farthest rank.
+# Recursive doubling sends more bytes than a ring. These additional bytes may take at most this factor times
+# the latency to the farthest rank.
 _FARTHEST = 1.5
 
 
@@ -155,7 +155,7 @@ def least_bandwidth(network: Network) -> float:
     shared = np.diff(start) > 0
     into = np.zeros(network.ranks)
     np.add.at(into, network.dst[~shared], rate[~shared])
-    # The last port of a link is that of its receiver.
+    # The last port of a link belongs to its receiver.
     last = network.link_port[start[1:][shared] - 1].astype(np.int64)
     key, place = np.unique(network.dst[shared] * np.int64(len(network.ports) + 1) + last, return_inverse=True)
     fastest = np.zeros(len(key))
@@ -211,7 +211,7 @@ def _diameter_s(blocks: Blocks, far_s: Floats) -> float:
 class _Shares:
     """A plan in which each rank sums up its share of its block's chunks.
 
-    These blocks are those of level ``above[0]``; the sums are exchanged at the other levels of ``above``.
+    The blocks belong to level ``above[0]``; the sums are exchanged at the other levels of ``above``.
     """
 
     above: tuple[int, ...]

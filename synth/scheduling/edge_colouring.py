@@ -3,7 +3,7 @@
 Sends of equal length are edges between ports out and ports in; places in the period are colours. As many
 colours as the busiest port has edges suffice (König 1916). A send takes the earliest place that is free at
 both its ports; if there is none, two places are swapped along an alternating path. Periods share no chunk, so
-any place is valid: a send that waits for its place only starts a part of a period later.
+a send may wait for any place. It then starts later by less than a period, and the period stays the same.
 
 The length of a place may differ between ports, such as those of switches inside hosts and those of NICs; the
 period is the same for all.
@@ -112,8 +112,8 @@ def _coloured(
             elif by_in[two, at] < 0 and free_in < 0:
                 free_in = at
         if taken < 0:
-            # The path from the port in reaches only ports out that use ``free_out``, so it never reaches this
-            # one.
+            # The path from port ``two`` enters each port out by a send at place ``free_out``. Port ``one``
+            # has none, so the path never reaches it.
             _exchange(port_out, port_in, by_out, by_in, place, two, free_out, free_in)
             taken = begin + (free_out - begin) % most
         at = taken % most
@@ -133,7 +133,7 @@ def _exchange(
     there: int,
     back: int,
 ) -> None:
-    """Free ``there`` at a port in: swap places ``there`` and ``back`` along the path from it."""
+    """Free place ``there`` at port ``at_in``: swap ``there`` and ``back`` along the path from this port."""
     path = np.empty(2 * (len(by_out) + len(by_in)), np.int64)
     count, row, now, inward = 0, by_in[at_in, there], there, True
     while row >= 0:

@@ -138,14 +138,14 @@ def _spread(
 
 
 def _in_turns(link: Indices, ready_s: Floats, hold_s: Floats) -> Floats:
-    """Return the starts of sends if those of a link go one after the other, in the order of ``ready_s``."""
+    """Return the starts of sends if each link's sends go one after the other, in the order of ``ready_s``."""
     order = np.lexsort((ready_s, link))
     link, ready_s = link[order], ready_s[order]
     first = np.flatnonzero(np.diff(link, prepend=-1))
     number = np.arange(len(link)) - np.repeat(first, np.diff(np.append(first, len(link))))
     before_s = number * hold_s[link]
     # A send starts at before + the largest (ready - before) among the link's sends up to it. ``apart_s``
-    # keeps the running maximum of one link above those of earlier links.
+    # keeps the running maximum of one link above the maxima of earlier links.
     apart_s = float(ready_s.max() + before_s.max()) + 1.0
     group = np.cumsum(number == 0)
     since_s = np.maximum.accumulate(ready_s - before_s + group * apart_s) - group * apart_s

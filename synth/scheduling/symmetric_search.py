@@ -79,7 +79,7 @@ def comparisons(network: SymmetricNetwork, shape: Collective) -> int:
 def symmetric_schedules(
     network: SymmetricNetwork, shape: Collective, chunk_bytes: int, seed: int
 ) -> Iterator[SymmetricSchedule]:
-    """Yield the strict schedule and, if links differ in cost, the one that is not strict.
+    """Yield a strict schedule and, if links differ in cost, one that is not strict.
 
     A block is a set of ranks that faster links join. In a strict schedule, slow links carry a chunk only into
     blocks that lack it. Raises NotApplicableError if links do not lead from each rank to all others.
@@ -149,7 +149,7 @@ def _backwards(
 
 
 def _in_sequence(first: SymmetricSchedule, second: SymmetricSchedule) -> SymmetricSchedule:
-    """Return the sends of both; each resource carries those of ``first`` before those of ``second``."""
+    """Return the sends of both; each resource carries sends of ``first`` before sends of ``second``."""
     return replace(
         first,
         chunk=np.concatenate([first.chunk, second.chunk]),

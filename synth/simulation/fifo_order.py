@@ -1,7 +1,7 @@
 """An order in which the steps of a program can run with bounded FIFOs.
 
 Unordered steps of a correct program do not touch the same memory, so any such order gives the same result.
-The compiler, the interpreter and the executors all follow this one.
+The compiler, the interpreter and the executors all follow the order of this module.
 """
 
 from __future__ import annotations

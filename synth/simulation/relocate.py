@@ -27,7 +27,7 @@ def moved_to(schedule: Schedule, on: Network, chunk_bytes: int) -> Schedule:
 
 
 def _same_links(schedule: Schedule, other: Network) -> Ints:
-    """Return for each send the link of the other network between the same ranks; of several the fastest."""
+    """Return for each send the fastest link of the other network between the same ranks."""
     import numpy as np
 
     from probes.base import ints

@@ -173,7 +173,7 @@ class HorizonSearch:
     def _decide(self, expansion: Expansion) -> str | None:
         """Return "feasible", "infeasible" or "unknown" for a horizon; None if the program is too large.
 
-        Smaller programs come first: that of orbits, and one of few instants, which can only prove that the
+        Smaller programs come first: one of orbits, and one of few instants, which can only prove that the
         horizon is feasible.
         """
         status, moves = by_orbits(

@@ -39,7 +39,7 @@ _CLOSE = 0.002
 _STEADY = 0.7
 # Rounds that look for lower trees once the load is least.
 _LOWERING_ROUNDS = 6
-# The number of latest trees, those of six rounds, that stay even if the program gives them no share.
+# The number of latest trees, made in six rounds, that stay even if the program gives them no share.
 _RECENT = 6 * _PER_ROUND
 # The smallest share of a tree that `thinned` keeps: a hop of a chunk takes 50 times as long on it as at the
 # full rate.

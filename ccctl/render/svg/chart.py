@@ -128,7 +128,7 @@ def _turns(every: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[int, in
 
 
 def _alike(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> bool:
-    """Return whether two long series have equally many points, which all hide each other."""
+    """Return whether two long series have the same number of points, and each point hides its counterpart."""
     return len(one) == len(other) >= _LONG and all(
         abs(a - c) < _UPON and abs(b - d) < _UPON for (a, b), (c, d) in zip(one, other, strict=True)
     )

@@ -38,8 +38,8 @@ class Block:
 class Lane:
     """A row: its label, its blocks, and the text after the last block.
 
-    ``first`` begins a group of lanes. An ``alarm`` lane is highlighted. ``height`` is in pixels, if it
-    differs from that of the others.
+    ``first`` begins a group of lanes. An ``alarm`` lane is highlighted. ``height`` is in pixels; 0 stands for
+    the usual height.
     """
 
     label: str

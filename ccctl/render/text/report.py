@@ -148,7 +148,7 @@ def _ours(row: Row, ratio: float | None, peer: str | None = None) -> str | None:
     return row.doubt(peer) or (None if ratio is None else f"{ratio:.2f}x")
 
 
-# The rank whose time is that of an iteration.
+# The rank whose time counts as the time of an iteration.
 _OF_RANKS = {
     "rank 0": "rank 0",
     "average": "the average of all ranks",

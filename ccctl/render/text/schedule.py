@@ -19,7 +19,7 @@ _SLOTS = 64
 # A link or port limits a schedule if it is busy for more than this share of the time; if none is, the longest
 # chain of sends does. Beyond 90 %, a plan that spreads the load better gains a tenth at most.
 _FULL = 0.9
-# Links and ports whose share is this close to that of the busiest count as equally busy.
+# A link or port counts as equally busy if its share is this close to the busiest one's share.
 _AS_BUSY = 0.01
 # Longer tables of sends are not searched for their critical path, which takes sends times its length.
 _MOST_SEARCHED = 200_000

@@ -76,7 +76,7 @@ def draw(found: Synthesis, say: Say) -> None:
     )
 
 
-# Methods that solve integer programs. The optimum of another method's schedule was proven by those of ilp.
+# Methods that solve integer programs. If another method's schedule is optimal, the programs of ilp proved it.
 _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
 
 

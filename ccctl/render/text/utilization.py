@@ -40,7 +40,7 @@ def draw(network: Network, link_busy: Floats) -> None:
 
 
 def is_behind_ports(network: Network) -> bool:
-    """Return whether each link has a port, as those of switches and NICs have."""
+    """Return whether each link has a port, as links through switches and NICs have."""
     import numpy as np
 
     return bool((np.diff(network.link_port_start) > 0).all()) and network.links > 0

@@ -251,7 +251,7 @@ def late_ranks(calls: Iterable[RecordedCall], dumped: Iterable[int]) -> list[Lag
 
 
 def _mismatched(parts: Sequence[RecordedCall]) -> Iterator[Lag]:
-    """Yield ranks of one call whose collective or size differs from that of most ranks."""
+    """Yield the ranks that run another collective or size in one call than most ranks."""
     usual = Counter((one.name, one.size_bytes) for one in parts).most_common(1)[0][0]
     for one in parts:
         sized = not any(word in one.name for word in _UNEVEN)

@@ -4,7 +4,7 @@ The calls of a communicator are numbered. A rank that holds the others up is
 
 - late: it has not begun a call that others are in, or not finished its initialization;
 - stuck: others have completed its call, or it lags with the same count of calls in several dumps;
-- mismatch: its call of that number is another collective than the others', or of another size;
+- mismatch: in the call of that number, it runs another collective or size than the other ranks;
 - failed: NCCL reports an error of it;
 - missing: it gave no answer, or wrote no dump.
 

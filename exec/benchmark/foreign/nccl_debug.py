@@ -338,7 +338,7 @@ class _Reader:
                 # A line on a second graph with more channels may follow; the last line counts.
                 member.graph_channels = int(pattern["channels"])
         elif (channels := _CHANNELS.match(text)) and member is not None:
-            # Only the line "Init COMPLETE" comes after this one. That line may be torn, so this one counts as
+            # Only the line "Init COMPLETE" follows, and it may be torn. So the line matched here counts as
             # the end of the initialization as well.
             member.complete, member.channels = True, int(channels[1])
             member.nvls_channels = int(channels[2]) if channels[2] else None
@@ -558,7 +558,7 @@ def _is_direct(lines: _PathLines, end: str) -> bool | None:
 
 
 def _joined(choices: Mapping[tuple[str, int], tuple[str, str, int | None]]) -> Iterator[NcclChoice]:
-    """Yield the choices; those of neighboring sizes of a collective are joined if they agree."""
+    """Yield the choices; equal choices for neighboring sizes of a collective become one."""
     last: NcclChoice | None = None
     for (kind, size), (algorithm, protocol, channels) in sorted(choices.items()):
         if last and (last.collective, last.algorithm, last.protocol) == (kind, algorithm, protocol):

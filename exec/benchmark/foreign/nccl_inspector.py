@@ -29,7 +29,7 @@ _NAMED: dict[str, Kind] = {
     "Gather": "gather",
     "Scatter": "scatter",
 }
-# For these kinds the Inspector counts the bytes of one rank. A report counts those of all ranks, as
+# For these kinds the Inspector counts the bytes of one rank. A report counts the bytes of all ranks, as
 # nccl-tests does.
 _OF_EACH_RANK = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 _MOST_RANKS, _MOST_BYTES, _MOST_US = 1 << 20, 1 << 50, 1e12

@@ -144,9 +144,9 @@ class NcclRank:
 class NcclPath:
     """The connection from one rank to another: "P2P/CUMEM", "SHM", "NET/IB"…, and the channels on it.
 
-    ``nics`` are the numbers of the NICs that send, ``receiving_nics`` those of the NICs that receive. ``gdr``
-    and ``receiving_gdr`` tell whether the NICs of the sender and of the receiver access the GPU's memory
-    directly; None inside a host, or if the log of that rank is missing.
+    ``nics`` has the numbers of the sending NICs, ``receiving_nics`` the numbers of the receiving NICs.
+    ``gdr`` and ``receiving_gdr`` tell whether the NICs of the sender and of the receiver access the GPU's
+    memory directly; None inside a host, or if the log of that rank is missing.
     """
 
     source: int
@@ -333,8 +333,8 @@ def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
 def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
     """Return a host's RDMA NICs in the topology, by NCCL's names, without those whose link is down.
 
-    A topology that was read from NCCL's own file has RDMA devices as NICs. That file counts their ports from
-    1 and those of sockets from 0, so a NIC with port 0 does no RDMA.
+    A topology that was read from NCCL's own file has RDMA devices as NICs. That file counts ports of RDMA
+    devices from 1 and ports of sockets from 0, so a NIC with port 0 does no RDMA.
     """
     machine = host_named(topology, host) if topology else None
     return {

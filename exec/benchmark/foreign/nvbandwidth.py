@@ -147,8 +147,8 @@ def _values(case: _TestCase, source: str) -> dict[tuple[int, int], float]:
         raise DataError(
             source, [f"testcases {case.name[:60]!r}: expected a matrix of at most {_MOST_GPUS} GPUs"]
         )
-    # A bidirectional test writes the matrices of both directions and then that of their sum. Only the last
-    # one is read.
+    # A bidirectional test writes one matrix for each direction and then the matrix of their sum. Only the sum
+    # is read.
     columns = max((len(row or []) for row in rows), default=0)
     if "bidirectional" in case.name and columns and len(rows) > columns and len(rows) % columns == 0:
         rows = rows[-columns:]

@@ -1,8 +1,8 @@
 """A program as flat tables of integers, which the interpreter kernel reads (GC3 Sec. 4.1, 4.3).
 
 A step of several chunks becomes one row for each chunk, so each message is one chunk, cut into tiles. A FIFO
-has room for ``depth`` messages of the program, each as many chunks as its largest; so the tables deadlock
-only if the program does. Consecutive local reductions into one place become one row with several sources.
+has room for ``depth`` of its largest messages, so the tables deadlock only if the program does. Consecutive
+local reductions into one place become one row with several sources.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Arenas:
     def links(self, encoded: Encoded, bases: Sequence[int], blocks: range) -> Indices:
         """Return the kernel's table of addresses for these threadblocks.
 
-        ``bases[rank]`` is the address of that rank's arena in this process; only those of this rank and its
-        peers are used.
+        ``bases[rank]`` is the address of that rank's arena in this process. Only the addresses of this rank
+        and its peers are used.
         """
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)
@@ -57,7 +57,8 @@ class Arenas:
 def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
     """Return the arenas of all ranks: counts first, then slots; O(threadblocks).
 
-    With ``host_of``, the host of each rank, FIFOs between hosts get no slots: theirs are in pinned memory.
+    ``host_of`` is the host of each rank. With it, FIFOs between hosts get no slots here, because their slots
+    are in pinned memory.
     """
     fifos = len(encoded.room)
     sender, receiver = (np.full(fifos, -1, dtype=np.int64) for _ in range(2))

@@ -22,8 +22,8 @@ __all__ = ["Addresses", "Interpreter", "divide_sums", "own_tables", "waiters"]
 # Threadblocks spin while they wait; without a limit, a lost peer would occupy the GPU for ever.
 LIMIT_S = 30.0
 # Numbers that a threadblock records when it gives up, the same as in interpreter.cu. _RAN_OUT is the state of
-# one whose own time ran out. The others are reasons: it waited for a message, for room in a FIFO, or for a
-# step of another threadblock.
+# a threadblock whose own time ran out. _MESSAGE, _ROOM and _STEP are reasons: it waited for a message, for
+# room in a FIFO, or for a step of another threadblock.
 _RAN_OUT = 1
 _MESSAGE, _ROOM, _STEP = 1, 2, 3
 # Index of the launch's number among the arguments of the kernel.

@@ -17,7 +17,8 @@ from probes.base import LostRankError
 
 __all__ = ["Incoming", "Outgoing", "Role", "StreamContexts", "Streams", "role_of"]
 
-# Longest time without progress: a peer on a loaded host needs less, and a user still waits for the error.
+# The longest time without progress. Even on a loaded host a peer needs less, and a user is ready to wait this
+# long for the error.
 LIMIT_S = 30.0
 # Sleep between two looks for work: other threads get the core, and a message waits hardly longer.
 _IDLE_S = 20e-6
@@ -61,7 +62,7 @@ class Outgoing(Protocol):
         """Record that the work queued on ``stream`` up to now writes the message."""
 
     def idle(self) -> bool:
-        """Start and complete transfers that can be; return whether none is under way."""
+        """Start and complete the transfers that are ready; return whether none is left under way."""
 
 
 class Incoming(Protocol):
@@ -77,7 +78,7 @@ class Incoming(Protocol):
         """Record that the work queued on ``stream`` up to now reads the message."""
 
     def idle(self) -> bool:
-        """Start and complete transfers that can be; return whether none is under way."""
+        """Free the slots that the GPU has read; return whether it reads none."""
 
 
 def role_of(encoded: Encoded, rank: int) -> Role:
@@ -170,8 +171,8 @@ class _Context:
         to, source = encoded.fifos[block].tolist()
         self._to, self._from = outgoing.get(to), incoming.get(source)
         self._stream = streams.stream()
-        # Each step and tile has a separate event. A reused event could already be recorded for a later step
-        # when a context waits for it, and the waits could form a cycle.
+        # Each step and tile has a separate event. If steps shared an event, it might already stand for a
+        # later step when another context begins to wait for the earlier one. Such waits could form a cycle.
         self._events: dict[int, Any] = {}
         self.others: dict[int, _Context] = {}
         self.queued, self.blocked = 0, ""
@@ -242,8 +243,8 @@ class _Context:
         second = own if first != own else 0
         sinks = [sink for sink in (into, place) if sink]
         if not second and len(sinks) == 1:
-            # In place a copy can have its source as destination. It is skipped, so that it does not overwrite
-            # what others write there meanwhile.
+            # If input and output share memory, the source of a copy can be its destination. Such a copy is
+            # skipped, so that it does not overwrite data that others write there meanwhile.
             if sinks[0] != first:
                 self._streams.copy(sinks[0], first, size_bytes, self._stream)
             return

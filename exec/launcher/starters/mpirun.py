@@ -34,7 +34,7 @@ _LONGEST_WORD = 100_000
 
 @dataclass(frozen=True)
 class Mpirun:
-    """One mpirun that has started the ranks of a run; its output and theirs go to ``output``."""
+    """One mpirun that has started the ranks of a run; mpirun and the ranks write to ``output``."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -116,7 +116,7 @@ class Launcher:
 
 
 def find() -> Launcher:
-    """Return the mpirun of this Python environment, else that of PATH; raises UnavailableError if none."""
+    """Return this Python environment's mpirun, else the first on PATH; raises UnavailableError if none."""
     beside = str(Path(sys.executable).parent)
     for folder in (beside, None):
         for name in ("mpirun", "mpiexec"):

@@ -97,7 +97,7 @@ class Ordering:
             self._clocks.acquire(number, self._clocks.release(other))
 
     def take_over(self, number: int, known: Ints) -> None:
-        """Add to a proxy's knowledge that of the thread whose request it carries out."""
+        """Give a proxy the knowledge ``known`` of the thread whose request it carries out."""
         self._clocks.acquire(number, known)
 
     def release(self, number: int) -> Ints:
@@ -105,7 +105,7 @@ class Ordering:
         return self._clocks.release(number)
 
     def count_up(self, key: Hashable, known: Ints) -> None:
-        """Count a counter up; ``known`` is the knowledge of the thread that does so."""
+        """Count a counter up; ``known`` is the knowledge of the thread that counts."""
         ups = self._counters.setdefault(key, _Counter()).known
         ups.append(np.maximum(ups[-1], known) if ups else known)
 

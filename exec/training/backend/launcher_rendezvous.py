@@ -1,7 +1,7 @@
 """Rendezvous of ranks started by mpirun or srun: `init_method="ccctl://"`.
 
-PyTorch's own `env://` reads the variables of torchrun. mpirun and srun give a process its rank in variables
-of their own, but no address of rank 0's store. Rank 0 serves the store at a port that the system chooses, and
+PyTorch's own `env://` reads the variables of torchrun. mpirun and srun give a process its rank in other
+variables, and no address of rank 0's store. Rank 0 serves the store at a port that the system chooses, and
 announces the port at a place that all ranks can compute. On one host that place is a socket in a private
 folder of the user. Between hosts it is one of several ports, at which both ends first prove that they know
 the secret of the job.
@@ -43,8 +43,8 @@ _LAUNCHERS = (
 _LOOPBACK = "127.0.0.1"
 # Derived ports are among the _PORTS ports from _FIRST_PORT on, below the range of ephemeral ports.
 _FIRST_PORT, _PORTS = 20_000, 12_000
-# The number of ports derived from a job's name and secret. Rank 0 listens at the first free one; the others
-# try all.
+# The number of ports derived from a job's name and secret. Rank 0 listens at the first free port; the other
+# ranks try all ports.
 _CHOICES = 4
 _BACKLOG = 4096
 # Interval between tries to reach rank 0, and TCPStore's default timeout, for calls without one.

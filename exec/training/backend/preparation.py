@@ -1,9 +1,9 @@
 """Preparation of plans while a job runs: gloo runs a collective until all ranks have its plan.
 
 Each rank makes plans on a separate thread, in the order in which the job first needs them. Once all ranks
-have a plan, they agree on the number of the first collective that uses it. A rank whose next collective could
-be that one waits for the others' answers. The wait is milliseconds, because the threads that answer never
-wait for a collective.
+have a plan, they agree on the number of the first collective that uses it. A rank that may be about to run
+this collective waits for the answers of the other ranks. The wait is milliseconds, because the threads that
+answer never wait for a collective.
 """
 
 from __future__ import annotations

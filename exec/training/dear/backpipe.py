@@ -1,6 +1,6 @@
 """BackPipe: a bucket's reduce_scatter starts in the backward pass as soon as its last gradient is ready.
 
-Paper: DeAR, Sec. III-B. All ranks start the reduce_scatters in the same order, that of the buckets.
+Paper: DeAR, Sec. III-B. All ranks start the reduce_scatters in the order of the buckets.
 """
 
 from __future__ import annotations

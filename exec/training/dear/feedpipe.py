@@ -63,8 +63,8 @@ class FeedPipe:
             if not (module.training and torch.is_grad_enabled()):
                 self._need_all()
         elif not self._depth and torch._C._current_graph_task_id() == -1:
-            # A module is called alone. A backward pass may do so to recompute activations, but then all
-            # parameters are up to date already.
+            # A module is called alone, and not by a backward pass. Backward passes call modules alone to
+            # recompute activations, but during them all parameters are up to date.
             self._need_all()
         if self._needs is None:
             if self._depth:
@@ -80,7 +80,7 @@ class FeedPipe:
             self._needs = self._parameters_by_module()
 
     def _parameters_by_module(self) -> dict[Any, list[Any]]:
-        """Return the parameters of each module that runs: its own and those of submodules that do not run."""
+        """Return the parameters of each module that runs, and of its submodules that do not run."""
         model = self._model()
         at = dict(model.named_modules(remove_duplicate=False))
         left = {id(each): each for each in self._parameters}

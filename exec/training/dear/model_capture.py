@@ -131,7 +131,7 @@ class _Clock:
             self._turn(module)
 
     def _turn(self, layer: Any) -> None:
-        """End the time of one layer and start that of another."""
+        """End the time of the current layer and start the time of ``layer``."""
         now_s = self._seconds()
         before = layer if self._layer is None else self._layer
         if before is not None:

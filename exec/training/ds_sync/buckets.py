@@ -1,4 +1,4 @@
-"""Parameters averaged in one message: those of a large layer, or of several small neighbouring layers."""
+"""Parameters averaged in one message: of one large layer, or of several small neighbouring layers."""
 
 from __future__ import annotations
 

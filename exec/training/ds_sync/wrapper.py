@@ -263,8 +263,8 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
     def _divide(self, order: Sequence[int]) -> None:
         """Divide layers into buckets.
 
-        ``order`` has the numbers of parameters in the order of their gradients. If it is empty, the order is
-        the reverse of that of the modules.
+        ``order`` has the numbers of parameters in the order of their gradients. If it is empty, the modules
+        are taken in reverse order.
         """
         known = self._ensemble()
         place = {id(self._trained[number]): at for at, number in enumerate(order)}

@@ -141,7 +141,7 @@ class AdaptiveHook:
         return future
 
     def _broadcast(self, data: Array) -> Array:
-        """Return the ``data`` of the lowest live rank; if it is lost meanwhile, that of the next rank."""
+        """Return the ``data`` of the lowest live rank; if it is lost meanwhile, of the next live rank."""
         for root in sorted(self._agreed):
             try:
                 self.session.setup(data.size, "uint8", kind="broadcast", root=root)
