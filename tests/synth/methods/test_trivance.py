@@ -72,7 +72,7 @@ def test_rings_of_any_size_take_log3_steps_for_each_phase(ranks):
     network = wired_ring(ranks, beta=1e-18)
     steps = next(step for step in range(9) if 3**step >= ranks)
     whole_s = replay(made(network, "all_reduce", 1)).time_s
-    # Where the last step brings little more, that is sent before, from the parts that ranks have by then.
+    # If the last step brings little more, that is sent before, from the parts that ranks have by then.
     least = steps if ranks in (3, 9, 27, 81) else steps - 1
     assert least * ALPHA * (1 - 1e-6) <= whole_s <= steps * ALPHA * (1 + 1e-6)
     if ranks < 30:
