@@ -94,13 +94,8 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     """Return the result with the program that its runtime carries out fastest, by the runtime's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
-<<<<<<< HEAD
     faster. The loaded schedule, which is ``only`` in one instance, is compared with those of ``others`` that
     take hardly longer over links alone. ``others`` ascend by that time.
-=======
-    faster. The loaded schedule is compared with the members of ``others`` that take hardly longer over links
-    alone. ``others`` ascend by that time.
->>>>>>> 407e50a6 (Plain sentences where readers stumbled over pronouns and fragments)
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
