@@ -53,7 +53,8 @@ def draw(plan: StockPlan, say: Say = console.data) -> None:
     elif not changed:
         print_table(_CHOICES[:3], plan.tuning.choices["all_reduce"], say)
         say(
-            f"no order, graph, algorithm or protocol that NCCL loads is 2 % faster on {plan.network}: no file"
+            f"NCCL's own choices are best on {plan.network}: no order, graph, algorithm or protocol that it "
+            "loads is 2 % faster"
         )
     names = [one.name for one in plan.files]
     if changed:
