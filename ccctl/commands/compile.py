@@ -398,18 +398,17 @@ def _say_slower(program: Program, schedule: Schedule) -> None:
     Only the rates of named machines' threadblocks are known, and a long program would take a while to time.
     """
     from ccctl.render import percent, seconds
-    from synth.bounds import schedule_bounds
     from synth.networks import is_pod, threadblock_bytes_per_s
-    from synth.simulation import Costs, replay, simulate_program
+    from synth.simulation import Costs, simulate_program
 
-    network = schedule.network
-    if not is_pod(network.name) or program.steps > _MOST_TIMED_STEPS:
+    network, outcome = schedule.network, schedule.outcome
+    if outcome is None or not outcome.bounds or not is_pod(network.name) or program.steps > _MOST_TIMED_STEPS:
         return
     chunk_bytes = -(-schedule.whole.total_bytes(schedule.chunk_bytes) // program.collective.total_bytes(1))
     costs = Costs(threadblock_bytes_per_s=threadblock_bytes_per_s(network.name))
     timing = simulate_program(program, network, max(1, chunk_bytes), costs)
-    if timing.time_s > _SLOWER * replay(schedule).time_s:
-        optimal = percent(min(1.0, schedule_bounds(schedule)[0].time_s / timing.time_s))
+    if timing.time_s > _SLOWER * outcome.time_s:
+        optimal = percent(min(1.0, outcome.binding.time_s / timing.time_s))
         console.doubt(
             f"as a program this takes {seconds(timing.time_s)} ({optimal} of optimal), limited by "
             f"{timing.binding}; ccctl synth --for msccl or mscclpp plans for that"
