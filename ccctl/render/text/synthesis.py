@@ -255,8 +255,8 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
     if loaded.time_s:
         shared = f"{loaded.instances} instances, " if loaded.instances > 1 else ""
         yield (
-            f"as {loaded.runtime} runs it, {shared}{program.protocol}: {seconds(loaded.time_s)}, as its "
-            "interpreter has costs of its own; all times above are of links alone, NCCL's, too"
+            f"run by {loaded.runtime}'s interpreter ({shared}{program.protocol}): {seconds(loaded.time_s)}; "
+            "the times above, NCCL's too, are of links alone"
         )
 
 
