@@ -397,6 +397,7 @@ def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime
     assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 16 << 20)
     verified = run_ccctl("verify", f"files/{names[0]}")
     assert verified.returncode == 0, verified.stderr
+    (tmp_path / "one").mkdir()
     one = run_ccctl("synth", *SQUARE, "--size", "64K", "--for", runtime, "-o", f"one/{names[0]}")
     assert one.returncode == 0, one.stderr
     assert f"export {variable}{tmp_path}/one" in one.stderr
