@@ -114,9 +114,9 @@ def synth(options: SynthOptions) -> None:
 
     Tries every method that suits the network, keeps the fastest by simulation, proves it with an independent
     checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
-    ingress or egress of a rank, a cut or partition between hosts or racks, or count, the bytes of all sends
-    over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink SHARP,
-    SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection: which
+    ingress or egress of a rank, a cut or partition between hosts or racks, or total traffic, the bytes of
+    all sends over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink
+    SHARP, SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection: which
     schedule to use from which size on. With --race, schedules that are predicted about equal run in turn on
     ranks, with real data, and the fastest is kept.
 
