@@ -116,9 +116,9 @@ def synth(options: SynthOptions) -> None:
     checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
     ingress or egress of a rank, a cut or partition between hosts or racks, or total traffic, the bytes of
     all sends over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink
-    SHARP, SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection: which
-    schedule to use from which size on. With --race, schedules that are predicted about equal run in turn on
-    ranks, with real data, and the fastest is kept.
+    SHARP, SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection:
+    which schedule to use from which size on. With --race, schedules that are predicted about equal run in
+    turn on ranks, with real data, and the fastest is kept.
 
     A large all_reduce for which a list of all sends would be too long, such as 1G on mesh:32x32, becomes a
     periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
