@@ -392,7 +392,7 @@ def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -
 
 
 def _say_slower(program: Program, schedule: Schedule) -> None:
-    """Warn of a program that a threadblock's rate, or its instructions, make slower than its schedule.
+    """Warn of a program that does not fit its GPUs, or is slower than its schedule, as threadblocks are slow.
 
     Only the rates of named machines' threadblocks are known, and a long program would take a while to time.
     """
@@ -401,6 +401,11 @@ def _say_slower(program: Program, schedule: Schedule) -> None:
     from synth.simulation import Costs, simulate_program
 
     network, outcome = schedule.network, schedule.outcome
+    if 0 < network.multiprocessors < program.threadblocks_max:
+        console.doubt(
+            f"a rank has {program.threadblocks_max} threadblocks, of which its GPU runs "
+            f"{network.multiprocessors} at once"
+        )
     if outcome is None or not outcome.bounds or not is_pod(network.name) or program.steps > _MOST_TIMED_STEPS:
         return
     chunk_bytes = -(-schedule.whole.total_bytes(schedule.chunk_bytes) // program.collective.total_bytes(1))

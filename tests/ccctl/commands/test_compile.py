@@ -391,6 +391,17 @@ def test_a_program_that_is_slower_than_its_schedule_is_told(run_ccctl, network, 
         assert "limited by the rate of one threadblock" in done.stderr
 
 
+def test_threadblocks_that_do_not_run_at_once_are_told(run_ccctl, tmp_path):
+    made = run_ccctl("synth", "--network", "dgx-a100:1", "--size", "1M", "--method", "ring", "-o", "s.json")
+    assert made.returncode == 0, made.stderr
+    document = json.loads((tmp_path / "s.json").read_text())
+    assert "at once" not in run_ccctl("compile", "s.json").stderr
+    document["body"]["network"]["multiprocessors"] = 1
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    done = run_ccctl("compile", "s.json")
+    assert "a rank has 2 threadblocks, of which its GPU runs 1 at once" in done.stderr
+
+
 def test_what_was_not_compiled_has_no_time_of_compilation(run_ccctl, schedule_file):
     assert "compiled in " in run_ccctl("compile", "schedule.json", "-o", "ring.xml").stdout
     done = run_ccctl("compile", "ring.xml", "--target", "msccl")
