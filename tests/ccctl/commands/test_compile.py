@@ -392,7 +392,7 @@ def test_a_program_that_is_slower_than_its_schedule_is_told(run_ccctl, network, 
 
 
 def test_threadblocks_that_do_not_run_at_once_are_told(run_ccctl, tmp_path):
-    made = run_ccctl("synth", "--network", "dgx-a100:1", "--size", "1M", "--method", "ring", "-o", "s.json")
+    made = run_ccctl("synth", "--network", "dgx-a100:1", "--size", "16M", "--method", "ring", "-o", "s.json")
     assert made.returncode == 0, made.stderr
     document = json.loads((tmp_path / "s.json").read_text())
     assert "at once" not in run_ccctl("compile", "s.json").stderr
