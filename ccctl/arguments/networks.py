@@ -126,8 +126,8 @@ def _unknown(spec: str) -> UsageError:
         example = f"{close}/{nics}" if nics and not is_family(close) else close
         example += f":{shape or words.SHAPES[close][0]}" if is_family(close) else f":{shape}" if shape else ""
         costs = " --bandwidth 50GB/s" if is_family(close) else ""
-        hint = f"did you mean {close!r}? Type --network {example}{costs}"
-    return UsageError(f"--network {quoted(spec)}: neither a file nor a network that has a name", hint=hint)
+        hint = f"did you mean {close!r}? Type {example}{costs}"
+    return UsageError(f"{quoted(spec)}: neither a file nor a network that has a name", hint=hint)
 
 
 def _family(
@@ -137,7 +137,7 @@ def _family(
 
     if bandwidth is None:
         raise UsageError(
-            f"--network {spec}: a network by name needs the bandwidth of its links",
+            f"{spec}: a network of this family needs the bandwidth of its links",
             hint="Add --bandwidth 50GB/s, and --alpha 0.5us unless it is 0.",
         )
     alphas = tuple(parse_seconds(part, "--alpha") for part in (alpha or "0").split(","))

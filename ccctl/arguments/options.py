@@ -333,7 +333,7 @@ TimeoutSeconds = Annotated[
 ]
 
 Alpha = Annotated[
-    str | None, _network("--alpha", metavar="TIME", help="Latency of each link of a named network: 0.5us.")
+    str | None, _network("--alpha", metavar="TIME", help="Latency of each link of a family: 0.5us.")
 ]
 
 Bandwidth = Annotated[
@@ -341,7 +341,8 @@ Bandwidth = Annotated[
     _network(
         "--bandwidth",
         metavar="RATE",
-        help="Bandwidth of the links of a named network: 50GiB/s, or one for each dimension: 200,100,50GB/s.",
+        help="Bandwidth of the links of a family such as ring:8, which needs it: 50GiB/s, or one for each "
+        "dimension: 200,100,50GB/s. Machines have their own.",
     ),
 ]
 

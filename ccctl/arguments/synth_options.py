@@ -49,8 +49,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             help="The network, by name or file. Names: ring:N, mesh:AxB, torus:AxBxC, "
             "hypercube:N, switch:N, fully_connected:N, switch_switch:AxB, any hierarchy of "
             "ring, line, fc and switch such as ring_fc_switch:AxBxC, dragonfly:GxA, "
-            "fat_tree:AxB/2, rail:HxG; machines such as dgx-a100:2, dgx-h100/4x400:2 (4 NICs "
-            "of 400 Gbit/s), gb200-nvl72:4, dgx-h100:64/rail/2 (rails, oversubscribed). Files: "
+            "fat_tree:AxB/2, rail:HxG, all with --bandwidth; machines such as dgx-a100:2, dgx-h100/4x400:2 "
+            "(4 NICs of 400 Gbit/s), gb200-nvl72:4, dgx-h100:64/rail/2 (rails, oversubscribed). Files: "
             "a profile, a topology, a list of links (.csv: src,dst,alpha,bandwidth,port …), or "
             "what detect reads: NCCL's or hwloc's XML, nvidia-smi topo's text, a recording.",
         ),

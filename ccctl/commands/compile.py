@@ -49,6 +49,9 @@ EXAMPLES = (
     ),
 )
 _TRACES = ("chakra", "goal")
+# Programs of at most this many steps are timed in 0.3 s; a program this many times as slow as its schedule is
+# told.
+_MOST_TIMED_STEPS, _SLOWER = 30_000, 1.5
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has th
     if options.output == "-":
         return
     _say(program, found.compile_s, options.json)
+    if not options.json and found.schedule is not None:
+        _say_slower(program, found.schedule)
     console.next_step(f"ccctl bench {options.output or options.schedule} --vs mpi")
 
 
@@ -386,6 +391,34 @@ def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -
         raise FoundProblem(findings, hint=f"ccctl synth --for {target} finds the fastest schedule that fits.")
 
 
+def _say_slower(program: Program, schedule: Schedule) -> None:
+    """Warn of a program that does not fit its GPUs, or is slower than its schedule, as threadblocks are slow.
+
+    Only the rates of named machines' threadblocks are known, and a long program would take a while to time.
+    """
+    from ccctl.render import percent, seconds
+    from synth.networks import is_pod, threadblock_bytes_per_s
+    from synth.simulation import Costs, simulate_program
+
+    network, outcome = schedule.network, schedule.outcome
+    if 0 < network.multiprocessors < program.threadblocks_max:
+        console.doubt(
+            f"a rank has {program.threadblocks_max} threadblocks, of which its GPU runs "
+            f"{network.multiprocessors} at once"
+        )
+    if outcome is None or not outcome.bounds or not is_pod(network.name) or program.steps > _MOST_TIMED_STEPS:
+        return
+    chunk_bytes = -(-schedule.whole.total_bytes(schedule.chunk_bytes) // program.collective.total_bytes(1))
+    costs = Costs(threadblock_bytes_per_s=threadblock_bytes_per_s(network.name))
+    timing = simulate_program(program, network, max(1, chunk_bytes), costs)
+    if timing.time_s > _SLOWER * outcome.time_s:
+        optimal = percent(min(1.0, outcome.binding.time_s / timing.time_s))
+        console.doubt(
+            f"as a program this takes {seconds(timing.time_s)} ({optimal} of optimal), limited by "
+            f"{timing.binding}; ccctl synth --for msccl or mscclpp plans for that"
+        )
+
+
 def _say(program: Program, compile_s: float, json: bool) -> None:
     from ccctl.render import seconds
 
@@ -393,8 +426,10 @@ def _say(program: Program, compile_s: float, json: bool) -> None:
         told = figures(program, "ranks instructions=steps threadblocks_max channels")
         console.summary(told | {"compile_s": compile_s})
     else:
+        # MSCCL XML and programs that are read are not compiled.
+        took = f", compiled in {seconds(compile_s)}" if compile_s else ""
         console.data(
             f"{program.name}: {program.steps} instructions on {program.ranks} ranks, at most "
             f"{plural(program.threadblocks_max, 'threadblock')} a rank, "
-            f"{plural(program.channels, 'channel')}, compiled in {seconds(compile_s)}; proven"
+            f"{plural(program.channels, 'channel')}{took}; proven"
         )

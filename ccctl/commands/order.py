@@ -60,7 +60,8 @@ class OrderOptions(GeneralOptions, FamilyOptions):
         typer.Argument(
             metavar="NETWORK|PROFILE",
             autocompletion=words.networks,
-            help="The network: a profile, topology, links.csv, or name, as for ccctl synth.",
+            help="The network: a profile, topology, links.csv, or name, as for ccctl synth; a family such as "
+            "fat_tree:4x2 needs --bandwidth.",
         ),
     ]
     library: Annotated[

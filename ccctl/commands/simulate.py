@@ -68,7 +68,10 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
     parameters: Parameters = None
     network: Annotated[
         str | None,
-        network_option("Network to time it on, by name or file as for ccctl synth. [the schedule's own]"),
+        network_option(
+            "Network to time it on, by name or file as for ccctl synth; a family such as ring:4 needs "
+            "--bandwidth. [the schedule's own]"
+        ),
     ] = None
     size: Annotated[
         str | None,
@@ -194,7 +197,7 @@ def _holding(on: Network, options: SimulateOptions) -> Network:
 def _program(read: Artifact, options: SimulateOptions) -> Simulated:
     from ccctl.arguments import refuse_unproven
     from ccctl.render import trace
-    from ccctl.render.text import draw_timing, utilization
+    from ccctl.render.text import draw_timing, limit_of_program, utilization
     from synth.bounds import bounds
     from synth.check import judge
     from synth.networks import embedded
@@ -225,14 +228,14 @@ def _program(read: Artifact, options: SimulateOptions) -> Simulated:
     values = _values(network, bound, size_bytes, timing.time_s, timing.link_busy)
     values |= {
         "instructions": program.steps,
-        "limited_by": timing.binding,
+        "limited_by": limit_of_program(network, timing),
         **{f"{name}_s": value for name, value in timing.shares.items()},
     }
     if network.measured:
         values["predicted_run_s"] = predicted_s(program, network, chunk_bytes)
 
     def draw() -> None:
-        draw_timing(program, timing)
+        draw_timing(program, network, timing)
         utilization.draw(network, timing.link_busy)
 
     about = {"program": program.name, "network": network.name, "time_us": timing.time_s * 1e6}

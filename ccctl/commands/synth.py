@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -113,11 +114,11 @@ def synth(options: SynthOptions) -> None:
 
     Tries every method that suits the network, keeps the fastest by simulation, proves it with an independent
     checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
-    ingress or egress of a rank, a cut or partition between hosts or racks, or count, the bytes of all sends
-    over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink SHARP,
-    SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection: which
-    schedule to use from which size on. With --race, schedules that are predicted about equal run in turn on
-    ranks, with real data, and the fastest is kept.
+    ingress or egress of a rank, a cut or partition between hosts or racks, or total traffic, the bytes of
+    all sends over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink
+    SHARP, SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection:
+    which schedule to use from which size on. With --race, schedules that are predicted about equal run in
+    turn on ranks, with real data, and the fastest is kept.
 
     A large all_reduce for which a list of all sends would be too long, such as 1G on mesh:32x32, becomes a
     periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
@@ -239,6 +240,8 @@ def _for_stock_nccl(options: SynthOptions) -> None:
         console.summary(text.summary(plan))
     else:
         text.draw(plan)
+    if options.output is not None and not plan.files:
+        console.note(f"{options.output}: nothing to load, so nothing is written there")
 
 
 def _refuse_output(options: SynthOptions) -> None:
@@ -392,6 +395,8 @@ def _tell(
         console.summary(synthesis.summary(found, request.seed))
     else:
         synthesis.draw(found, console.data if output is None else console.note)
+        if output not in (None, "-") and found.loaded is not None:
+            _say_environment(Path(str(output)).resolve(), request.runtime)
     if request.sizes:
         console.next_with(output, "ccctl show {}", "table.json")
     elif found.loaded is not None:
@@ -413,9 +418,23 @@ def _write_ranges(found: Synthesis, output: str | None) -> None:
     names = [loaded.file_of(one) for one in found.ranges]
     for one, name in zip(found.ranges, names, strict=True):
         write_atomically(folder / name, _loadable(one))
+    _warn_of_others(folder, names)
+
+
+def _say_environment(path: Path, runtime: str) -> None:
+    """Print the environment in which the runtime finds one file."""
+    from ccctl.render.text import loaded
+
+    for line in loaded.environment([path], runtime):
+        console.note(f"export {line}")
+    if runtime != "msccl":
+        _warn_of_others(path.parent, [path.name])
+
+
+def _warn_of_others(folder: Path, names: Sequence[str]) -> None:
     others = sorted(each.name for each in folder.iterdir() if each.name not in names)
     if others:
-        console.warn(f"{output}: the runtime may read its other files, too, such as {others[0]}: remove them")
+        console.warn(f"{folder}: the runtime may read its other files, too, such as {others[0]}: remove them")
 
 
 def _loadable(loaded: Loaded | LoadedRange) -> bytes:

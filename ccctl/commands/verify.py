@@ -276,8 +276,8 @@ def _program(read: Artifact, collective: str | None, depth: int, target: str | N
         )
     return _Verdict(
         found.findings + limits,
-        f"proven: {program.steps} steps {does} on {program.ranks} ranks; no race, no unwritten slot, "
-        f"every contribution exactly once; no deadlock even if a connection buffers only "
+        f"proven: {program.steps} steps {does} on {program.ranks} ranks; no race; nothing is read before "
+        f"it is written; every contribution exactly once; no deadlock even if a connection buffers only "
         f"{plural(found.fifo_depth, 'message')}{within}",
         cautions,
         found.fifo_depth,

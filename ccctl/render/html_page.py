@@ -39,6 +39,8 @@ __all__ = [
     "tables",
 ]
 
+# Bounds below this share of the binding one say nothing about a schedule.
+_OF_USE = 0.5
 _STYLE = """
 :root{color-scheme:light dark;--ink:#222;--faint:#5f6368;--paper:#fff;--soft:#f0f1f3;--line:#d0d4d9;
 --alarm:#b3261e;--alarm-soft:#fdecea;--good:#1b6e3c;--link:#0b57a4}
@@ -306,7 +308,7 @@ def _outcome(outcome: Outcome) -> HtmlTable:
     rows += [
         (seconds(bound.time_s), ", ".join(filter(None, (f"bound: {bound.name}", bound.detail))))
         for bound in outcome.bounds
-        if bound.time_s > 0
+        if bound.time_s >= _OF_USE * outcome.binding.time_s > 0
     ]
     # Times come first, so that a narrow screen shows them.
     return HtmlTable("time and bounds", ("time", "what"), tuple(rows))

@@ -175,7 +175,7 @@ class _Problem:
         rate = self._rate_in_all()
         sent_bytes = sends * self.chunk_bytes
         time_s = sent_bytes / rate + float(self.network.alpha_s.min(initial=np.inf))
-        detail = f"all sends together, {size_text(sent_bytes)}, over {rate_text(rate)} of all links and ports"
+        detail = f"{size_text(sent_bytes)} over the {rate_text(rate)} of all links and ports"
         return Bound("total traffic", time_s, detail)
 
     def partition(self) -> Bound:

@@ -165,7 +165,9 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
     if of_links.sends > MOST_SENDS:
         return f"{kept}: its {of_links.sends} messages would cost ranks more than that"
     if best_s < links_s:
-        return f"{kept}: with {costs} it is predicted {100 * (links_s / best_s - 1):.2g} % slower"
+        return (
+            f"{kept}: with {costs} {of_links.method} is predicted {100 * (links_s / best_s - 1):.2g} % slower"
+        )
     if best.network.is_measured_host:
         return f"{kept}: runs are predicted about as fast, and this one has fewer messages"
     return f"{kept}: on shared ports the model is not that exact, and this order suffers least there"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["RIGHT", "AnySchedule", "Obligation", "Workload"]
 
 # The statement that a proof makes of a schedule of any kind.
-RIGHT = "every send is causal, every link and port exclusive, every result complete"
+RIGHT = "every rank has what it sends, no two sends hold a link or port at once, every result is complete"
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,8 @@ class AveragingOptions(GeneralOptions, FamilyOptions):
         typer.Argument(
             metavar="NETWORK|PROFILE",
             autocompletion=words.networks,
-            help="The network: a profile, topology, links.csv, or name, as for ccctl synth.",
+            help="The network: a profile, topology, links.csv, or name, as for ccctl synth; a family such as "
+            "fat_tree:4x2 needs --bandwidth.",
         ),
     ]
     racks: Annotated[

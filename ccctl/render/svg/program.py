@@ -10,6 +10,7 @@ import numpy as np
 from ccctl.render.svg.axes import Axis, Scale, short
 from ccctl.render.svg.drawing import ALARM, COLOURS, GREY, Drawing, Entry, stroke
 from ccctl.render.svg.lanes import Block, Lane, LaneChart, lanes, room
+from ccctl.render.text import MEANINGS
 from probes.base import plural
 from synth.program import OPS
 
@@ -23,17 +24,17 @@ __all__ = ["levels", "pictures"]
 # are drawn.
 _MOST_LANES, _MOST_ARROWS = 64, 160
 _LEAST_CELL, _MOST_CELL = 3.0, 34.0
-# (colour, legend) of each instruction, with the names of GC3.
+# The colour of each instruction, with the names of GC3.
 _LOOKS = {
-    "nop": (GREY, "nop: only waits"),
-    "s": (COLOURS[0], "s: send"),
-    "r": (COLOURS[5], "r: receive"),
-    "cpy": (COLOURS[7], "cpy: copy"),
-    "re": (COLOURS[2], "re: add"),
-    "rrc": (COLOURS[4], "rrc: receive, add, keep"),
-    "rrs": (COLOURS[3], "rrs: receive, add, send on"),
-    "rcs": ("#9ad1f2", "rcs: receive, keep, send on"),
-    "rrcs": (COLOURS[1], "rrcs: receive, add, keep, send on"),
+    "nop": GREY,
+    "s": COLOURS[0],
+    "r": COLOURS[5],
+    "cpy": COLOURS[7],
+    "re": COLOURS[2],
+    "rrc": COLOURS[4],
+    "rrs": COLOURS[3],
+    "rcs": "#9ad1f2",
+    "rrcs": COLOURS[1],
 }
 _AXIS = Axis("steps that must run before it, in a row", short, counted=True)
 
@@ -72,8 +73,8 @@ def pictures(program: Program, width: int) -> Iterator[Drawing]:
     steps: list[list[Block]] = [[] for _ in names]
     for step in drawn:
         name, at = OPS[program.op[step]], int(level[step])
-        colour, said = _LOOKS[name]
-        steps[program.tb_of[step]].append(Block(at, at + 1, colour, said, name, program.place(step)))
+        said = f"{name}: {MEANINGS[name]}"
+        steps[program.tb_of[step]].append(Block(at, at + 1, _LOOKS[name], said, name, program.place(step)))
     rank = program.tb_rank
     rows = [
         Lane(name, tuple(steps[block]), first=block > 0 and rank[block] != rank[block - 1])

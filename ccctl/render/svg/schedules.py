@@ -20,7 +20,7 @@ from ccctl.render.svg.axes import SIZE, TIME, Axis, short
 from ccctl.render.svg.chart import Chart, charts, series
 from ccctl.render.svg.drawing import COLOURS, GREY, Drawing, palette, swatch
 from ccctl.render.svg.lanes import Block, Lane, LaneChart, heading, lanes, room
-from ccctl.render.text import busbw_gbs, classes, over_time
+from ccctl.render.text import busbw_gbs, classes, is_behind_ports, over_time
 from probes.base import plural
 from synth.simulation import replay
 from synth.streams import divided
@@ -51,8 +51,8 @@ class _Use:
 
 def schedule(made: Schedule, width: int) -> Iterator[Drawing]:
     """Yield a picture of the use of links, ports and ranks over time; at most 64 ranks have lanes."""
-    about = f"{plural(made.sends, 'send')}: which share of links and ports is held, which ranks send."
-    words = ["held; of a rank: it sends", "a rank, for part of the moment"]
+    about = f"{plural(made.sends, 'send')}: which share of links and ports is busy, which ranks send."
+    words = ["busy; a rank is busy while it sends", "busy for part of the moment"]
     if (more := made.network.ranks - _MOST_LANES) > 0:
         words.append(f"and {more} more ranks")
     return _over_time(made, replay(made), about, words, _classes(made), _ranks(made), width)
@@ -75,9 +75,9 @@ def symmetric(made: SymmetricSchedule, width: int) -> Iterator[Drawing]:
     network = made.network
     about = (
         f"{plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
-        "which share of links and ports is held."
+        "which share of links and ports is busy."
     )
-    words = ["held; of links: each of an orbit", "links, for part of the moment"]
+    words = ["busy; links: each of the orbit", "busy for part of the moment"]
     if (more := len(network.src) - _MOST_LANES) > 0:
         words.append(f"and {plural(more, 'more orbit')} of links")
     held_s, rows = network.hold_s(made.chunk_bytes)[made.link], np.arange(len(made.link))
@@ -95,9 +95,11 @@ def _classes(made: Schedule) -> Iterator[_Use]:
     """Yield the use of each class of links, and of the ports."""
     network, link = made.network, made.link
     held_s = network.hold_s(made.chunk_bytes)[link]
+    # A link behind ports only stands for a pair of ranks, so that its own share is no limit.
+    pairs = " (pairs of ranks behind the ports below)" if is_behind_ports(network) else ""
     for name, chosen in classes(network):
         rows = np.flatnonzero(chosen[link])
-        yield _Use(name.replace("_", " "), rows, held_s[rows], int(chosen.sum()))
+        yield _Use(name.replace("_", " ") + pairs, rows, held_s[rows], int(chosen.sum()))
     if len(network.ports):
         users, entries = network.ports_along(link)[0], network.port_entries(link)
         yield _Use("ports", users, network.port_hold_s(made.chunk_bytes)[entries], len(network.ports))
@@ -136,7 +138,7 @@ def _over_time(
     rows = []
     for use in curves:
         share = _share(use, timing, slots)
-        rows.append(heading(f"{use.name}: share held, mean {percent(float(share.mean()))}"))
+        rows.append(heading(f"{use.name}: share busy, mean {percent(float(share.mean()))}"))
         runs = _runs(share, time_s, _CURVE)
         heights = [Block(begin, end, _BUSY, share=level / _CURVE) for begin, end, level in runs]
         rows.append(Lane("100 %", tuple(heights), height=_CURVE))

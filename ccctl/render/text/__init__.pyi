@@ -31,7 +31,11 @@ from .fusion import FusionComparison as FusionComparison, headline_of as headlin
 from .history import moment as moment
 from .kinds import drawing_of as drawing_of
 from .profile import say as say
-from .program import draw_timing as draw_timing
+from .program import (
+    MEANINGS as MEANINGS,
+    draw_timing as draw_timing,
+    limit_of_program as limit_of_program,
+)
 from .report import ColumnTable as ColumnTable
 from .selection import (
     busbw_gbs as busbw_gbs,
@@ -41,4 +45,4 @@ from .selection import (
 from .side_by_side import draw_changes as draw_changes, draw_side_by_side as draw_side_by_side
 from .synthesis import predicted_line as predicted_line
 from .topology import headline as headline
-from .utilization import classes as classes, over_time as over_time
+from .utilization import classes as classes, is_behind_ports as is_behind_ports, over_time as over_time

@@ -73,7 +73,7 @@ def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
         [name, _us(time_s), "-" if last is None else _signed(time_s - last), why]
         for (name, time_s, why), last in zip(steps, before, strict=False)
     ]
-    console.table(["", "time", "more", "adds"], rows)
+    console.table(["", "time", "more", "what it counts"], rows)
 
 
 def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:

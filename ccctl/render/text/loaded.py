@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +25,19 @@ def file_of(one: LoadedRange) -> str:
     return f"{one.from_bytes:011d}.{'json' if one.plan is not None else 'xml'}"
 
 
-def environment(found: Synthesis, runtime: str, output: str | None) -> list[str]:
-    """Return the environment variables with which a runtime finds the files in the folder ``output``."""
-    folder = str(Path(output).resolve()) if output is not None else "FOLDER"
+def environment(files: Sequence[Path], runtime: str) -> list[str]:
+    """Return the environment variables with which a runtime finds the files, all in one folder."""
+    folder = files[0].parent
     if runtime == "mscclpp":
         return [f"MSCCLPP_EXECUTION_PLAN_DIR={folder}"]
     if runtime == "rccl":
         return [f"MSCCL_ALGO_DIR={folder}", "RCCL_MSCCL_FORCE_ENABLE=1"]
-    files = ":".join(f"{folder}/{file_of(one)}" for one in found.ranges)
-    return [f"MSCCL_XML_FILES={files}", "NCCL_ALGO=MSCCL,RING,TREE"]
+    return [f"MSCCL_XML_FILES={':'.join(map(str, files))}", "NCCL_ALGO=MSCCL,RING,TREE"]
+
+
+def _files(found: Synthesis, output: str | None) -> list[Path]:
+    folder = Path(output).resolve() if output is not None else Path("FOLDER")
+    return [folder / file_of(one) for one in found.ranges]
 
 
 def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any]:
@@ -42,7 +47,7 @@ def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any
         **figures(schedule.network, "ranks links"),
         **figures(schedule.collective, "collective=label"),
         "runtime": runtime,
-        "environment": environment(found, runtime, output),
+        "environment": environment(_files(found, output), runtime),
         "ranges": [
             {"file": file_of(one), "operations": one.plan.operations if one.plan is not None else None}
             | figures(one, "from_bytes to_bytes method instances")
@@ -75,7 +80,7 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     limited = any(point.limit for one in found.ranges for point in one.points)
     print_table(_POINT if limited else _POINT[:-1], points, say)
     say("")
-    for line in environment(found, runtime, output):
+    for line in environment(_files(found, output), runtime):
         say(f"export {line}")
     if runtime == "msccl" and len(found.ranges) > _MOST_XML_FILES:
         say(

@@ -9,14 +9,27 @@ from ccctl.render import Column, percent, print_table, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
+    from synth.network import Network
     from synth.program import Program
     from synth.simulation import ProgramTiming
 
-__all__ = ["draw", "draw_timing"]
+__all__ = ["MEANINGS", "draw", "draw_timing", "limit_of_program"]
 
 _WIDTH = 64
 # Capital letters are steps that forward what they receive.
 _LETTERS = dict(zip(("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs"), ".srce+FPA", strict=True))
+# Each instruction, by its name in GC3, in words.
+MEANINGS = {
+    "nop": "only waits",
+    "s": "send",
+    "r": "receive",
+    "cpy": "copy",
+    "re": "add",
+    "rrc": "receive, add, keep",
+    "rrs": "receive, add, send on",
+    "rcs": "receive, keep, send on",
+    "rrcs": "receive, add, keep, send on",
+}
 
 
 def draw(program: Program, lines: int = 32) -> None:
@@ -41,15 +54,25 @@ def draw(program: Program, lines: int = 32) -> None:
         console.data(f"… and {program.steps - lines} more steps; --lines {program.steps} shows all")
 
 
-def draw_timing(program: Program, timing: ProgramTiming) -> None:
+def draw_timing(program: Program, network: Network, timing: ProgramTiming) -> None:
     """Print a simulation's result: the time, the parts of the longest chain, the bottleneck."""
     console.data(f"{program.name}: {_does(program)} on {program.ranks} ranks in {seconds(timing.time_s)}")
     rows = [(name, seconds(value), _share(value, timing.time_s)) for name, value in timing.shares.items()]
-    console.table(("longest chain", "time", "share"), rows)
-    console.data(
-        f"limited by {timing.binding}; links busy at most {percent(timing.link_busy.max(initial=0.0))} "
-        "of the time"
-    )
+    console.table(("where the time of the slowest chain of steps goes", "time", "share"), rows)
+    busiest = percent(timing.link_busy.max(initial=0.0))
+    console.data(f"limited by {limit_of_program(network, timing)}; links busy at most {busiest} of the time")
+
+
+def limit_of_program(network: Network, timing: ProgramTiming) -> str:
+    """Return what limits a program; of transfers, a port that is busier than each link behind it."""
+    from ccctl.render.text import utilization
+
+    shared = utilization.port_busy(network, timing.link_busy)
+    if not timing.binding.startswith("transfers") or shared.max(initial=0.0) <= timing.link_busy.max():
+        return timing.binding
+    at = int(shared.argmax())
+    port = utilization.in_words(network, [f"port {network.ports[at]}"])[0]
+    return f"transfers, most through {port}, busy {percent(float(shared[at]))} of the time"
 
 
 def _does(program: Program) -> str:
@@ -68,7 +91,9 @@ def _lanes(program: Program, lines: int) -> None:
 
     used = sorted({OPS[op] for op in program.op}, key=list(_LETTERS).index)
     console.data("")
-    console.data("lanes    " + ", ".join(f"{_LETTERS[op]} {op}" for op in used))
+    console.data("lanes    " + "; ".join(f"{_LETTERS[op]} {op}: {MEANINGS[op]}" for op in used))
+    console.data("         3 > 5 #1: this threadblock receives from rank 3 and sends to rank 5 on channel 1")
+    console.data("steps    i[3] is chunk 3 of the input, o of the output, s of scratch memory")
     for block in range(min(lines, program.threadblocks)):
         start, end = int(program.tb_start[block]), int(program.tb_start[block + 1])
         lane = "".join(_LETTERS[OPS[op]] for op in program.op[start : min(end, start + _WIDTH)])
@@ -114,14 +139,14 @@ def _block(program: Program, block: int, most: int) -> int:
         Column("from", lambda row: _place(program.src_buffer[row], program.src_slot[row])),
         Column("to", lambda row: _place(program.dst_buffer[row], program.dst_slot[row])),
         Column("chunks", program.count.__getitem__),
-        Column("after", lambda row: _after(program.wait_tb[row], program.wait_step[row])),
+        Column("waits for", lambda row: _after(program.wait_tb[row], program.wait_step[row])),
     )
     print_table(columns, shown)
     return len(shown)
 
 
 def _after(block: int, step: int) -> str:
-    return f"step {step} of {block}" if block >= 0 else ""
+    return f"step {step} of threadblock {block}" if block >= 0 else ""
 
 
 def _place(buffer: int, slot: int) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["draw", "summary"]
 
 _MOST_ROWS = 32
+# Where no order gains more than this, the bound on the gain says nothing more.
+_KEPT = 1.005
 
 
 def summary(found: RankOrder) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def draw(found: RankOrder, say: Say = console.data) -> None:
     else:
         as_given = seconds(found.as_it_comes_s)
         say(f"the order given stays, predicted {as_given}: the best order found gains less than 2 %")
+        if found.most_gain < _KEPT:
+            return
     how = "all orders were timed" if found.exact else "a proven bound, which may be out of reach"
     say(f"no order is more than {found.most_gain:.2f}x as fast ({seconds(found.bound_s)}: {how})")
 
@@ -51,8 +55,10 @@ def _draw_places(found: RankOrder, say: Say) -> None:
     columns = (
         Column("place", lambda place: place),
         Column("host", lambda place: hosts[place].host),
-        Column("new ranks", lambda place: _ranks(hosts[place], sum(len(one.ranks) for one in hosts[:place]))),
-        Column("was at", lambda place: came.index(hosts[place].host)),
+        Column(
+            "gets ranks", lambda place: _ranks(hosts[place], sum(len(one.ranks) for one in hosts[:place]))
+        ),
+        Column("place before", lambda place: came.index(hosts[place].host)),
     )
     print_table(columns, range(len(hosts)), say, most=_MOST_ROWS, noun="hosts")
 

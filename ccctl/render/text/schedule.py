@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render import Column, about, bars, percent, print_table, race_lines, seconds
-from probes.base import plural, some
+from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices
@@ -116,9 +116,13 @@ def limit(schedule: AnySchedule, timing: Timing) -> str:
     shares = busy.busiest(listed.network, utilization(listed, timing))
     name, most = shares[0]
     if most >= _FULL:
-        names = some([one for one, share in shares if share >= most - _AS_BUSY], 1)
-        return f"limited by {names}: busy {percent(most)} of the time, so only fewer bytes there are faster"
-    less = f"the busiest, {name}, is busy {percent(most)} of the time"
+        full = [one for one, share in shares if share >= most - _AS_BUSY]
+        names, several = busy.in_words(listed.network, full)
+        return (
+            f"limited by {names}: busy {percent(most)} of the time, so that only a plan that moves fewer "
+            f"bytes through {'them' if several else 'it'} is faster"
+        )
+    less = f"the busiest, {busy.in_words(listed.network, [name])[0]}, is busy {percent(most)} of the time"
     path = critical_path(listed, timing) if schedule.sends <= _MOST_SEARCHED else []
     if not path:
         return f"limited by waits of sends for each other: {less}"
@@ -163,13 +167,20 @@ def _use_of_ranks(schedule: Schedule, timing: Timing, lines: int) -> None:
 
     apart = divided(schedule)
     _timeline(apart, timing, lines)
-    held_s = apart.network.hold_s(apart.chunk_bytes)[apart.link]
-    if not busy.is_behind_ports(apart.network):
-        share = busy.over_time(
-            timing.start_s, timing.start_s + held_s, timing.time_s, _SLOTS, apart.network.links
+    on = apart.network
+    if busy.is_behind_ports(on):
+        (row, entry), name, of = (
+            (on.ports_along(apart.link)[0], on.port_entries(apart.link)),
+            "ports",
+            len(on.ports),
         )
-        console.data(f"links    {bars(share)}")
-        console.data(f"         busy at once: at most {percent(share.max())} of the links")
+        start_s, held_s = timing.start_s[row], on.port_hold_s(apart.chunk_bytes)[entry]
+    else:
+        name, of = "links", on.links
+        start_s, held_s = timing.start_s, on.hold_s(apart.chunk_bytes)[apart.link]
+    share = busy.over_time(start_s, start_s + held_s, timing.time_s, _SLOTS, of)
+    console.data(f"{name:<9}{bars(share)}")
+    console.data(f"         busy at once: at most {percent(share.max())} of the {name}")
     busy.draw(schedule.network, utilization(schedule, timing))
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "summary"]
 
+_MODEL = "rings and trees by NCCL's own model; NVLS, CollNet and PAT, which it may take, are not in it"
 _BUILD = (
     "git clone https://github.com/NVIDIA/nccl",
     "make -C nccl/plugins/tuner/example",
@@ -52,14 +53,17 @@ def draw(plan: StockPlan, say: Say = console.data) -> None:
         print_table(_FILES, plan.files, say)
     elif not changed:
         print_table(_CHOICES[:3], plan.tuning.choices["all_reduce"], say)
+        say(_MODEL)
         say(
-            f"no order, graph, algorithm or protocol that NCCL loads is 2 % faster on {plan.network}: no file"
+            f"NCCL's own choices are best on {plan.network}: no order, graph, algorithm or protocol that it "
+            "loads is 2 % faster"
         )
     names = [one.name for one in plan.files]
     if changed:
         if "hosts" in names:
             say("algorithms and protocols with the hosts in the order of the file hosts:")
         print_table(_CHOICES, changed, say)
+        say(_MODEL)
     if changed and "tuner.csv" not in names:
         say("without a tuner file: NCCL_ALGO and NCCL_PROTO set one of these for all sizes")
     if "tuner.csv" in names:

@@ -22,6 +22,8 @@ __all__ = ["draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
+# Direct sends whose time differs by less count as equally fast.
+_NO_GAIN = 0.005
 # A schedule this near to the bound is limited by what the bound names, so no other line says what limits it.
 _NEAR_PERCENT = 95.0
 # Linear programs of NCCL's channels take below a second up to this many ranks.
@@ -71,8 +73,8 @@ def draw(found: Synthesis, say: Say) -> None:
     for line in _lines(found):
         say(line)
     say(
-        f"checked: {found.schedule.sends} sends proven; synthesis took {found.synthesis_s:.2f} s, "
-        f"the proof {found.proof_s:.2f} s, {memory}"
+        f"checked independently: {found.schedule.sends} sends proven to give the right result; "
+        f"synthesis took {found.synthesis_s:.2f} s, the proof {found.proof_s:.2f} s, {memory}"
     )
 
 
@@ -102,10 +104,10 @@ _METHODS = {
     "host_halving": "sums inside hosts, then halving and doubling across",
     "two_step": "gathered inside hosts, then across",
     "three_step": "gathered inside hosts, across, and spread again",
-    "paths": "a path for each chunk, no link busier than needed",
+    "paths": "a path for each chunk, so that the busiest link carries least",
     "forest": "many spanning trees at once",
     "ilp": "integer programs over time",
-    "adapcc": "integer program for trees and their shares",
+    "adapcc": "trees and their shares of the bytes by an integer program",
     "adapcc_published": "AdapCC as its paper has it",
     "taccl": "integer program for routes, then an order",
     "tacos_published": "TACOS as its paper has it",
@@ -127,16 +129,19 @@ def _lines(found: Synthesis) -> Iterator[str]:
     if shape.blocks is not None:
         yield from _rounding_lines(shape, schedule.chunk_bytes)
         if (direct_s := _direct_s(schedule)) is not None:
-            yield f"direct sends take {direct_s / outcome.time_s:.2f} times as long: {seconds(direct_s)}"
+            ratio = direct_s / outcome.time_s
+            told = f"take {ratio:.2f} times as long" if abs(ratio - 1) >= _NO_GAIN else "are as fast"
+            yield f"direct sends {told}: {seconds(direct_s)}"
     kept = "kept: " if found.loaded is not None and found.loaded.limit else ""
     rates = _rates(schedule, outcome.time_s)
     yield f"{kept}{schedule.method}, {chunks}: {seconds(outcome.time_s)}{rates} ({found.why})"
     predicted_s = _predicted_s(schedule)
     by_links = predicted_s is not None or (found.loaded is not None and found.loaded.time_s)
     model = " in the model of links" if by_links else ""
+    detail = f": {outcome.binding.detail}" if schedule.is_listed and outcome.binding.detail else ""
     yield (
         f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} "
-        f"({outcome.binding.name})"
+        f"({outcome.binding.name}{detail})"
     )
     if outcome.percent_of_optimal < _NEAR_PERCENT and (why := limit(schedule, simulated(schedule))):
         yield why
@@ -187,7 +192,7 @@ def _nccl_line(schedule: AnySchedule) -> str:
     if found is None:
         return ""
     name, time_s = found
-    called = "ring" if name == "ring" else "direct sends"
+    called = "ring with all its channels," if name == "ring" else "direct sends"
     return f"NCCL's {called} by the same model: {seconds(time_s)}{_rates(schedule, time_s)}"
 
 
@@ -246,16 +251,18 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         else plural(loaded.program.steps, "instruction")
     )
     program, blocks = loaded.program, (loaded.plan or loaded.program).threadblocks_max
-    run = ""
+    yield (
+        f"for {loaded.runtime}: {size}, at most {plural(blocks, 'threadblock')} a rank, "
+        f"{plural(program.channels, 'channel')}; proven"
+    )
     if loaded.time_s:
         shared = [f"{loaded.instances} instances"] if loaded.instances > 1 else []
         who = "executor" if loaded.plan is not None else "interpreter"
         how = ", ".join(shared if loaded.plan is not None else [*shared, program.protocol])
-        run = f"; {how}{': ' if how else ''}{seconds(loaded.time_s)} with the {who}'s own costs"
-    yield (
-        f"for {loaded.runtime}: {size}, at most {plural(blocks, 'threadblock')} a rank, "
-        f"{plural(program.channels, 'channel')}; proven{run}"
-    )
+        yield (
+            f"run by {loaded.runtime}'s {who}{f' ({how})' if how else ''}: {seconds(loaded.time_s)}; "
+            "the times above, NCCL's too, are of links alone"
+        )
 
 
 def _attempts(found: Synthesis) -> Iterator[str]:
@@ -282,7 +289,10 @@ def _attempts(found: Synthesis) -> Iterator[str]:
 
 def predicted_line(time_s: float) -> str:
     """Return the predicted time of a run in words."""
-    return f"predicted run: {seconds(time_s)} (links, and what steps, copies, sums and shared ports cost)"
+    return (
+        f"predicted run: {seconds(time_s)} (with steps, copies, sums and shared ports, which the model of "
+        "links leaves out)"
+    )
 
 
 def _predicted_s(schedule: AnySchedule) -> float | None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
 from ccctl.render import Column, percent, print_table
-from probes.base import some
+from probes.base import plural, some
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices, Mask
     from synth.network import Network
 
-__all__ = ["busiest", "draw", "is_behind_ports", "over_time", "port_busy", "summary"]
+__all__ = ["busiest", "draw", "in_words", "is_behind_ports", "over_time", "port_busy", "summary"]
 
 _BUSIEST = 10
+_CORE = re.compile(r"port (?P<host>.+) core (?P<core>\d+)")
+_NIC = re.compile(r"port (?P<owner>\S+) (?P<part>\S+) (?P<way>egress|ingress)")
+_RANK = re.compile(r"port rank (?P<owner>\d+) (?P<part>switch )?(?P<way>egress|ingress)")
+_WAYS = {"egress": "outgoing", "ingress": "incoming"}
 
 
 def draw(network: Network, link_busy: Floats) -> None:
@@ -55,6 +60,36 @@ def busiest(network: Network, link_busy: Floats) -> list[tuple[str, float]]:
     found = [(f"link {network.src[at]}→{network.dst[at]}", float(link_busy[at])) for at in alone]
     found += [(f"port {name}", float(busy)) for name, busy in zip(network.ports, ports, strict=True)]
     return sorted(found, key=lambda one: -one[1])
+
+
+def in_words(network: Network, names: Sequence[str]) -> tuple[str, bool]:
+    """Return (links or ports by their names in words, whether they are several).
+
+    Ports of all ranks or hosts are counted by their owners; of other several, only the first is named.
+    """
+    for pattern, owners, what, whose in (
+        (_RANK, network.ranks, "ports", "rank"),
+        (_NIC, len(set(network.hosts)), "NIC ports", "host"),
+    ):
+        found = [one for one in (pattern.fullmatch(name) for name in names) if one]
+        held = {one["owner"] for one in found}
+        if len(found) == len(names) > 1 and len(held) == owners > 1:
+            part = "switch ports" if pattern is _RANK and all(one["part"] for one in found) else what
+            return f"the {part} of all {plural(owners, whose)}", True
+    rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{_one_in_words(names[0])}{rest}", len(names) > 1
+
+
+def _one_in_words(name: str) -> str:
+    if core := _CORE.fullmatch(name):
+        return f"CPU core {core['core']} of {core['host']}, which makes the copies"
+    if port := _RANK.fullmatch(name):
+        return f"the {_WAYS[port['way']]} {port['part'] or ''}port of rank {port['owner']}"
+    if port := _NIC.fullmatch(name):
+        return (
+            f"the {_WAYS[port['way']]} port of NIC {port['part'].removeprefix('nic')} of host {port['owner']}"
+        )
+    return name
 
 
 _CLASS = (

@@ -65,14 +65,14 @@ def test_networks_that_make_no_sense(spec, alpha, bandwidth, options, words):
 @pytest.mark.parametrize(
     ("spec", "hint"),
     [
-        ("b400:4", "did you mean 'b300'? Type --network b300:4"),
-        ("gb200:4", "Type --network gb200-nvl72:4"),
-        ("h100:64/rail/2", "Type --network dgx-h100:64/rail/2"),
-        ("b200/8x400:2", "Type --network dgx-b200/8x400:2"),
-        ("mi350x", "Type --network mi355x"),
-        ("spark:3", "Type --network dgx-spark:3"),
-        ("torusses:4x4", "Type --network torus:4x4 --bandwidth 50GB/s"),
-        ("rails", "Type --network rail:8x8 --bandwidth 50GB/s"),
+        ("b400:4", "did you mean 'b300'? Type b300:4"),
+        ("gb200:4", "Type gb200-nvl72:4"),
+        ("h100:64/rail/2", "Type dgx-h100:64/rail/2"),
+        ("b200/8x400:2", "Type dgx-b200/8x400:2"),
+        ("mi350x", "Type mi355x"),
+        ("spark:3", "Type dgx-spark:3"),
+        ("torusses:4x4", "Type torus:4x4 --bandwidth 50GB/s"),
+        ("rails", "Type rail:8x8 --bandwidth 50GB/s"),
         ("abacus:4", "machines: dgx-1,"),
     ],
 )

@@ -372,3 +372,38 @@ def test_a_table_of_sends_that_no_runtime_holds_is_refused_before_it_is_compiled
     assert done.returncode == 1
     assert "rccl cannot load it: rank 0 sends messages with 69 peers, at most 64 threadblocks" in done.stderr
     assert not (tmp_path / "wide.xml").exists()
+
+
+@pytest.mark.parametrize(("network", "warned"), [("dgx-a100:1", True), ("ring:4", False)])
+def test_a_program_that_is_slower_than_its_schedule_is_told(run_ccctl, network, warned):
+    costs = () if warned else ("--bandwidth", "50GB/s")
+    made = run_ccctl(
+        "synth", "--network", network, *costs, "--size", "16M", "--method", "ring", "-o", "s.json"
+    )
+    assert made.returncode == 0, made.stderr
+    done = run_ccctl("compile", "s.json", "-o", "program.json")
+    assert done.returncode == 0, done.stderr
+    assert ("as a program this takes " in done.stderr) is warned
+    if warned:
+        timed = run_ccctl("simulate", "program.json", "--network", network, "--size", "16M")
+        time = re.search(r"ranks in (.+)", timed.stdout)[1]
+        assert f"as a program this takes {time} (" in done.stderr
+        assert "limited by the rate of one threadblock" in done.stderr
+
+
+def test_threadblocks_that_do_not_run_at_once_are_told(run_ccctl, tmp_path):
+    made = run_ccctl("synth", "--network", "dgx-a100:1", "--size", "16M", "--method", "ring", "-o", "s.json")
+    assert made.returncode == 0, made.stderr
+    document = json.loads((tmp_path / "s.json").read_text())
+    assert "at once" not in run_ccctl("compile", "s.json").stderr
+    document["body"]["network"]["multiprocessors"] = 1
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    done = run_ccctl("compile", "s.json")
+    assert "a rank has 2 threadblocks, of which its GPU runs 1 at once" in done.stderr
+
+
+def test_what_was_not_compiled_has_no_time_of_compilation(run_ccctl, schedule_file):
+    assert "compiled in " in run_ccctl("compile", "schedule.json", "-o", "ring.xml").stdout
+    done = run_ccctl("compile", "ring.xml", "--target", "msccl")
+    assert done.returncode == 0, done.stderr
+    assert "compiled in" not in done.stdout and done.stdout.rstrip().endswith("proven")

@@ -38,7 +38,7 @@ def test_where_no_table_of_sends_would_end_it_is_taken_by_itself(run_ccctl):
     done = run_ccctl(*asked, "-o", "s.json")
     assert done.returncode == 0, done.stderr
     assert "sends are listed, each for 2048 that start together" in done.stderr
-    assert "checked: 8384512 sends proven" in done.stderr
+    assert "checked independently: 8384512 sends proven" in done.stderr
     compiled = run_ccctl("compile", "s.json", "-o", "p.json")
     assert compiled.returncode == 2
     assert "8384512 sends" in compiled.stderr

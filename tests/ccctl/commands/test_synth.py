@@ -324,9 +324,11 @@ def test_stock_nccl_needs_nothing_where_its_choices_are_as_good(run_ccctl, tmp_p
     assert done.returncode == 0, done.stderr
     *rows, last = done.stdout.splitlines()
     assert last == (
-        "no order, graph, algorithm or protocol that NCCL loads is 2 % faster on dgx-a100:2: no file"
+        "NCCL's own choices are best on dgx-a100:2: no order, graph, algorithm or protocol that it loads is "
+        "2 % faster"
     )
     assert rows[0].split() == ["all_reduce", "NCCL", "takes", "predicted"] and len(rows) > 3
+    assert "nothing is written there" in done.stderr
     assert not (tmp_path / "nccl").exists()
 
 
@@ -395,6 +397,10 @@ def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime
     assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 16 << 20)
     verified = run_ccctl("verify", f"files/{names[0]}")
     assert verified.returncode == 0, verified.stderr
+    (tmp_path / "one").mkdir()
+    one = run_ccctl("synth", *SQUARE, "--size", "64K", "--for", runtime, "-o", f"one/{names[0]}")
+    assert one.returncode == 0, one.stderr
+    assert f"export {variable}{tmp_path}/one" in one.stderr
     (tmp_path / "files" / "old.xml").write_text("")
     again = run_ccctl("synth", *asked)
     assert "old.xml: remove them" in again.stderr

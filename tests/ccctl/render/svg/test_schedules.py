@@ -13,7 +13,10 @@ def test_a_curve_for_each_class_and_a_lane_for_each_rank(schedule):
     root = ElementTree.fromstring(document([*pictures(schedule, 960)]))
     texts = [text.text for text in root.iter(f"{SVG}text")]
     # In a ring every link and every NIC is busy but for the time in flight.
-    assert [text.partition(":")[0] for text in texts if "mean 9" in text] == ["links", "ports"]
+    assert [text.partition(":")[0] for text in texts if "mean 9" in text] == [
+        "links (pairs of ranks behind the ports below)",
+        "ports",
+    ]
     assert [text for text in texts if text.startswith("rank")] == [f"rank {rank}" for rank in range(4)]
     assert texts.count("100 %") == 2
 

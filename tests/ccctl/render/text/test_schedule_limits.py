@@ -4,13 +4,16 @@ from itertools import pairwise
 
 import pytest
 
+from ccctl.render.text import limit_of_program
 from ccctl.render.text.schedule import limit
 from ccctl.render.text.synthesis import _METHODS
 from synth.collective import collective
+from synth.compiler import lower
 from synth.methods import direct, ring
+from synth.network import Link, build
 from synth.networks import family
 from synth.portfolio.attempts import METHODS
-from synth.simulation import critical_path, simulated
+from synth.simulation import Costs, critical_path, simulate_program, simulated
 
 
 def test_a_schedule_whose_links_are_full_is_limited_by_all_of_them():
@@ -44,3 +47,17 @@ def test_sends_that_wait_for_a_port_are_a_chain():
 
 def test_each_method_is_described():
     assert set(_METHODS) == set(METHODS)
+
+
+def test_a_core_that_makes_all_copies_limits_schedule_and_program():
+    ends = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    on = build("vm", ["vm"] * 4, [Link(*end, 0.0, 1e-9, ("vm core 0",)) for end in ends])
+    made = ring.synthesize(on, collective("all_gather", 4), 1 << 20)
+    sentence = limit(made, simulated(made))
+    core = "CPU core 0 of vm, which makes the copies"
+    assert sentence.startswith(f"limited by {core}: busy 100.0 % of the time")
+    assert sentence.endswith("moves fewer bytes through it is faster")
+    program = lower(made)
+    timing = simulate_program(program, on, 1 << 20, Costs(step_s=0.0))
+    assert timing.link_busy.max() < 0.5
+    assert limit_of_program(on, timing).startswith(f"transfers, most through {core}, busy ")

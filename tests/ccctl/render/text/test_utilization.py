@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from ccctl.render.text.utilization import classes, over_time, port_busy, summary
+from ccctl.render.text.utilization import classes, in_words, over_time, port_busy, summary
 from synth.network import Link, build
+from synth.networks import pod
 
 slices = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted), min_size=1, max_size=20)
 
@@ -34,3 +35,17 @@ def test_links_of_a_port_add_up_and_classes_follow_hosts():
     told = summary(network, busy)
     assert (told["links_between_hosts"]["mean"], told["ports"]["max"]) == (0.375, 0.75)
     assert [one["name"] for one in told["busiest"]] == ["port nic", "link 0→1"]
+
+
+def test_ports_are_told_in_words():
+    network = pod("dgx-a100:2")
+    switch = [f"port {name}" for name in network.ports if "switch" in name and "rank" in name]
+    nics = [f"port {name}" for name in network.ports if " nic" in name]
+    assert in_words(network, switch) == ("the switch ports of all 16 ranks", True)
+    assert in_words(network, nics) == ("the NIC ports of all 2 hosts", True)
+    assert in_words(network, switch[:3]) == ("the outgoing switch port of rank 0 and 2 more", True)
+    assert in_words(network, ["port n1 nic3 ingress"]) == ("the incoming port of NIC 3 of host n1", False)
+    core = "port a core b core 0"
+    assert in_words(network, [core]) == ("CPU core 0 of a core b, which makes the copies", False)
+    for name in ("port leaf 0.2 up 3", "link 0→1"):
+        assert in_words(network, [name]) == (name, False)
