@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
@@ -11,9 +11,10 @@ from exec.launcher import fold
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
+    from ccctl.artifacts import Artifact
     from probes.base import Floats, Indices
     from probes.link_costs import Profile
-    from probes.profiling import Drift
+    from probes.profiling import Change, Drift
 
 __all__ = ["draw", "draw_drift", "say", "summary"]
 
@@ -81,18 +82,41 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
 def _changes(drift: Drift) -> dict[str, Any]:
     names = "what quantity before now ratio explained_by_spread=allowed worse links"
     changes = [figures(change, names) for change in drift.changes]
-    return figures(drift, "compared gone new unmeasured added") | {"changes": changes}
+    unsure = [figures(change, "quantity before now") for change in drift.unsure]
+    return figures(drift, "compared gone new unmeasured added") | {"changes": changes, "unsure": unsure}
 
 
-def draw_drift(drift: Drift, baseline: str) -> None:
-    """Print every change since ``baseline``, the worst first."""
+def draw_drift(drift: Drift, baseline: Artifact, now: Profile) -> None:
+    """Print every change from ``baseline`` to ``now``, the worst first."""
+    crowded = dict.fromkeys([*_shared_cores(baseline.body), *_shared_cores(now)])
     for finding in drift.findings:
         console.data(f"drift: {finding}")
     for note in drift.notes:
         console.data(f"changed: {note}")
-    if not drift.findings:
+    for change in drift.unsure:
+        console.data(_unsure(change, crowded))
+    if not drift.findings and not drift.unsure:
         links = plural(drift.compared, "link")
-        console.data(f"no drift: {links} as fast as in {baseline}, within the noise of both")
+        console.data(f"no drift: {links} as fast as in {baseline.source}, within the noise of both")
+
+
+def _unsure(change: Change, crowded: Iterable[str]) -> str:
+    """Return a change that noise may explain, and the cause of the noise if it is known."""
+    before, now = change.values
+    told = f"median {now}, was {before}"
+    if why := "; ".join(crowded):
+        return f"{told}: too noisy to tell ({why}); measure both with one rank a core"
+    limit = "at least" if change.allowed < 1 else "at most"
+    return f"{told}: too noisy to tell (with noise alone {limit} {change.allowed:.0%}); measure both again"
+
+
+def _shared_cores(profile: Profile) -> list[str]:
+    """Return a line on each host whose ranks share cores."""
+    hosts = [entry.host for entry in profile.ranks]
+    return [
+        f"{hosts.count(host)} ranks share {plural(cores, 'core')} of {host}"
+        for host, cores in profile.crowded_hosts.items()
+    ]
 
 
 def _range(values: Floats, form: Callable[[float], str] = "{:.3g}".format) -> tuple[str, str, str]:
@@ -136,10 +160,10 @@ def _slowest(profile: Profile) -> Iterator[str]:
         share = percent(float(rates.min() / np.median(rates)))
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
-    for host, cores in crowded.items():
+    for told in _shared_cores(profile):
         yield (
-            f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}: alphas may include waits "
-            "for a core, and small differences between its links are not judged; start one rank a core"
+            f"{told}: alphas may include waits for a core, and small differences between its links are not "
+            "judged; start one rank a core"
         )
 
 
