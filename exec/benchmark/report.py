@@ -149,7 +149,7 @@ class Report:
     """A table of rows and how it was measured; ``machine`` has values of the environment by name.
 
     ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does. ``interrupted`` says why rows are
-    missing, if the run did not end normally. ``corrupt`` lists signs of wrong results beyond the rows;
+    missing, if the run did not end normally. ``label`` names an uneven or custom collective. ``corrupt`` lists signs of wrong results beyond the rows;
     ``notes`` list guesses made in reading a file of another tool.
     """
 
@@ -168,6 +168,7 @@ class Report:
     corrupt: str = ""
     notes: tuple[str, ...] = ()
     integrity: Integrity | None = None
+    label: str = ""
 
     @property
     def wrong_results(self) -> list[str]:

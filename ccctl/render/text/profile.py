@@ -206,12 +206,14 @@ def _memory(profile: Profile) -> None:
     for memory in profile.memory:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["copy from another rank"] = memory.fetch_s_per_byte
-            costs["from its cache"] = memory.written_fetch_s_per_byte
+            costs["copy out of another rank's memory"] = memory.fetch_s_per_byte
+            costs["the same while in its CPU's cache"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
             for size, *values in zip(sizes, *costs.values(), strict=True)
         ]
-        title = f"memory of {memory.host} while all ranks work, GB/s a core"
+        title = (
+            f"memory of {memory.host} while all ranks work, GB/s a core (limits copies and sums in the host)"
+        )
         console.table(("size", *costs), rows, title=title)
