@@ -142,7 +142,7 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--expect",
             metavar="RATE",
-            help="Exit 1 if a link carries less: 48GB/s of payload, or 400Gbit/s less headers as with --spec.",
+            help="Exit 1 if a link carries less: 48GB/s of payload, 400Gbit/s less headers as with --spec.",
         ),
     ] = None
     prom: PrometheusFile = None

@@ -192,7 +192,7 @@ def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator
     """Yield notes on the table of collectives: units, the meaning of 100 %, and whether results are right."""
     heads = {column.head for column in columns}
     if _UNRELIABLE.head in heads:
-        yield "no: cores: ranks waited for cores, so neither these times nor their order say much (see the remark)"
+        yield "no: cores: ranks waited for cores, so these times do not say which library is faster"
     if "algbw" in heads:
         yield "algbw, busbw: GB/s as nccl-tests defines them"
     for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
@@ -216,7 +216,8 @@ def integrity_notes(integrity: Integrity | None) -> Iterator[str]:
     if not integrity.steps:
         yield f"checksums: not compared: {integrity.why_not}"
     elif not integrity.corruptions:
-        yield f"checksums: in both runs, each of the {integrity.steps:,} steps of ccctl's program had the right data"
+        steps = f"each of the {integrity.steps:,} steps of ccctl's program"
+        yield f"checksums: in both runs, {steps} had the right data"
     else:
         wrong = sum(one.steps for one in integrity.corruptions)
         yield f"checksums: wrong data begins in {wrong:,} of the {integrity.steps:,} steps of ccctl's program"

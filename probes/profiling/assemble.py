@@ -407,8 +407,8 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     if noisy := own["noisy"]:
         found.append(
             f"{plural(len(noisy), 'link')} unsteady: many messages take longer than the fastest, up to "
-            f"{_NOISY:g} times is normal: {_worst(fits, names, noisy, unsteady)}; measure again on idle hosts: "
-            "a link that is named again may have a bad cable or port"
+            f"{_NOISY:g} times is normal: {_worst(fits, names, noisy, unsteady)}; measure again on idle "
+            "hosts: a link that is named again may have a bad cable or port"
         )
     return tuple(found)
 
