@@ -17,7 +17,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from probes.base import parse_size
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from accept_labs import CCCTL, Case, drawn
+from accept_labs import Case, drawn, in_lab
 
 KINDS = ("egress", "ingress", "pair", "trunk")
 CLOSE = 0.1
@@ -131,19 +130,6 @@ def time_s(body: dict[str, Any], library: str, size_bytes: int) -> float | None:
         (row["collective"], row["size_bytes"], row["library"]): row["time_s"] for row in body.get("whole", ())
     }
     return rows.get(wanted)
-
-
-def in_lab(case: Case, words: list[str], place: Path) -> str:
-    """Run a command of ccctl inside the lab of a case, and return what it printed."""
-    (place / "lab.toml").write_text(case.text())
-    up = subprocess.run([*CCCTL, "lab", "up", "lab.toml"], cwd=place, capture_output=True, text=True)
-    if up.returncode:
-        raise SystemExit(f"{case.text()}\n{up.stderr}")
-    try:
-        command = [*CCCTL, "lab", "run", "--lab", case.name, "--", *CCCTL, *words]
-        return subprocess.run(command, cwd=place, capture_output=True, text=True).stdout
-    finally:
-        subprocess.run([*CCCTL, "lab", "down", "--lab", case.name], cwd=place, capture_output=True)
 
 
 if __name__ == "__main__":

@@ -362,6 +362,24 @@ def repeatedly(step: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+def in_lab(case: Case, words: list[str], place: Path) -> subprocess.CompletedProcess[str] | None:
+    """Run a command of ccctl in the lab of a case, from ``place``; None if the kernel cannot emulate it."""
+    (place / "lab.toml").write_text(case.text())
+    up = subprocess.run([*CCCTL, "lab", "up", "lab.toml"], cwd=place, capture_output=True, text=True)
+    if up.returncode == os.EX_UNAVAILABLE:
+        return None
+    if up.returncode:
+        raise SystemExit(f"{case.text()}\n{up.stderr}")
+    try:
+        with contextlib.ExitStack() as stack:
+            for during in case.during:
+                stack.enter_context(during(case.name))
+            command = [*CCCTL, "lab", "run", "--lab", case.name, "--", *CCCTL, *words]
+            return subprocess.run(command, cwd=place, capture_output=True, text=True)
+    finally:
+        subprocess.run([*CCCTL, "lab", "down", "--lab", case.name], cwd=place, capture_output=True)
+
+
 def accepted(case: Case, budget: str, kept: Path | None) -> Answer | None:
     """Return what `ccctl accept` says in the lab; None if the kernel cannot emulate the lab.
 
@@ -369,28 +387,13 @@ def accepted(case: Case, budget: str, kept: Path | None) -> Answer | None:
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "lab.toml").write_text(case.text())
-        up = subprocess.run([*CCCTL, "lab", "up", "lab.toml"], cwd=place, capture_output=True, text=True)
-        if up.returncode == os.EX_UNAVAILABLE:
-            return None
-        if up.returncode:
-            raise SystemExit(f"{case.text()}\n{up.stderr}")
-        command = [*CCCTL, "accept", "--budget", budget, "-q", "-o", "out"]
+        words = ["accept", "--budget", budget, "-q", "-o", "out"]
         if case.plan:
             (place / "plan.toml").write_text(case.plan)
-            command += ["--plan", "plan.toml"]
-        try:
-            with contextlib.ExitStack() as stack:
-                for during in case.during:
-                    stack.enter_context(during(case.name))
-                run = subprocess.run(
-                    [*CCCTL, "lab", "run", "--lab", case.name, "--", *command],
-                    cwd=place,
-                    capture_output=True,
-                    text=True,
-                )
-        finally:
-            subprocess.run([*CCCTL, "lab", "down", "--lab", case.name], cwd=place, capture_output=True)
+            words += ["--plan", "plan.toml"]
+        run = in_lab(case, words, place)
+        if run is None:
+            return None
         certificate = place / "out" / "certificate.json"
         if not certificate.exists():
             return Answer(f"no certificate: {run.stderr[-300:]}")

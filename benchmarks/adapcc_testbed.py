@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import exp, inf, log
+from math import inf
+from statistics import geometric_mean
 
 from probes.base.errors import UsageError
 from synth import Request, synthesize
@@ -191,15 +192,10 @@ def rows(figure: Figure) -> Iterator[str]:
             f"{bound_s / ours_s:6.1%} of bound {taken_s:6.1f} s{told}"
         )
     for name, found in gains.items():
-        yield f"{figure.name}  mean over {name}: {mean_of(found):.2f}x (paper {figure.paper[name]:.2f}x)"
-    if mean_of(gains["NCCL"]) < figure.paper["NCCL"]:
+        mean, paper = geometric_mean(found), figure.paper[name]
+        yield f"{figure.name}  mean over {name}: {mean:.2f}x (paper {paper:.2f}x)"
+    if geometric_mean(gains["NCCL"]) < figure.paper["NCCL"]:
         yield one_channel(figure, found_s)
-
-
-def mean_of(gains: Iterable[float]) -> float:
-    """Return the geometric mean."""
-    logs = [log(gain) for gain in gains]
-    return exp(sum(logs) / len(logs))
 
 
 def one_channel(figure: Figure, ours_s: Mapping[Case, float]) -> str:
@@ -213,7 +209,7 @@ def one_channel(figure: Figure, ours_s: Mapping[Case, float]) -> str:
     low, high = 0.0, max(nic for _, nic in SPEEDS)
     while high - low > CLOSE_GB_PER_S:
         middle = (low + high) / 2
-        low, high = (middle, high) if mean_of(gains(middle)) > figure.paper["NCCL"] else (low, middle)
+        low, high = (middle, high) if geometric_mean(gains(middle)) > figure.paper["NCCL"] else (low, middle)
     found = gains(high)
     return (
         f"{figure.name}  {figure.paper['NCCL']:.2f}x in the mean if a channel of NCCL carries {high:.1f} "

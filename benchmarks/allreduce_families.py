@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 import time
 
+from forest_cases import network_of
+
 from probes.base.errors import UsageError
 from synth import Request, synthesize
 from synth.bounds.lower_bounds import bounds
 from synth.collective import Kind, collective
 from synth.network import Network
-from synth.networks.dgx import is_pod, pod
-from synth.networks.families import family
 from synth.portfolio.plain import warm
 
 SIZE_BYTES = 256 << 20
@@ -53,13 +53,6 @@ CASES = (
     ("mi250:2", ""),
     ("mi300x:2", ""),
 )
-
-
-def network_of(spec: str, bandwidth: str) -> Network:
-    """Return the family or machine that ``spec`` names."""
-    if is_pod(spec):
-        return pod(spec)
-    return family(spec, [5e-7], [float(value) * 1e9 for value in bandwidth.split(",")])
 
 
 def halves_s(network: Network) -> float:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +40,10 @@ from synth.groups.consensus_rate import consensus, mixing_product
 from synth.groups.costs import AveragingCosts
 from synth.groups.patterns import RackLayout
 from synth.groups.planner import PATTERNS, disagreement, pattern_named, plan_groups
-from synth.network import Link, Network, build
+from synth.network import Network
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
+from racked_networks import racked
 
 SIZE_BYTES, ALPHA_S, BETA, LAYERS = 146_000_000, 20e-6, 4e-10, 1
 Row = tuple[str, float, float, float, float, float]
@@ -66,17 +70,9 @@ TABLE_5 = (
 
 def racks_of(sizes: Sequence[int], across: float, *, slow_rank: int = -1, alpha_s: float = 0.0) -> Network:
     """Racks behind a trunk each way of ``across`` times a host's beta; a slow rank has twice it."""
-    rack = [number for number, size in enumerate(sizes) for _ in range(size)]
-    links = []
-    for a in range(len(rack)):
-        for b in range(len(rack)):
-            if a != b:
-                crosses = rack[a] != rack[b]
-                beta = max(across if crosses else 1.0, 2.0 if slow_rank in (a, b) else 1.0) * BETA
-                ports = [f"rank {a} egress", f"rank {b} ingress"]
-                ports += [f"trunk {rack[a]} up", f"trunk {rack[b]} down"] if crosses else []
-                links.append(Link(a, b, alpha_s, beta, tuple(ports)))
-    return build("racks", [f"n{rank}" for rank in range(len(rack))], links)
+    return racked(
+        sizes, inside=BETA, across=across * BETA, alpha_s=alpha_s, slow_ranks=[slow_rank], slowness=2.0
+    )
 
 
 def table_1() -> Iterator[str]:

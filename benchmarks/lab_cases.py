@@ -26,9 +26,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import prod
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
 import numpy as np
 
@@ -237,7 +236,7 @@ def told(found: Measured, kind: str, size_bytes: int) -> None:
 def summed_up(label: str, ratios: list[float]) -> None:
     """Geometric mean and least of some ratios."""
     if ratios:
-        print(f"{label}: geometric mean {prod(ratios) ** (1 / len(ratios)):.2f}, least {min(ratios):.2f}")
+        print(f"{label}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
 
 
 def main() -> None:

@@ -33,7 +33,11 @@ PERCENT = (100, 90, 80, 70, 60, 50)
 
 def network_of(ranks: int, share: float) -> Network:
     """Return ranks on one switch, of which rank 0 has ``share`` of the others' bandwidth, both ways."""
-    even = family(f"switch:{ranks}", [ALPHA_S], [BYTES_PER_S])
+    return slowed(family(f"switch:{ranks}", [ALPHA_S], [BYTES_PER_S]), share)
+
+
+def slowed(even: Network, share: float) -> Network:
+    """Return the network with ``share`` of the bandwidth of all links of rank 0."""
     slow = (even.src == 0) | (even.dst == 0)
     beta = np.where(slow, even.beta_s_per_byte / share, even.beta_s_per_byte)
     return replace(even, name=f"{even.name}, rank 0 at {share:.0%}", beta_s_per_byte=floats(beta))

@@ -19,9 +19,8 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import permutations
-from math import prod
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
@@ -171,7 +170,7 @@ def main() -> None:
     for goal, found in rows.items():
         changed = [row for row in found if row.changed]
         if changed:
-            mean = prod(row.ratio for row in changed) ** (1 / len(changed))
+            mean = geometric_mean(row.ratio for row in changed)
             off = [abs(row.gain / row.ratio - 1) for row in changed]
             least = min(row.ratio for row in changed)
             print(

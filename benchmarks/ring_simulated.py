@@ -55,9 +55,8 @@ def main() -> None:
             asked.iters,
             "--timeout",
             _TIMEOUT_S,
-            "--json",
         )
-        rows = json.loads(stdout_of("bench", ring, *world, "--profile", profile, *benched))["rows"]
+        rows = json.loads(stdout_of("bench", ring, *world, "--profile", profile, *benched, "--json"))["rows"]
     print(f"{'size':>8}{'simulated':>14}{'measured':>14}{'ratio':>8}")
     ratios = []
     for row in rows:

@@ -24,20 +24,24 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from probes.base.columns import floats
 from probes.base.errors import CcctlError
 from synth import Request, makes_attempts, synthesize
 from synth.collective import Kind
 from synth.kernels.compiled_loop import all_compiled
 from synth.network import Network
-from synth.networks.dgx import is_pod, pod
 from synth.networks.failures import Failures
 from synth.networks.families import family
 from synth.portfolio.plain import warm
 from synth.schedules import PeriodicSchedule
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from forest_cases import network_of
+from one_slow_rank import slowed
 
 MESH, GLOBAL, NIC = "53.687", "400,200", "50"
 GIB, MIB = 1 << 30, 1 << 20
@@ -76,21 +80,10 @@ class Row:
         size = f"{self.size_bytes >> 20} MiB" if self.size_bytes < GIB else f"{self.size_bytes >> 30} GiB"
         return f"{self.kind} {self.network} {size}{more}"
 
-    @property
-    def rates(self) -> list[float]:
-        """Bytes per second of each dimension."""
-        return [float(value) * 1e9 for value in self.bandwidth.split(",")]
-
     def made(self) -> Network:
         """Return the network, with its slow rank."""
-        found = pod(self.network) if is_pod(self.network) else family(self.network, [5e-7], self.rates)
-        if self.share < 1:
-            slow = (found.src == 0) | (found.dst == 0)
-            beta = np.where(slow, found.beta_s_per_byte / self.share, found.beta_s_per_byte)
-            found = replace(
-                found, name=f"{found.name}, rank 0 at {self.share:.0%}", beta_s_per_byte=floats(beta)
-            )
-        return found
+        found = network_of(self.network, self.bandwidth)
+        return slowed(found, self.share) if self.share < 1 else found
 
     def request(self, network: Network) -> Request:
         """Return the row as a request on ``network``."""

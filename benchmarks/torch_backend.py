@@ -22,8 +22,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from math import prod
-from statistics import median
+from statistics import geometric_mean, median
 from time import perf_counter
 
 from lab_cases import CCCTL, HETEROGENEOUS, HOMOGENEOUS, lab
@@ -224,7 +223,7 @@ def main() -> None:
     for label, cases in (("uneven", HETEROGENEOUS), ("even", HOMOGENEOUS)):
         for what in ("all_reduce", "step of DDP"):
             if some := [found[what] for case, found in ratios.items() if case in cases]:
-                print(f"{label} labs: {what}: geometric mean {prod(some) ** (1 / len(some)):.2f}")
+                print(f"{label} labs: {what}: geometric mean {geometric_mean(some):.2f}")
 
 
 if __name__ == "__main__":

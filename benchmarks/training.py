@@ -33,9 +33,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from math import inf, prod
+from math import inf
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import geometric_mean, mean, median, stdev
 from typing import Any
 
 from lab_cases import CCCTL, inside, lab
@@ -137,22 +137,11 @@ def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[d
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
         profile = f"{folder}/{case}.json"
         inside(name, *CCCTL, "profile", "-q", "-o", profile)
-        words = [
-            "training",
-            "compare",
-            "--mode",
-            ",".join([options.modes or MODES] * options.rounds),
-            "--network",
-            profile,
-        ]
-        words += ["--layers", str(options.layers), "--width", str(options.width)]
-        words += ["--compute", compute, "--steps", str(options.steps), "--warmup", "4"]
-        words += [
-            "--evaluate",
-            str(options.steps),
-            *(["--racks", "0-1/2-3"] if "racks" in description else []),
-        ]
-        rows = json.loads(inside(name, *CCCTL, *words, "--json"))["rows"]
+        modes = ",".join([options.modes or MODES] * options.rounds)
+        words = f"training compare --mode {modes} --network {profile} --layers {options.layers}"
+        words += f" --width {options.width} --compute {compute} --steps {options.steps} --warmup 4"
+        words += f" --evaluate {options.steps}" + (" --racks 0-1/2-3" if "racks" in description else "")
+        rows = json.loads(inside(name, *CCCTL, *words.split(), "--json"))["rows"]
         return rows, load_network(profile, None, None)[0]
 
 
@@ -175,22 +164,11 @@ def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) 
 
 def trained(model: str, seed: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the rows of DDP and DS-Sync, trained on this host from one seed."""
-    words = [
-        "training",
-        "compare",
-        "--mode",
-        "ddp,ds-sync",
-        "-n",
-        str(RANKS),
-        "--model",
-        model,
-        "--seed",
-        str(seed),
-    ]
-    words += ["--steps", str(options.steps), "--warmup", str(max(1, options.steps // 10)), "--json"]
     # To evaluate takes longer than to train.
-    words += ["--evaluate", str(max(1, options.steps // 8))]
-    done = subprocess.run([*CCCTL, *words], stdout=subprocess.PIPE, text=True)
+    often = f"--warmup {max(1, options.steps // 10)} --evaluate {max(1, options.steps // 8)}"
+    words = f"training compare --mode ddp,ds-sync -n {RANKS} --model {model} --seed {seed} --json"
+    words += f" --steps {options.steps} {often}"
+    done = subprocess.run([*CCCTL, *words.split()], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
@@ -322,9 +300,7 @@ def main() -> None:
             ratios.setdefault(mode, []).append(ratio)
     for mode, found in ratios.items():
         if mode not in ("none", "ddp"):
-            print(
-                f"ddp / {mode}: geometric mean {prod(found) ** (1 / len(found)):.2f}, least {min(found):.2f}"
-            )
+            print(f"ddp / {mode}: geometric mean {geometric_mean(found):.2f}, least {min(found):.2f}")
 
 
 if __name__ == "__main__":

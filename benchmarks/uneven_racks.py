@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from math import prod
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -63,11 +63,6 @@ def classic_s(network: Network, size_bytes: int) -> float:
     return min(each.schedule.outcome.time_s for each in found if each.schedule.outcome)
 
 
-def mean(ratios: list[float]) -> float:
-    """Return the geometric mean."""
-    return prod(ratios) ** (1 / len(ratios))
-
-
 def main() -> None:
     """Print a row for each network, then geometric means."""
     parser = argparse.ArgumentParser(
@@ -105,10 +100,10 @@ def main() -> None:
         )
     columns = [list(column) for column in zip(*rows, strict=True)]
     print(
-        f"geometric means: bound / others {mean(columns[0]):.2f} (most {max(columns[0]):.2f}), "
-        f"both ways / pairs {mean(columns[1]):.2f} (most {max(columns[1]):.2f}), "
-        f"of bound {mean(columns[2]):.1%} (least {min(columns[2]):.1%}), "
-        f"classic / auto {mean(columns[3]):.2f}"
+        f"geometric means: bound / others {geometric_mean(columns[0]):.2f} (most {max(columns[0]):.2f}), "
+        f"both ways / pairs {geometric_mean(columns[1]):.2f} (most {max(columns[1]):.2f}), "
+        f"of bound {geometric_mean(columns[2]):.1%} (least {min(columns[2]):.1%}), "
+        f"classic / auto {geometric_mean(columns[3]):.2f}"
     )
 
 

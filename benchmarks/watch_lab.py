@@ -16,8 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,20 +25,13 @@ import numpy as np
 from ccctl.artifacts import codec
 from probes.base import parse_size
 
-CCCTL = (sys.executable, "-P", "-m", "ccctl")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from lab_cases import CCCTL, lab
+
 CASES = ("link", "host")
+LAB = 'hosts = "gpu[1-4]"\nrate = "100Mbit/s"\n'
 TARGET = 0.15
-
-
-@contextmanager
-def lab(name: str, folder: Path) -> Iterator[str]:
-    """Yield a lab of four hosts while it is up."""
-    (folder / "lab.toml").write_text(f'name = "{name}"\nhosts = "gpu[1-4]"\nrate = "100Mbit/s"\n')
-    subprocess.run([*CCCTL, "lab", "up", "-q", folder / "lab.toml"], check=True)
-    try:
-        yield name
-    finally:
-        subprocess.run([*CCCTL, "lab", "down", "-q", "--lab", name], check=True)
 
 
 def inside(name: str, *words: object, fine: tuple[int, ...] = (0,)) -> tuple[int, str]:
@@ -121,7 +112,7 @@ def case(name: str, lab_name: str, folder: Path, options: argparse.Namespace) ->
         print(f"{name}: the schedule stays; predicted gain {told['predicted_gain']:.2f}")
     again, told = watched(lab_name, folder, name)
     print(f"{name}: again: exit {again}, resynthesized {told['resynthesized']}")
-    shape(lab_name, "--from", str(folder / "lab.toml"))
+    shape(lab_name, "--from", str(folder / "watch.toml"))
     back, told = watched(lab_name, folder, name)
     kinds = [event["kind"] for event in told["events"]]
     print(
@@ -138,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        with lab(f"bench-watch-{os.getpid()}", folder) as name:
+        with lab("watch", LAB, place) as name:
             inside(name, "profile", "-q", "-o", folder / "profile.json")
             synth = ["synth", "-q", "--network", folder / "profile.json", "--size", options.size]
             subprocess.run([*CCCTL, *map(str, synth), "-o", str(folder / "schedule.json")], check=True)

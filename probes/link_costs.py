@@ -19,6 +19,7 @@ from probes.base import LEAST_BETA_S_PER_BYTE, Floats, Ints, Mask
 
 __all__ = [
     "FAULT_FLAGS",
+    "TRUNK",
     "ConcurrentFlows",
     "FindingKind",
     "HostCopies",
@@ -29,6 +30,9 @@ __all__ = [
     "SentSegments",
     "SharedPort",
 ]
+
+# The names of the ports of trunks begin with this.
+TRUNK = "trunk "
 
 # The flags of the links of a fault: they are worse than normal links, or than the offer that was bought. The
 # first four are about rates.
@@ -110,6 +114,13 @@ class SharedPort:
     links: tuple[int, ...]
     method: str
     s_per_byte: float = 0.0
+
+    @property
+    def trunk_sides(self) -> list[list[str]]:
+        """The hosts on each side of a trunk; empty for other ports."""
+        if not self.name.startswith(TRUNK):
+            return []
+        return [side.split(",") for side in self.name.removeprefix(TRUNK).split(" → ")]
 
 
 @dataclass(frozen=True)

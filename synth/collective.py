@@ -62,6 +62,7 @@ __all__ = [
     "MOST_CHUNKS",
     "MOST_RANKS",
     "REDUCING",
+    "ROOTED",
     "UNEVEN_KINDS",
     "Collective",
     "Custom",
@@ -112,6 +113,7 @@ _NEAREST: dict[str, str] = {
     "barrier": "an all_reduce of a few bytes takes as long",
 }
 REDUCING = ("reduce_scatter", "all_reduce", "reduce")
+ROOTED = ("broadcast", "reduce", "scatter", "gather")
 _PER_MEMBER = ("all_gather", "reduce_scatter", "scatter", "gather")
 # The collectives that may be uneven: their data consists of a block for each rank or pair.
 UNEVEN_KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")

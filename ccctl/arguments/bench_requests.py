@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BenchSetup", "Contestant", "contestants", "of_selection", "setup_of"]
 
-_ROOTED = ("broadcast", "reduce", "scatter", "gather")
 _APART = ("all_to_all", "all_to_next")
 _MOST_NAMED = 3
 
@@ -176,10 +175,10 @@ class BenchSetup:
 
     def refuse(self, kind: Kind, ranks: int) -> None:
         """Raise UsageError or UnavailableError if these ranks cannot run ``kind`` as chosen."""
-        from synth.collective import REDUCING
+        from synth.collective import REDUCING, ROOTED
 
         root = self.options.root
-        if root is not None and kind not in _ROOTED:
+        if root is not None and kind not in ROOTED:
             raise UsageError(f"-r {root}: {kind} has no root")
         if kind in _APART and False not in self.placements:
             raise UsageError(f"--placement in: {kind} cannot run in place")

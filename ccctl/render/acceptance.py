@@ -11,7 +11,7 @@ from ccctl.render.units import about, percent, seconds
 from probes.base import plural, some
 
 if TYPE_CHECKING:
-    from exec.acceptance import Certificate, Changes, Culprit, FaultCost, Spares, WholeChange, WholeRow
+    from exec.acceptance import Certificate, Changes, Culprit, FaultCost, Spares, WholeRow
     from exec.benchmark import Integrity
 
 __all__ = [
@@ -240,7 +240,7 @@ def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
             yield word, f"{surely(culprit)}: {sentence(culprit)}"
     for word, rows in (("slower", changes.slower), ("faster", changes.faster)):
         for row in rows:
-            yield word, _whole_change(row)
+            yield word, f"{row_name(row.now)}: {seconds(row.now.time_s)}, was {seconds(row.before.time_s)}"
     for word, names in (("hosts new", changes.hosts_new), ("hosts gone", changes.hosts_gone)):
         if names:
             yield word, some(names, _MOST_NAMED)
@@ -248,10 +248,6 @@ def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
         yield "not done", f"{stage}: done before and not now, so its culprits may be gone unseen"
     if changes.none:
         yield "same", "nothing else changed" if changes.standing else "nothing changed"
-
-
-def _whole_change(row: WholeChange) -> str:
-    return f"{row_name(row.now)}: {seconds(row.now.time_s)}, was {seconds(row.before.time_s)}"
 
 
 def row_name(row: WholeRow) -> str:

@@ -7,7 +7,7 @@ from .certificate import (
     Verdict as Verdict,
     WholeRow as WholeRow,
 )
-from .compare import Changes as Changes, WholeChange as WholeChange, changes as changes
+from .compare import Changes as Changes, changes as changes
 from .cost import collective_time_s as collective_time_s, costs as costs, spares as spares
 from .evidence import evidence_of as evidence_of, is_evidence as is_evidence
 from .network_bought import (

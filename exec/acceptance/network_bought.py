@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from probes.base import Floats, Indices, UsageError, floats, ints, quoted, some
-from probes.link_costs import Profile
+from probes.link_costs import TRUNK, Profile
 from probes.localization import Bought, FabricPlan, Fault
 from probes.sharing import is_of, nic_name
 from synth.network import Network, grouped
@@ -36,7 +36,6 @@ LinkClass = Literal["inside", "rack", "across"]
 # that of a sound link if almost four of five links are slow, and a few links that were measured too fast do
 # not change it.
 _FASTEST = 0.2
-_TRUNK = "trunk "
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def sound_network(
     }
     ports = _Ports(network)
     if trunk_beta:
-        ports.drop(_is_trunk)
+        ports.drop(lambda name: name.startswith(TRUNK))
         ports.add_trunks(network, plan, trunk_beta)
     else:
         ports.level_trunks()
@@ -196,10 +195,6 @@ def _trunk_s_per_byte(bought: Bought | None, plan: FabricPlan) -> float:
     return 1 / (plan.trunk_bytes_per_s * goodput)
 
 
-def _is_trunk(port: str) -> bool:
-    return port.startswith(_TRUNK)
-
-
 class _Ports:
     """The ports of a network in the making: the links of each, and its own time per byte."""
 
@@ -219,7 +214,7 @@ class _Ports:
         rates = {
             name: self._own[name] or float(self._beta[users].min())
             for name, users in self._users.items()
-            if _is_trunk(name) and len(users)
+            if name.startswith(TRUNK) and len(users)
         }
         if rates:
             self._own.update(dict.fromkeys(rates, min(rates.values())))
@@ -231,7 +226,7 @@ class _Ports:
         for rack in dict.fromkeys(racks.tolist()):
             for word, mine, other in (("up", here, there), ("down", there, here)):
                 rows = np.flatnonzero((mine == rack) & (other != rack))
-                self._add(f"{_TRUNK}{rack} {word}", rows, beta)
+                self._add(f"{TRUNK}{rack} {word}", rows, beta)
 
     def add_nics(self, network: Network, declared: Sequence[str], nics: int) -> None:
         """Add the NICs of every host, each way, for its links to other hosts."""

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from exec.adaptive.links_now import KnownLinks
 from exec.sockets import Whereabouts
-from synth.collective import Kind
+from synth.collective import ROOTED, Kind
 from synth.schedules import Schedule
 
 __all__ = [
     "ADMIT",
     "JOINABLE",
-    "REDUCING",
     "SERVED",
     "Beat",
     "CollectiveCall",
@@ -48,7 +47,6 @@ __all__ = [
 SERVED: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
 # Collectives in which a block is a whole buffer. In the others, the larger buffer has a block for each rank.
 _WHOLE = ("all_reduce", "broadcast", "reduce")
-REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 # Collectives that go on without late ranks, whose data then follows in a later part. A broadcast has the data
 # of one rank alone, so nothing could follow later; it waits for all ranks.
 _PARTIAL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "reduce")
@@ -84,7 +82,7 @@ class CollectiveCall:
     @property
     def rooted(self) -> bool:
         """Whether it needs its root alive."""
-        return self.kind in ("broadcast", "reduce", "gather", "scatter")
+        return self.kind in ROOTED
 
     @property
     def alike(self) -> bool:

@@ -23,7 +23,6 @@ from exec.adaptive.coordinator import RequestHistory, WaitPolicy
 from exec.adaptive.direction import Direction
 from exec.adaptive.links_now import KnownLinks, guessed_network, measured_network, with_spares
 from exec.adaptive.messages import (
-    REDUCING,
     SERVED,
     Beat,
     CollectiveCall,
@@ -40,7 +39,7 @@ from exec.program import Array, dtype_name, dtype_of, ufunc_of
 from exec.sockets import Group
 from exec.stragglers import CYCLE_S
 from probes.base import CcctlError, LostRankError, UsageError
-from synth.collective import Kind
+from synth.collective import REDUCING, Kind
 from synth.network import Network
 from synth.schedules import Schedule
 

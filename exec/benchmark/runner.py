@@ -30,7 +30,7 @@ from exec.sockets import Group
 from probes.base import Progress, Safekeeping, UnavailableError, size_text
 from probes.live import library_name, require_room
 from probes.sampling import waited_s
-from synth.collective import Collective, Kind
+from synth.collective import ROOTED, Collective, Kind
 from synth.network import Network
 from synth.program import Program
 
@@ -210,9 +210,7 @@ class _Size:
                 count=self.request.counts[self.at],
                 dtype=self.type_name,
                 redop=self.request.redop if collective.reduces else "none",
-                root=collective.root
-                if collective.kind in ("broadcast", "reduce", "scatter", "gather")
-                else -1,
+                root=collective.root if collective.kind in ROOTED else -1,
                 program=contender.name,
                 predicted_s=contender.predicted_s[self.at] if contender.predicted_s else None,
                 out_of_place=found[False][number] if False in found else None,

@@ -64,17 +64,13 @@ def merged(old: Table, new: Table) -> Table:
         here = found.setdefault(number, {})
         held = sorted(here)
         for ranks, entries in sizes.items():
-            if not _keep_own_choice(entries):
+            if any(entry.algorithm != _OWN_CHOICE for entry in entries):
                 here[ranks] = entries
             elif ranks not in here:
                 # The old rules of the largest size up to this one apply to it.
                 below = [size for size in held if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found
-
-
-def _keep_own_choice(entries: Sequence[RuleEntry]) -> bool:
-    return all(entry.algorithm == _OWN_CHOICE for entry in entries)
 
 
 def read_rules(text: str, source: str) -> Table:

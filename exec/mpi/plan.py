@@ -217,7 +217,7 @@ class MpiPlan:
             raise UsageError("the plan's buffers lie in shared memory, where other ranks read them")
         if self._wires is not None and not isinstance(self._wires, FlowWires):
             raise UsageError("MPI's persistent requests cannot move to other buffers")
-        ends = [_bounds(array) for array in (self._send, self._recv)]
+        ends = [(one.ctypes.data, one.ctypes.data + one.nbytes) for one in (self._send, self._recv)]
         pieces = self._tables.pieces
         for column in (interpreter.SRC, interpreter.DST, interpreter.FAR):
             before = pieces[:, column].copy()
@@ -345,11 +345,6 @@ class MpiPlan:
 
 def _refuse_run() -> int:
     raise RuntimeError("the plan is closed")
-
-
-def _bounds(array: Array) -> tuple[int, int]:
-    """Return the first address of an array and the address after its end."""
-    return array.ctypes.data, array.ctypes.data + array.nbytes
 
 
 def _check_alike(before: tuple[Array, Array], now: tuple[Array, Array]) -> None:

@@ -6,11 +6,7 @@ import numpy as np
 
 from probes.base import Floats, Indices
 
-__all__ = ["MAD_TO_SIGMA", "quantiles", "upper_median"]
-
-# The standard deviation of normally distributed values divided by their median absolute deviation: 1 /
-# 0.6745.
-MAD_TO_SIGMA = 1.4826
+__all__ = ["quantiles", "upper_median"]
 
 
 def quantiles(labels: Indices, values: Floats, count: int, share: float) -> Floats:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from probes.base import Floats, Indices, Mask
-from probes.localization.groups import MAD_TO_SIGMA, quantiles, upper_median
+from probes.localization.groups import quantiles, upper_median
 from probes.localization.links import LinkTable
+from probes.statistics import robust_level
 
 __all__ = ["SHORT", "level", "noise", "normal", "slots"]
 
@@ -107,7 +108,7 @@ def noise(deviation: Floats, least: float = _LEAST_SIGMA) -> float:
         near = deviation[np.abs(deviation) < window]
         if not len(near):
             return sigma
-        sigma = max(least, MAD_TO_SIGMA * float(np.median(np.abs(near - np.median(near)))))
+        sigma = max(least, robust_level(near)[1])
         window = _SIGMAS * sigma
     return sigma
 

@@ -15,9 +15,10 @@ from scipy.sparse.csgraph import connected_components
 
 from probes.base import Floats, Indices, Mask, floats, longs
 from probes.link_costs import SharedPort
-from probes.localization.groups import MAD_TO_SIGMA, quantiles
+from probes.localization.groups import quantiles
 from probes.localization.links import LinkTable
 from probes.localization.model import FabricPlan
+from probes.statistics import robust_level
 
 __all__ = ["Racks", "by_latency", "by_plan", "by_ports", "by_reach", "moved"]
 
@@ -30,7 +31,6 @@ _MOST_GAPS = 24
 # At least this share of the pairs of hosts within racks must be on the near side of the gap. The other pairs
 # have another reason for their latency.
 _CLEAN = 0.8
-_TRUNK = "trunk "
 # A host is moved to another rack if its links fit better there by this much (logarithm of the likelihood). A
 # link's deviation counts at most so many standard deviations. _FITS is the largest mean misfit of the host's
 # links in the new rack, where a misfit is half the squared deviation.
@@ -84,11 +84,9 @@ def by_plan(plan: FabricPlan, hosts: Sequence[str]) -> Racks:
 def by_ports(ports: Iterable[SharedPort], hosts: Sequence[str]) -> Racks | None:
     """Return the racks that measured trunks' names imply: hosts on the same sides share a rack."""
     sides: dict[str, list[str]] = {host: [] for host in hosts}
-    for port in sorted(port.name for port in ports if port.name.startswith(_TRUNK) and " → " in port.name):
-        near, _, far = port.removeprefix(_TRUNK).partition(" → ")
-        near_hosts, far_hosts = set(near.split(",")), set(far.split(","))
+    for near, far in (map(set, port.trunk_sides) for port in ports if len(port.trunk_sides) == 2):
         for host in hosts:
-            sides[host].append("near" if host in near_hosts else "far" if host in far_hosts else "")
+            sides[host].append("near" if host in near else "far" if host in far else "")
     keys = {host: tuple(found) for host, found in sides.items() if any(found)}
     if not keys:
         return None
@@ -129,7 +127,7 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         if not across.any() or near[within].mean() < _CLEAN:
             continue
         levels = float(np.median(values[within])), float(np.median(values[across]))
-        spread = max(_mad(values[within]), _mad(values[across]))
+        spread = max(robust_level(values[of])[1] for of in (within, across))
         gap = levels[1] - levels[0]
         if gap < max(_LEAST_GAP, _APART * spread):
             continue
@@ -277,7 +275,3 @@ def _named(hosts: Sequence[str], keys: Sequence[object]) -> Racks:
         for number in range(len(numbers))
     )
     return Racks(longs(of_host), tuple(names))
-
-
-def _mad(values: Floats) -> float:
-    return MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values))))

@@ -10,12 +10,12 @@ import numpy as np
 from probes.base import Floats, rate_text
 from probes.link_costs import HostMemory, Profile, SentSegments, SharedPort
 from probes.localization.fit import Ceiling, explain
-from probes.localization.groups import MAD_TO_SIGMA
 from probes.localization.links import LinkTable
 from probes.localization.model import Bought, FabricPlan, Fault, joined
 from probes.localization.normal import SHORT, level, noise, slots
 from probes.localization.parts import FABRIC, families_inside
 from probes.localization.racks import Racks
+from probes.statistics import MAD_TO_SIGMA
 
 __all__ = ["inside_hosts", "lossy_hosts", "shunned", "slow_processors", "slow_trunks", "times_slower"]
 
@@ -28,7 +28,6 @@ _FEWEST_HOSTS = 3
 # A trunk is slow if it carries less than this share of its normal rate. _LEAST_INSIDE has the smallest losses
 # of rate inside hosts that count, as logarithms.
 _SLOW_TRUNK = 0.8
-_TRUNK = "trunk "
 _LEAST_INSIDE = {"end": -float(np.log(0.8)), "pair": -float(np.log(0.75)), FABRIC: SHORT}
 # Packets to one host get lost if its share of retransmissions is at most this fraction of the next lowest
 # host's share, and that next host retransmitted at least so many segments.
@@ -94,7 +93,7 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
 
     Such a trunk may carry one link at its full rate, but not enough links at once.
     """
-    trunks = [port for port in profile.ports if port.name.startswith(_TRUNK) and port.s_per_byte > 0]
+    trunks = [port for port in profile.ports if port.trunk_sides and port.s_per_byte > 0]
     planned = plan.trunk_bytes_per_s if plan is not None else None
     if not trunks or not (planned or len(trunks) >= _FEWEST_HOSTS):
         return
@@ -102,7 +101,7 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
     found: dict[tuple[str, ...], Fault] = {}
     for port in trunks:
         carried = 1 / port.s_per_byte
-        sides = [side.split(",") for side in port.name.removeprefix(_TRUNK).split(" → ")]
+        sides = port.trunk_sides
         # A trunk need not carry more than the hosts of its smaller side can send.
         normal = min(usual, _sent_by(min(sides, key=len), port, profile))
         if carried < _SLOW_TRUNK * normal:

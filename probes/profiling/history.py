@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Floats, Ints, Mask, floats
 from probes.link_costs import Profile
 from probes.profiling.drift import Quantity, matched
-from probes.statistics import Steady
+from probes.statistics import MAD_TO_SIGMA, Steady
 
 __all__ = [
     "MOST_EVENTS",
@@ -39,8 +39,6 @@ _FEWEST_RUNS = 2
 RECENT_RUNS, _LEARN = 6, 40
 # A series needs this many values before their differences give its deviation.
 _FEWEST_VALUES = 5
-# Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
-_MAD_TO_SIGMA = 1.4826
 _DIGITS = 5
 # Bounds on costs keep rates (1 / cost) finite. _LAST_S is the last second of the year 9999.
 _LEAST_COST, _MOST_COST, _LAST_S = 1e-30, 1e30, 253_402_300_799
@@ -232,7 +230,7 @@ def _wander(values: Floats) -> float:
     if len(values) < _FEWEST_VALUES:
         return math.nan
     steps = np.abs(np.diff(np.log(values)))
-    return float(_MAD_TO_SIGMA * np.median(steps) / np.sqrt(2))
+    return float(MAD_TO_SIGMA * np.median(steps) / np.sqrt(2))
 
 
 def _rounded(values: Floats) -> Floats:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
+from probes.link_costs import TRUNK
 from probes.sampling import Pair, Place, first_fit
 from probes.sharing.model import Share
 from probes.sharing.trials import ACCEPT_ANY, SHARED, Accept, ContentionTrials, Known, SpentError, Trial
@@ -62,7 +63,7 @@ class _Trunk:
         sides = (",".join(sorted(side, key=order.index)) for side in (self.near, self.far))
         fastest = 1 / known.beta[links[0]]
         s_per_byte = 1 / self.rate if self.rate > _FASTER * fastest else 0.0
-        return Share(f"trunk {' → '.join(sides)}", tuple(sorted(links)), s_per_byte)
+        return Share(f"{TRUNK}{' → '.join(sides)}", tuple(sorted(links)), s_per_byte)
 
 
 def trunk_shares(known: Known, trials: ContentionTrials) -> tuple[list[Share], list[str]]:

@@ -9,18 +9,20 @@ another change.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["MEDIAN_TO_MEAN", "Steady", "robust_level"]
+from probes.base import Floats
+
+__all__ = ["MAD_TO_SIGMA", "MEDIAN_TO_MEAN", "Steady", "robust_level"]
 
 # The least share of recent values beyond the level, so that a few bad values are no change.
 _MOST = 0.75
 # About one normal value in a billion lies more than six standard deviations above the mean.
 _Z = 6.0
 # Standard deviation over median absolute deviation of normal values: 1 / 0.6745.
-_MAD_TO_SIGMA = 1.4826
+MAD_TO_SIGMA = 1.4826
 # The standard error of a median over that of a mean: sqrt(pi / 2).
 MEDIAN_TO_MEAN = 1.2533
 
@@ -74,8 +76,8 @@ class Steady:
         self._allowed = max(self._effect, _Z * uncertain)
 
 
-def robust_level(values: Iterable[float]) -> tuple[float, float]:
+def robust_level(values: Sequence[float] | Floats) -> tuple[float, float]:
     """Return (median, standard deviation estimated by the median absolute deviation)."""
-    numbers = np.array([*values])
+    numbers = np.asarray(values)
     level = float(np.median(numbers))
-    return level, _MAD_TO_SIGMA * float(np.median(np.abs(numbers - level)))
+    return level, MAD_TO_SIGMA * float(np.median(np.abs(numbers - level)))

@@ -1,4 +1,4 @@
-from .judge import examine_plan as examine_plan, judge_plan as judge_plan
+from .judge import examine_plan as examine_plan
 from .lower import COLLECTIVES as COLLECTIVES, plan_of as plan_of
 from .plan import (
     ExecutionPlan as ExecutionPlan,

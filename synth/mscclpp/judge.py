@@ -25,7 +25,7 @@ from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
 from synth.mscclpp.plan import ExecutionPlan
 from synth.mscclpp.well_formed import form
 
-__all__ = ["PlanVerdict", "examine_plan", "judge_plan"]
+__all__ = ["PlanVerdict", "examine_plan"]
 
 # A plan may break a rule at every operation; more findings would only fill the report.
 _ENOUGH = 1000
@@ -44,11 +44,6 @@ class PlanVerdict:
     cautions: tuple[str, ...] = ()
 
 
-def judge_plan(plan: ExecutionPlan) -> list[str]:
-    """Return findings, each with its place in the file; an empty list proves the plan."""
-    return list(examine_plan(plan).findings)
-
-
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
     """Return findings against a plan, and cautions; O(uses of cells · log)."""
     if found := form(plan):
@@ -57,7 +52,8 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
         return PlanVerdict(
             ("reuse_resources: plans that use their scratch again and again cannot be proven here",)
         )
-    if plan.in_place and not known(plan.collective) and _sizes_differ(plan):
+    sizes_differ = any(gpu.input_chunks != gpu.output_chunks for gpu in plan.gpus)
+    if plan.in_place and not known(plan.collective) and sizes_differ:
         return PlanVerdict((f"inplace: it is not known which buffers of {plan.collective!r} share memory",))
     findings: list[str] = []
     cautions: list[str] = []
@@ -72,10 +68,6 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
         cautions.append(f"the results are not checked: it is not known what {plan.collective!r} must give")
     cautions += _large(plan)
     return PlanVerdict(tuple(dict.fromkeys(findings))[:_ENOUGH], tuple(dict.fromkeys(cautions)))
-
-
-def _sizes_differ(plan: ExecutionPlan) -> bool:
-    return any(gpu.input_chunks != gpu.output_chunks for gpu in plan.gpus)
 
 
 def _large(plan: ExecutionPlan) -> list[str]:

@@ -343,13 +343,11 @@ def _links(dimensions: Sequence[Dimension]) -> Iterator[Link]:
                 base = block * stride * dimension.size + offset
                 for a, b in pairs:
                     src, dst = base + a * stride, base + b * stride
-                    ports = _ports(axis, src, dst) if through_ports else ()
+                    ports = (
+                        (f"rank {src} egress {axis}", f"rank {dst} ingress {axis}") if through_ports else ()
+                    )
                     yield Link(src, dst, alpha_s, beta_s_per_byte, ports)
         stride *= dimension.size
-
-
-def _ports(axis: int, src: int, dst: int) -> tuple[str, str]:
-    return f"rank {src} egress {axis}", f"rank {dst} ingress {axis}"
 
 
 def _dragonfly_count(groups: int, ranks: int) -> int:

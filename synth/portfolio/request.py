@@ -7,17 +7,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from probes.base import UsageError
-from synth.collective import Collective, Kind, collective, several
+from synth.collective import ROOTED, Collective, Kind, collective, several
 from synth.network import Network
 from synth.networks import Failures, without
 from synth.tacos_ilp import Mechanism
 
 __all__ = ["CollectiveRequest", "Request", "counted", "cut", "cut_again", "divided", "surviving"]
 
-# Collectives whose inputs hold chunks for every rank (in an all_reduce, its share of the sum), and those with
-# a root.
+# Collectives whose inputs hold chunks for every rank (in an all_reduce, its share of the sum).
 _OWNED = ("all_reduce", "reduce_scatter", "scatter", "all_to_all")
-_ROOTED = ("broadcast", "reduce", "scatter", "gather")
 # If exactly equal buffers take more chunks than this, buffers are made about equal.
 _MOST_MULTIPLES = 4096
 
@@ -158,7 +156,7 @@ def surviving(request: CollectiveRequest, ranks: int, failed: Collection[int]) -
         return request
     left = tuple(rank for rank in (request.members or range(ranks)) if rank not in failed)
     chosen = request.root != (*request.members, 0)[0]
-    if request.kind in _ROOTED and request.root in failed and chosen:
+    if request.kind in ROOTED and request.root in failed and chosen:
         raise UsageError(f": rank {request.root} has failed", argument="root")
     if not left:
         raise UsageError(f": no rank of {request.kind} is left", argument="without")

@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from given_profile import profile_of_links
 from gpu_boxes import box
 from gpu_queries import GPU, query_xml
 from limits import HANG_S
@@ -20,8 +22,6 @@ from sample_plans import pair_plan
 from ccctl.artifacts import codec
 from ccctl.commands import COMMANDS
 from ccctl.main import examples
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
 from probes.nccl.exporter import export
 from synth.kernels.stored_loops import cache_folder
 
@@ -108,12 +108,7 @@ def inspector_record(rank):
 
 def complete_profile(ranks):
     """A profile in which all links are alike."""
-    pairs = [(src, dst) for src in range(ranks) for dst in range(ranks) if src != dst]
-    src, dst = (ints(ends) for ends in zip(*pairs, strict=True))
-    cost, samples = floats([1e-9] * len(pairs)), ints([9] * len(pairs))
-    links = Links(src, dst, *[cost] * 9, samples, ("",) * len(pairs))
-    every = tuple(ProfiledRank(rank, "host") for rank in range(ranks))
-    return Profile(every, links, (), "mpi", "test", 1.0, 1)
+    return profile_of_links(["host"] * ranks, permutations(range(ranks), 2), 1e-9, 1e-9)
 
 
 def lines():

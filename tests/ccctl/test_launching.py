@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import MODULE, marked, rank_tasks
+from launched import MODULE, fake_mpirun, marked, rank_tasks
 from limits import HANG_S
 
 from ccctl.launching import World, by_default, run_ranks, world_of
@@ -190,13 +190,7 @@ def test_what_is_wrong_with_a_world_is_told_by_its_flags(world, said, hint):
 
 
 def test_an_mpirun_that_ends_at_once_shows_what_it_said(monkeypatch, tmp_path, capsys):
-    fake = tmp_path / "mpirun"
-    fake.write_text(
-        '#!/bin/sh\nif [ "$1" = --version ]; then echo "mpirun (Open MPI) 5.0"; '
-        'else echo "no slots here"; exit 7; fi\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    fake_mpirun(tmp_path, monkeypatch, "echo no slots here; exit 7")
     with pytest.raises(UnavailableError) as caught:
         run_ranks(f"{MODULE}:total", None, World(2), label="test")
     assert capsys.readouterr().err == "mpirun: no slots here\n"

@@ -247,30 +247,9 @@ def _schedules(whole: bool) -> Iterator[Sample]:
             ]
         for network, kind, method in asked:
             path.unlink(missing_ok=True)
-            costs = (
-                "--bandwidth",
-                "1GB/s",
-                "--alpha",
-                "1us",
-                "--chunk",
-                "1K",
-                "--chunks",
-                "1",
-                "--jobs",
-                "1",
-            )
-            ended = call(
-                "synth",
-                "--network",
-                network,
-                *costs,
-                "--collective",
-                kind,
-                "--method",
-                method,
-                "-o",
-                str(path),
-            )
+            costs = "--bandwidth 1GB/s --alpha 1us --chunk 1K --chunks 1 --jobs 1"
+            how = f"--network {network} {costs} --collective {kind} --method {method}"
+            ended = call("synth", *how.split(), "-o", str(path))
             if ended.status == 0 and path.stat().st_size < _MOST_BYTES:
                 content = path.read_bytes()
                 yield Sample(
@@ -314,22 +293,19 @@ def _selections(folder: Path, whole: bool) -> Iterator[Sample]:
 
 
 def _profiles() -> Iterator[Sample]:
-    from probes.link_costs import HostCopies, Links, Profile, ProfiledRank, SharedPort
+    from given_profile import profile_of_links
+
+    from probes.link_costs import HostCopies, SharedPort
 
     for ranks in (2, 3, 4):
         pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
-        alpha, beta = (
-            [1e-6 * (1 + at) for at in range(len(pairs))],
-            [1e-9 / (1 + at) for at in range(len(pairs))],
-        )
-        links = Links(
-            ints([a for a, _ in pairs]), ints([b for _, b in pairs]), *(floats(alpha) for _ in range(3)),
-            *(floats(beta) for _ in range(5)), floats([0.01] * len(pairs)), ints([9] * len(pairs)),
-            tuple(("", "noisy", "outlier,slow_sender")[at % 3] for at in range(len(pairs))),
-        )  # fmt: skip
-        workers = tuple(ProfiledRank(rank, f"host{rank // 2}", "process") for rank in range(ranks))
+        each = 1.0 + np.arange(len(pairs))
+        flags = [("", "noisy", "outlier,slow_sender")[at % 3] for at in range(len(pairs))]
+        hosts = [f"host{rank // 2}" for rank in range(ranks)]
         ports = (SharedPort("host0 egress", (0, 1), "test"),)
-        bare = Profile(workers, links, ports, "mpi", "Open MPI 5", 1.5, 3, ("link 0>1 is slow",))
+        bare = profile_of_links(
+            hosts, pairs, 1e-6 * each, 1e-9 / each, flags=flags, ports=ports, findings=("link 0>1 is slow",)
+        )
         yield _artifact(f"profile of {ranks}", "profile", bare)
         copies = tuple(HostCopies(rank, 1e-6, 1e-10, 1e-6, 1e-10) for rank in range(ranks))
         yield _artifact(

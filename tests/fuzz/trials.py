@@ -67,6 +67,7 @@ _JSON = (
 _XML = ("msccl-xml", "nccl-xml", "hwloc-xml")
 _COMMENT = {"links-csv": "#", "lab-toml": "#", "hostfile": "#", "collectives-toml": "#", "pairs": "#"}
 _LINK = ("--alpha", "1us", "--bandwidth", "1GB/s")
+_STEPS = ("--size", "64K", "--threadblock", "1GB/s", "--step", "0us", "--fifo", "1")
 # Commands that a finding may name and that start nothing.
 _WHOLE = ("show", "verify", "simulate", "compile", "synth", "detect", "profile")
 # Options that start processes, ask other hosts, end this one, or write beside the files of the mutant.
@@ -341,6 +342,10 @@ def _gist(text: str) -> str:
     return re.sub(r"[\d.]+|/\S+|'[^']*'", "#", lines[0] if lines else "")[:90]
 
 
+def _synth(network: Path | str, options: str) -> tuple[str, ...]:
+    return "synth", "--network", str(network), *options.split()
+
+
 def _schedule(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     status: dict[str, Ended] = {}
     found: list[Finding] = []
@@ -370,16 +375,7 @@ def _schedule(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
             ("compile", str(path), "-o", "-"),
             ("compile", str(path), "-o", str(program)),
             ("verify", "-", "--json"),
-            (
-                "synth",
-                "--network",
-                str(path),
-                "--method",
-                rng.choice(("ring", "greedy", "tree")),
-                "--jobs",
-                "1",
-                "--json",
-            ),
+            _synth(path, f"--method {rng.choice(('ring', 'greedy', 'tree'))} --jobs 1 --json"),
         )
     )
     found += run(mutant, path, *extra)[1] + _svg(svg, extra)
@@ -436,19 +432,7 @@ def _program(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
             ("show", str(path)),
             ("show", "--json", str(path)),
             ("simulate", str(path), *network, "--size", rng.choice(("1", "4K", "1M", "1G")), "--json"),
-            (
-                "simulate",
-                str(path),
-                *network,
-                "--size",
-                "64K",
-                "--threadblock",
-                "1GB/s",
-                "--step",
-                "0us",
-                "--fifo",
-                "1",
-            ),
+            ("simulate", str(path), *network, *_STEPS),
             ("simulate", str(path), *network, "--size", "64K", "--trace", str(path.parent / "trace.json")),
             ("verify", str(path), "--same-bits", "--json"),
             ("verify", str(path), "--fifo", "1", "--json"),
@@ -552,20 +536,7 @@ def _profile(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
         ("profile", "--from", str(path), "--baseline", str(base), "--json"),
         ("profile", "--from", str(base), "--baseline", str(path)),
         ("profile", "--from", str(path), "--prometheus", str(path.parent / "x.prom")),
-        (
-            "synth",
-            "--network",
-            str(path),
-            "--method",
-            method,
-            "--collective",
-            kind,
-            "--size",
-            "64K",
-            "--jobs",
-            "1",
-            "--json",
-        ),
+        _synth(path, f"--method {method} --collective {kind} --size 64K --jobs 1 --json"),
         ("show", "-"),
     ]
     return _accepted(mutant, [("show", str(path)), *rng.sample(commands, 2)], path, 1)
@@ -631,37 +602,13 @@ def _links(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
     kind = rng.choice(("all_reduce", "all_gather", "broadcast"))
     more = rng.choice(((), ("--hold-alpha",), ("--without", "link:0>1")))
     how = ("--method", rng.choice(("greedy", "ring", "tree")), "--size", "64K", "--jobs", "1")
-    plain = (
-        "synth",
-        "--network",
-        str(path),
-        "--method",
-        "greedy",
-        "--collective",
-        kind,
-        "--size",
-        "64K",
-        "--jobs",
-        "1",
-        "--json",
-    )
+    plain = _synth(path, f"--method greedy --collective {kind} --size 64K --jobs 1 --json")
     second = [("synth", "--network", str(path), *how, *more)] if rng.random() < 0.3 else []
     return _accepted(mutant, [plain, *second], path, 1)
 
 
 def _collectives(mutant: Mutant, rng: random.Random, path: Path) -> list[Finding]:
-    command = (
-        "synth",
-        "--network",
-        "fully_connected:4",
-        *_LINK,
-        "--collective",
-        str(path),
-        "--size",
-        "4K",
-        "--jobs",
-        "1",
-    )
+    command = (*_synth("fully_connected:4", "--size 4K --jobs 1"), *_LINK, "--collective", str(path))
     # Limits of JSON's nesting differ, and a file that its name does not identify is read as JSON.
     return _accepted(mutant, [(*command, "--method", "auto")], path, 1)
 

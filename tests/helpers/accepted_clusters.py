@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
-from probes.base import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+import numpy as np
+from given_profile import profile_of_links
+
+from probes.link_costs import Profile, SharedPort
 
 __all__ = ["ALPHA_S", "BETA", "INSIDE_BETA", "cluster_profile"]
 
@@ -32,23 +34,8 @@ def cluster_profile(
     of_rank = [name for name in names for _ in range(slots)]
     pairs = list(permutations(range(len(of_rank)), 2))
     ends = [(of_rank[src], of_rank[dst]) for src, dst in pairs]
-    alpha = floats([ALPHA_S * (0.1 if a == b else 1) + extra_s(a, b) for a, b in ends])
-    cost = floats([(INSIDE_BETA if a == b else BETA) * beta(a, b) for a, b in ends])
-    links = Links(
-        src=ints([src for src, _ in pairs]),
-        dst=ints([dst for _, dst in pairs]),
-        alpha_s=alpha,
-        alpha_median_s=alpha,
-        alpha_p90_s=alpha,
-        beta_s_per_byte=cost,
-        beta_median_s_per_byte=cost,
-        beta_p90_s_per_byte=cost,
-        beta_low_s_per_byte=cost,
-        beta_high_s_per_byte=cost,
-        residual=floats([0.0] * len(pairs)),
-        samples=ints([9] * len(pairs)),
-        flags=("",) * len(pairs),
-    )
+    alpha_s = np.array([ALPHA_S * (0.1 if a == b else 1) + extra_s(a, b) for a, b in ends])
+    cost = np.array([(INSIDE_BETA if a == b else BETA) * beta(a, b) for a, b in ends])
     rows: dict[tuple[str, str], list[int]] = {}
     for row, (src, dst) in enumerate(pairs):
         rows.setdefault((f"rank {src} egress", "process"), []).append(row)
@@ -58,12 +45,5 @@ def cluster_profile(
                 nic = f" {rank % slots * nics // slots}" if nics > 1 else ""
                 rows.setdefault((f"{of_rank[rank]} NIC{nic} {way}", "host"), []).append(row)
     shared = [SharedPort(name, tuple(its), method) for (name, method), its in rows.items()]
-    return Profile(
-        tuple(ProfiledRank(rank, host) for rank, host in enumerate(of_rank)),
-        links,
-        (*shared, *ports),
-        transport,  # type: ignore[arg-type] # a case has one of the two words
-        "some MPI",
-        1.0,
-        3,
-    )
+    its = {"ports": (*shared, *ports), "transport": transport, "library": "some MPI"}
+    return profile_of_links(of_rank, pairs, alpha_s, cost, **its)

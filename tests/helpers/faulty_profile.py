@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from given_profile import profile_of_links
 
-from probes.base import Floats, Mask, floats, ints
-from probes.link_costs import HostMemory, Links, Profile, ProfiledRank, SentSegments, SharedPort
+from probes.base import Floats, Mask
+from probes.link_costs import HostMemory, Profile, ProfiledRank, SentSegments, SharedPort
 
 __all__ = ["Faulty"]
 
@@ -83,42 +84,23 @@ class Faulty:
         trips = self.alpha_s * np.exp(rng.normal(0, NOISE, self.alpha_s.shape))
         alpha = np.minimum(trips, trips.T)[src, dst]
         noise = np.exp(rng.normal(0, NOISE, self.rate.shape))
-        beta = (1 / (scale * self.rate * noise))[src, dst]
-        late = self.late[src, dst]
-        links = Links(
-            ints(src),
-            ints(dst),
-            floats(alpha),
-            floats(alpha * self.jitter[src, dst]),
-            floats(alpha * self.jitter[src, dst] * 1.2),
-            floats(beta),
-            floats(beta * late),
-            floats(beta * late * 1.02),
-            floats(beta * 0.985),
-            floats(beta * 1.015),
-            floats(np.zeros(len(src))),
-            ints(np.full(len(src), self.samples)),
-            tuple(self.flags.get(pair, "") for pair in pairs),
-        )
-        names = self.names()
-        ranks = tuple(
-            ProfiledRank(
-                rank,
-                names[int(host)],
-                "process",
-                f"mlx5_{rank % self.ranks}" if self.ranks > 1 else "",
-                self.cores,
-            )
-            for rank, host in enumerate(self.host)
-        )
-        return Profile(
-            ranks,
-            links,
-            self.ports,
-            "mpi",
-            "simulated",
-            1.0,
-            2,
+        jitter, late = self.jitter[src, dst], self.late[src, dst]
+        names, many = self.names(), self.ranks
+        return profile_of_links(
+            [
+                ProfiledRank(at, names[host], nic=f"mlx5_{at % many}" if many > 1 else "", cores=self.cores)
+                for at, host in enumerate(self.host.tolist())
+            ],
+            pairs,
+            alpha,
+            (1 / (scale * self.rate * noise))[src, dst],
+            alphas=(1, jitter, jitter * 1.2),
+            betas=(1, late, late * 1.02, 0.985, 1.015),
+            samples=self.samples,
+            flags=[self.flags.get(pair, "") for pair in pairs],
+            ports=self.ports,
+            library="simulated",
+            rounds=2,
             memory=self.memory,
             segments=self.segments,
         )

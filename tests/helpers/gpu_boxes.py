@@ -8,6 +8,16 @@ _CUBE_MESH = [
     *((a + half, b + half) for half in (0, 4) for a in range(4) for b in range(a)),
     *((a, a + 4) for a in range(4)),
 ]
+# Two GPUs with NVLinks between them and a NIC, as NCCL writes the host.
+BOX_XML = """<system version="1"><cpu numaid="0" affinity="ff" vendor="GenuineIntel">
+ <pci busid="0000:10:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
+  <pci busid="0000:11:00.0" class="0x030200" vendor="0x10de" device="0x20b0" link_speed="16 GT/s">
+   <gpu dev="0" sm="80"><nvlink target="0000:21:00.0" count="4" tclass="0x030200"/></gpu></pci>
+  <pci busid="0000:12:00.0" class="0x020700"><nic><net name="mlx5_0" speed="200000"/></nic></pci>
+ </pci></cpu><cpu numaid="1" affinity="ff00">
+ <pci busid="0000:21:00.0" class="0x030200" vendor="0x10de" device="0x20b0">
+  <gpu dev="1" sm="80"><nvlink target="0000:11:00.0" count="4" tclass="0x030200"/></gpu></pci>
+</cpu></system>"""
 # Keywords of `box` for machines on which the order of GPUs in a ring matters.
 ODD = {
     "8 GPUs, PCIe alone": {"gpus": 8, "nics": 4},

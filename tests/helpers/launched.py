@@ -1,6 +1,7 @@
 """Tasks for ranks that tests start, and what may not be left of them."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -140,6 +141,14 @@ def rank_tasks(tmp_path, monkeypatch):
     yield tmp_path / f"{MODULE}.py"
     assert left_processes(mark) == []
     assert list(tmp_path.glob("ccctl-*")) == []
+
+
+def fake_mpirun(tmp_path, monkeypatch, does, version="mpirun (Open MPI) 5.0"):
+    """Put an mpirun that ``does`` this beside the Python that starts ranks."""
+    fake = tmp_path / "mpirun"
+    fake.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo "{version}"; exit; fi\n{does}\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
 
 def left_processes(mark):

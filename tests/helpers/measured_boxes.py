@@ -3,9 +3,9 @@
 from itertools import permutations
 
 import numpy as np
+from given_profile import profile_of_links
 
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
+from probes.link_costs import ProfiledRank
 from probes.paths.bandwidth import load
 from probes.paths.expected import Expected
 from probes.paths.nic_affinity import nearest_nic
@@ -27,26 +27,17 @@ def profile_of(topology, *, factor=1.0, seed=1, rates=None, slow=None):
     if rates is None:
         gbs = gbs * factor * chance.uniform(0.92, 1.08, len(gbs))
     gbs = gbs * np.array([(slow or {}).get((int(a), int(b)), 1.0) for a, b in zip(src, dst, strict=True)])
-    beta, zero = 1e-9 / gbs, np.zeros(len(src))
-    links = Links(
-        ints(src),
-        ints(dst),
-        floats(zero + 2e-6),
-        floats(zero + 2e-6),
-        floats(zero + 3e-6),
-        floats(beta),
-        floats(beta * 1.02),
-        floats(beta * 1.1),
-        floats(beta * 0.98),
-        floats(beta * 1.02),
-        floats(zero + 0.01),
-        ints(np.full(len(src), 20)),
-        ("",) * len(src),
+    return profile_of_links(
+        [ProfiledRank(rank, host.name, f"cuda:{gpu.index}") for rank, (host, gpu) in enumerate(places)],
+        zip(src, dst, strict=True),
+        2e-6,
+        1e-9 / gbs,
+        alphas=(1, 1, 1.5),
+        betas=(1, 1.02, 1.1, 0.98, 1.02),
+        residual=0.01,
+        samples=20,
+        transport="cuda",
     )
-    ranks = tuple(
-        ProfiledRank(rank, host.name, f"cuda:{gpu.index}") for rank, (host, gpu) in enumerate(places)
-    )
-    return Profile(ranks, links, (), "cuda", "test", 1.0, 1)
 
 
 def _gbs(here, there):

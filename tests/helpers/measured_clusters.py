@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from given_profile import profile_of_links
 
 from ccctl.acceptance import AcceptanceFolder, measured_in
 from exec.acceptance import Stage, Terms, bought, judge, read_plan
 from exec.benchmark import Measurement, Report, Row
-from probes.base import floats, ints
 from probes.health import ClusterHealth, HostHealth
-from probes.link_costs import Links, Profile, ProfiledRank
+from probes.link_costs import Profile
 from probes.profiling import RawSamples, raw_samples
 from probes.profiling.assemble import Fits
 from probes.sampling import Samples, Trains
@@ -38,23 +38,18 @@ def measured_profile(
     )
     beta = 1 / (rate_bytes_per_s * level * np.exp(-np.abs(generator.normal(0, 0.01, len(pairs)))))
     alpha = np.full(len(pairs), ALPHA_S) * (1 + np.abs(generator.normal(0, 0.01, len(pairs))))
-    links = Links(
-        src=ints([src for src, _ in pairs]),
-        dst=ints([dst for _, dst in pairs]),
-        alpha_s=floats(alpha),
-        alpha_median_s=floats(1.02 * alpha),
-        alpha_p90_s=floats(1.1 * alpha),
-        beta_s_per_byte=floats(beta),
-        beta_median_s_per_byte=floats(1.01 * beta),
-        beta_p90_s_per_byte=floats(1.03 * beta),
-        beta_low_s_per_byte=floats(0.995 * beta),
-        beta_high_s_per_byte=floats(1.01 * beta),
-        residual=floats(np.full(len(pairs), 0.01)),
-        samples=ints([5] * len(pairs)),
-        flags=("",) * len(pairs),
+    return profile_of_links(
+        [f"n{rank}" for rank in range(hosts)],
+        pairs,
+        alpha,
+        beta,
+        alphas=(1, 1.02, 1.1),
+        betas=(1, 1.01, 1.03, 0.995, 1.01),
+        residual=0.01,
+        samples=5,
+        library="Open MPI 5.0",
+        seconds=3.0,
     )
-    ranks = tuple(ProfiledRank(rank, f"n{rank}") for rank in range(hosts))
-    return Profile(ranks, links, (), "mpi", "Open MPI 5.0", 3.0, hosts - 1)
 
 
 def with_samples(profile: Profile, seed: int = 0) -> tuple[Profile, RawSamples]:

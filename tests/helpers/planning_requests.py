@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
+from given_profile import profile_of_links
 from gpu_boxes import box
 
 import ccctl
-from probes.base.columns import floats, ints
-from probes.link_costs import HostMemory, Links, Profile, ProfiledRank
+from probes.link_costs import HostMemory
 from probes.topology import Topology
 from synth.collective import custom
 from synth.network import Link, build
@@ -154,19 +154,15 @@ def _list_of(links):
 
 def _profile(ranks, hosts):
     """A profile of ranks on so many hosts; of one host with what its memory costs."""
-    src, dst = zip(*permutations(range(ranks), 2), strict=True)
-    each = ranks // hosts
-    far = np.array([a // each != b // each for a, b in zip(src, dst, strict=True)])
-    beta = np.where(far, 1e-9, 2.5e-10) * (1 + 0.01 * np.arange(len(src)))
-    alpha = np.where(far, 20e-6, 2e-6)
-    columns = (alpha, alpha, alpha * 1.5, beta, beta * 1.02, beta * 1.1, beta * 0.98, beta * 1.02, beta * 0)
-    counts = ints(np.full(len(src), 20))
-    links = Links(ints(src), ints(dst), *map(floats, columns), counts, ("",) * len(src))
+    pairs, each = list(permutations(range(ranks), 2)), ranks // hosts
+    far = np.array([a // each != b // each for a, b in pairs])
+    beta = np.where(far, 1e-9, 2.5e-10) * (1 + 0.01 * np.arange(len(pairs)))
     sizes = (1 << 12, 1 << 26)
     here = HostMemory("n0", sizes, (1e-10, 2e-10), (1e-10, 2e-10), (2e-10, 4e-10), (3e-10, 5e-10), 2)
     memory = (here,) if hosts == 1 else ()
-    of_ranks = tuple(ProfiledRank(rank, f"n{rank // each}") for rank in range(ranks))
-    return Profile(of_ranks, links, (), "mpi", "Open MPI", 1.0, 5, memory=memory)
+    of_ranks = [f"n{rank // each}" for rank in range(ranks)]
+    spread = {"alphas": (1, 1, 1.5), "betas": (1, 1.02, 1.1, 0.98, 1.02), "samples": 20}
+    return profile_of_links(of_ranks, pairs, np.where(far, 20e-6, 2e-6), beta, **spread, memory=memory)
 
 
 # Each file: what writes it, and the network in it.

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+from given_profile import profile_of_links
 from machine_changes import recorded
 
 from ccctl.artifacts import codec
 from exec.benchmark.report import Measurement, Report, Row
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling import faults_of, with_faults
 from synth import compile as compile_schedule, synthesize
 from synth.networks.measured import from_profile
@@ -23,19 +22,18 @@ def profile_with_slow_host(hosts=6, ranks_a_host=2, slow=3, times=2.4, seed=7):
     beta = np.where(inside, 1 / 5e9, 1 / 1.1e9) * rng.uniform(1.0, 1.03, len(pairs))
     sends_slowly = np.array([host[a] == f"node{slow}" for a, _ in pairs]) & ~inside
     beta = np.where(sends_slowly, beta * times, beta)
-    median = beta * 1.02
-    alpha = floats(np.where(inside, 2e-6, 25e-6))
-    links = Links(
-        ints([a for a, _ in pairs]),
-        ints([b for _, b in pairs]),
-        *[alpha] * 3,
-        *map(floats, (beta, median, beta * 1.05, beta * 0.99, beta * 1.01)),
-        floats([0.01] * len(pairs)),
-        ints([32] * len(pairs)),
-        ("",) * len(pairs),
+    profile = profile_of_links(
+        host,
+        pairs,
+        np.where(inside, 2e-6, 25e-6),
+        beta,
+        betas=(1, 1.02, 1.05, 0.99, 1.01),
+        residual=0.01,
+        samples=32,
+        library="Open MPI v5.0.8",
+        seconds=41.0,
+        rounds=22,
     )
-    ranks = tuple(ProfiledRank(rank, name) for rank, name in enumerate(host))
-    profile = Profile(ranks, links, (), "mpi", "Open MPI v5.0.8", 41.0, 22)
     return with_faults(profile, faults_of(profile))
 
 

@@ -1,6 +1,7 @@
 """A wire between two threads with the calls of a communicator that probes use."""
 
 import queue
+import threading
 import time
 
 from limits import HANG_S
@@ -50,6 +51,16 @@ class Request:
             return False
         self._wire.Recv(*self._wanted)
         return True
+
+
+def beside(first, second):
+    """Run ``second`` beside ``first`` and give back what ``first`` returns."""
+    other = threading.Thread(target=second)
+    other.start()
+    value = first()
+    other.join(10)
+    assert not other.is_alive()
+    return value
 
 
 def wires(delay_s=0.0):

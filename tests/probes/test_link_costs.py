@@ -1,37 +1,16 @@
 import dataclasses
 
 import pytest
+from given_profile import profile_of_links
 
 from probes.base.columns import floats, ints
-from probes.link_costs import HostCopies, HostMemory, Links, Profile, ProfiledRank, SharedPort
+from probes.link_costs import HostCopies, HostMemory, ProfiledRank, SharedPort
 
 
 def profile(**columns):
-    ones = floats([1e-9, 1e-9])
-    links = Links(
-        src=ints([0, 1]),
-        dst=ints([1, 0]),
-        alpha_s=ones,
-        alpha_median_s=ones,
-        alpha_p90_s=ones,
-        beta_s_per_byte=ones,
-        beta_median_s_per_byte=ones,
-        beta_p90_s_per_byte=ones,
-        beta_low_s_per_byte=ones,
-        beta_high_s_per_byte=ones,
-        residual=floats([0, 0]),
-        samples=ints([1, 1]),
-        flags=("", ""),
-    )
-    return Profile(
-        ranks=(ProfiledRank(0, "a"), ProfiledRank(1, "a")),
-        links=dataclasses.replace(links, **columns),
-        ports=(SharedPort("rank 0 egress", (0,), "process"),),
-        transport="mpi",
-        library="Some MPI 1.0",
-        seconds=1.0,
-        rounds=1,
-    )
+    ports = (SharedPort("rank 0 egress", (0,), "process"),)
+    found = profile_of_links(("a", "a"), [(0, 1), (1, 0)], 1e-9, 1e-9, samples=1, ports=ports)
+    return dataclasses.replace(found, links=dataclasses.replace(found.links, **columns))
 
 
 def test_a_consistent_profile_has_no_problems():

@@ -79,11 +79,11 @@ def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
 
 
 def _draw_comparison(groups: Groups, say: Say) -> None:
-    told = summary(groups, compare=True)
+    told, ours_s = summary(groups, compare=True), groups.predicted_s
     peers = (
         Column("instead", lambda row: _PEERS[row[0]]),
         Column("an iteration", lambda row: row[1], seconds),
-        Column("over these groups", lambda row: _times(row[1], groups.predicted_s)),
+        Column("over these groups", lambda row: f"{row[1] / ours_s:.2f}x" if ours_s else ""),
     )
     patterns = [{"name": name.replace("_", " "), **one} for name, one in told["patterns"].items()]
     for columns, rows in ((peers, list(told["peers_s"].items())), (_PATTERNS, patterns)):
@@ -146,7 +146,3 @@ def _groups(division: Division) -> str:
 def _ranks(ranks: Iterable[int]) -> str:
     """Return ranks in the syntax of ``--racks``: 0-3,8."""
     return some(cpu_list(ranks).split(","), _MOST_NAMES, ",")
-
-
-def _times(value_s: float, ours_s: float) -> str:
-    return f"{value_s / ours_s:.2f}x" if ours_s else ""

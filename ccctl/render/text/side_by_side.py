@@ -9,7 +9,7 @@ from ccctl import console
 from ccctl.render import Column, bandwidth, print_table, seconds
 
 if TYPE_CHECKING:
-    from exec.benchmark import Measurement, Report, Row, RowChange
+    from exec.benchmark import Measurement, Report, RowChange
 
 __all__ = ["CHANGES", "draw_changes", "draw_side_by_side"]
 
@@ -51,14 +51,10 @@ def _by_key(report: Report) -> dict[Key, Measurement]:
     """Return the measurement of each row, by key; the fastest program's if there are several."""
     found: dict[Key, Measurement] = {}
     for row in report.rows:
-        shown, key = row.shown, _key(row)
+        shown, key = row.shown, (row.collective, row.size_bytes, row.dtype, row.redop)
         if shown is not None and (key not in found or shown.time_s < found[key].time_s):
             found[key] = shown
     return found
-
-
-def _key(row: Row) -> Key:
-    return (row.collective, row.size_bytes, row.dtype, row.redop)
 
 
 def _cells(key: Key, found: Sequence[Measurement | None]) -> list[str]:

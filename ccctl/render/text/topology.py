@@ -154,7 +154,8 @@ def _probed_lines(host: Host) -> Iterator[str]:
         elif one.answer == "no":
             apart.append(" and ".join(labels[name] for name in one.devices))
         else:
-            yield f"probed: {_said(one, labels)}, {_sure(one)}"
+            sure = f"{one.confidence or 0:.0%} sure after {one.repetitions} repetitions"
+            yield f"probed: {_said(one, labels)}, {sure}"
     if apart:
         yield f"probed: no PCIe switch is shared by {'; '.join(apart)}"
     for what, reason in refused:
@@ -168,10 +169,6 @@ def _said(one: Probed, labels: dict[str, str]) -> str:
     if one.what == "gpu_switch":
         return f"{first} and {labels[one.devices[1]]} share a PCIe switch"
     return f"on the switch of {first}: {', '.join(labels[name] for name in one.answer.split(','))}"
-
-
-def _sure(one: Probed) -> str:
-    return f"{one.confidence or 0:.0%} sure after {one.repetitions} repetitions"
 
 
 def remarks(topology: Topology) -> None:

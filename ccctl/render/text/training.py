@@ -72,7 +72,8 @@ def notes(report: TrainingReport) -> Iterator[str]:
     """Yield the meaning of the columns, and notes on some modes."""
     yield "sent: bytes that a rank sends over TCP in an iteration, as a multiple of the model's"
     yield f"reached: time, without start-up, until {percent(report.target)} of held-out data were right"
-    beside = "; from ddp: the largest difference of the final model from DDP's" if _has_ddp(report) else ""
+    has_ddp = any(row.ddp_difference is not None for row in report.rows)
+    beside = "; from ddp: the largest difference of the final model from DDP's" if has_ddp else ""
     yield f"replicas: the largest difference between ranks in a parameter{beside}"
     shares = report.backend == "ccctl" or any(row.mode == "adaptive" for row in report.rows)
     if shares and len(report.hosts) < report.ranks:
@@ -87,7 +88,3 @@ def notes(report: TrainingReport) -> Iterator[str]:
             yield f"{row.label}: {told}"
     if report.interrupted:
         yield f"interrupted: {report.interrupted}"
-
-
-def _has_ddp(report: TrainingReport) -> bool:
-    return any(row.ddp_difference is not None for row in report.rows)

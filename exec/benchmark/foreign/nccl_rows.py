@@ -14,7 +14,7 @@ from math import ceil, floor
 
 from exec.benchmark import Measurement, Row, busbw_factor
 from probes.base import decimal, whole
-from synth.collective import Kind
+from synth.collective import REDUCING, ROOTED, Kind
 
 __all__ = [
     "MOST_RANKS",
@@ -120,8 +120,8 @@ def row_of_time(
         size_bytes=size_bytes,
         count=size_bytes,
         dtype=dtype,
-        redop="sum" if kind in ("all_reduce", "reduce_scatter", "reduce") else "none",
-        root=0 if kind in ("broadcast", "reduce", "gather", "scatter") else -1,
+        redop="sum" if kind in REDUCING else "none",
+        root=0 if kind in ROOTED else -1,
         program=program,
         predicted_s=None,
         out_of_place=Measurement(time_s, time_s, time_s, -1, algbw_gbs, busbw_gbs, None, rank_s=rank_s),

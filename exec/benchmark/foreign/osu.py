@@ -16,7 +16,7 @@ from exec.benchmark import Report, Row
 from exec.benchmark.foreign.failures import failure_in, wrong_first
 from exec.benchmark.foreign.nccl_rows import row_of_time
 from probes.base import DataError, decimal, some, whole, without_tags
-from synth.collective import Kind
+from synth.collective import REDUCING, Kind
 
 __all__ = ["is_osu_text", "parse_osu_text"]
 
@@ -226,10 +226,6 @@ def _interrupted(every: Sequence[_Table]) -> str:
     return ""
 
 
-def _usual_type(kind: Kind) -> str:
-    return "float32" if kind in ("all_reduce", "reduce", "reduce_scatter") else "int8"
-
-
 def _row(line: str, number: int, table: _Table, ranks: int, source: str) -> Row:
     cells = line.split()
     kind = table.kind
@@ -241,5 +237,5 @@ def _row(line: str, number: int, table: _Table, ranks: int, source: str) -> Row:
         )
     named = _TYPE.search(table.text)
     size_bytes, time_s = printed * (ranks if kind in _OF_EACH_RANK else 1), time_us * 1e-6
-    dtype = _TYPES.get(named[1], named[1]) if named else _usual_type(kind)
+    dtype = _TYPES.get(named[1], named[1]) if named else "float32" if kind in REDUCING else "int8"
     return row_of_time(kind, size_bytes, time_s, ranks, dtype, "osu")

@@ -40,7 +40,7 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ProcessGroup, ReduceOp
 
-from exec.adaptive import REDUCING, CollectiveCall
+from exec.adaptive import CollectiveCall
 from exec.program import Array
 from exec.training.backend.call_log import CallLog
 from exec.training.backend.exchange import MessageExchange
@@ -50,7 +50,7 @@ from exec.training.backend.planned_collectives import PlannedCollectives, size_c
 from exec.training.backend.preparation import Preparation
 from exec.training.backend.tensors import REDUCIBLE, array_of, bytes_of, flat
 from exec.training.backend.works import QueuedWork, WorkQueue
-from synth.collective import Kind
+from synth.collective import REDUCING, Kind
 from synth.network import Network
 
 __all__ = ["LEAST_BYTES", "PREFERENCES", "Settings", "TorchGroup"]

@@ -58,7 +58,7 @@ def capture(
         ),
         tensors=tuple(named[at][0] for _, at in rows),
         tensor_layer=ints([layer for layer, _ in rows]),
-        tensor_bytes=longs([_size_bytes(named[at][1]) for _, at in rows]),
+        tensor_bytes=longs([named[at][1].nbytes for _, at in rows]),
         origin=f"measured with torch {torch.__version__} on {named[0][1].device.type}, median of {steps}",
     )
 
@@ -199,7 +199,3 @@ def _loss_of(output: Any, loss: Callable[[Any], Any] | None) -> Any:
     if not sums:
         raise UsageError("the model's output holds nothing that has a gradient", hint="Give a loss.")
     return sum(sums[1:], sums[0])
-
-
-def _size_bytes(parameter: Any) -> int:
-    return int(parameter.numel() * parameter.element_size())

@@ -120,21 +120,8 @@ def test_several_programs_types_operators_and_algorithms_at_once(run_ccctl, fold
 
 @pytest.mark.mpi
 def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccctl, folder):
-    given = [
-        "program.json",
-        "--profile",
-        "profile.json",
-        "-b",
-        "1K",
-        "-e",
-        "4K",
-        "--iters",
-        2,
-        "-c",
-        0,
-        "--window",
-    ]
-    done = run_ccctl("bench", *given, "--json")
+    given = ("program.json", "--profile", "profile.json", "-b", "1K", "-e", "4K", "--iters", 2, "-c", 0)
+    done = run_ccctl("bench", *given, "--window", "--json")
     assert done.returncode == 0, done.stderr
     for row in json.loads(done.stdout)["rows"]:
         assert row["predicted_us"] > 0

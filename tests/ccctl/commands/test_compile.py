@@ -10,7 +10,7 @@ from ccctl.commands.simulate import SimulateOptions, simulate
 from ccctl.errors import FoundProblem, UsageError
 from probes.base.columns import ints
 from synth.check.program import judge
-from synth.mscclpp import judge_plan
+from synth.mscclpp import examine_plan
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def test_a_schedule_becomes_a_plan_of_mscclpp(run_ccctl, schedule_file, tmp_path
     assert done.returncode == 0, done.stderr
     assert "ends of memory channels" in done.stdout
     plan = codec.read(str(tmp_path / "plan.json"), "plan").body
-    assert judge_plan(plan) == []
+    assert examine_plan(plan).findings == ()
     assert any(gpu.memory for gpu in plan.gpus)
     assert any(gpu.port for gpu in plan.gpus)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpu_boxes import BOX_XML
 from gpu_queries import GPU, query_xml
 from limits import HANG_S
 
@@ -17,22 +18,13 @@ from probes.topology import Finding, Gpu, Host, PciDevice, Topology
 
 FILES = Path(__file__).parents[3] / "../shared/data/topologies/nccl"
 real = pytest.mark.skipif(not FILES.is_dir(), reason="the shared topology files are not beside this checkout")
-BOX = """<system version="1"><cpu numaid="0" affinity="ff" vendor="GenuineIntel">
- <pci busid="0000:10:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
-  <pci busid="0000:11:00.0" class="0x030200" vendor="0x10de" device="0x20b0" link_speed="16 GT/s">
-   <gpu dev="0" sm="80"><nvlink target="0000:21:00.0" count="4" tclass="0x030200"/></gpu></pci>
-  <pci busid="0000:12:00.0" class="0x020700"><nic><net name="mlx5_0" speed="200000"/></nic></pci>
- </pci></cpu><cpu numaid="1" affinity="ff00">
- <pci busid="0000:21:00.0" class="0x030200" vendor="0x10de" device="0x20b0">
-  <gpu dev="1" sm="80"><nvlink target="0000:11:00.0" count="4" tclass="0x030200"/></gpu></pci>
-</cpu></system>"""
 KEYS = {"hosts", "gpus", "nics", "nvlinks", "findings", "notes", "ranks_are"}
 
 
 @pytest.fixture
 def box(tmp_path):
     path = tmp_path / "box.xml"
-    path.write_text(BOX)
+    path.write_text(BOX_XML)
     return path
 
 
@@ -74,7 +66,7 @@ def test_the_artifact_alone_goes_to_stdout_and_pipes_into_show(run_ccctl, box):
 
 
 def test_a_file_comes_from_stdin_too(run_ccctl):
-    done = run_ccctl("detect", "--from", "-", "--json", stdin=BOX)
+    done = run_ccctl("detect", "--from", "-", "--json", stdin=BOX_XML)
     assert json.loads(done.stdout)["gpus"] == 2
 
 
@@ -132,7 +124,7 @@ def test_quiet_says_nothing_but_writes(run_ccctl, box, tmp_path):
         ("graph.xml", "<graphs version='1'/>", 65, "graph.xml: expected NCCL's topology"),
         ("empty.xml", "", 65, "empty.xml: the file is empty"),
         ("gpus.xml", "<nvidia_smi_log/>", 65, "gpus.xml: expected 1 to 256 <gpu> in <nvidia_smi_log>"),
-        ("cut.xml", BOX[:300], 65, "cut.xml: not whole XML"),
+        ("cut.xml", BOX_XML[:300], 65, "cut.xml: not whole XML"),
         ("bare.xml", "<system><cpu><pci busid='0:0:1.0'/></cpu></system>", 65, "neither a GPU nor a NIC"),
     ],
 )

@@ -4,18 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from gpu_boxes import BOX_XML
 
 from ccctl.artifacts import codec
 
-BOX = """<system version="1"><cpu numaid="0" affinity="ff" vendor="GenuineIntel">
- <pci busid="0000:10:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
-  <pci busid="0000:11:00.0" class="0x030200" vendor="0x10de" device="0x20b0" link_speed="16 GT/s">
-   <gpu dev="0" sm="80"><nvlink target="0000:21:00.0" count="4" tclass="0x030200"/></gpu></pci>
-  <pci busid="0000:12:00.0" class="0x020700"><nic><net name="mlx5_0" speed="200000"/></nic></pci>
- </pci></cpu><cpu numaid="1" affinity="ff00">
- <pci busid="0000:21:00.0" class="0x030200" vendor="0x10de" device="0x20b0">
-  <gpu dev="1" sm="80"><nvlink target="0000:11:00.0" count="4" tclass="0x030200"/></gpu></pci>
-</cpu></system>"""
 SMI = "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tNV4\tPIX\nGPU1\tNV4\t X \tSYS\nNIC0\tPIX\tSYS\t X \n"
 MACHINES = Path(__file__).parents[2] / "machines"
 
@@ -23,7 +15,7 @@ MACHINES = Path(__file__).parents[2] / "machines"
 @pytest.fixture
 def box(tmp_path):
     path = tmp_path / "box.xml"
-    path.write_text(BOX)
+    path.write_text(BOX_XML)
     return path
 
 
@@ -91,7 +83,7 @@ def test_a_recorded_machine_is_drawn_with_its_troubles(run_ccctl):
 def test_a_plus_marks_where_nvlink_to_a_nearer_gpu_carries_more(run_ccctl, tmp_path):
     # GPU1 is on the other NUMA node, whose link of 10 GB/s is narrower than GPU0's way to the port.
     (tmp_path / "far.xml").write_text(
-        BOX.replace('vendor="GenuineIntel"', 'vendor="GenuineIntel" arch="x86_64" modelid="85"')
+        BOX_XML.replace('vendor="GenuineIntel"', 'vendor="GenuineIntel" arch="x86_64" modelid="85"')
     )
     done = run_ccctl("detect", "--from", "far.xml")
     assert ["GPU1", "80", "10+"] in [line.split() for line in done.stdout.splitlines()]

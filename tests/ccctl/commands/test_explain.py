@@ -66,19 +66,8 @@ def test_the_summary_holds_bound_and_verdict(well, run_ccctl):
 @pytest.mark.parametrize(("asked", "status"), [("70%", 0), ("90", 1)])
 def test_ci_fails_below_what_was_asked_for(well, run_ccctl, tmp_path, asked, status):
     xml, text = tmp_path / "out.xml", tmp_path / "out.md"
-    command = (
-        "explain",
-        well,
-        "--network",
-        "dgx-a100",
-        "--at-least",
-        asked,
-        "--junit",
-        xml,
-        "--markdown",
-        text,
-    )
-    done = run_ccctl(*command)
+    given = ("--network", "dgx-a100", "--at-least", asked, "--junit", xml, "--markdown", text)
+    done = run_ccctl("explain", well, *given)
     assert done.returncode == status, done.stderr
     suite = ElementTree.fromstring(xml.read_bytes()).find("testsuite")
     assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", str(status))

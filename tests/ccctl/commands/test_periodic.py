@@ -92,19 +92,8 @@ def test_it_is_drawn_and_reported(made, run_ccctl, tmp_path):
 
 @pytest.mark.mpi
 def test_it_runs_on_ranks(run_ccctl, tmp_path):
-    asked = (
-        "--network",
-        "ring:3",
-        "--bandwidth",
-        "1GB/s",
-        "--alpha",
-        "1us",
-        "--method",
-        "periodic",
-        "--size",
-        "64K",
-    )
-    assert run_ccctl("synth", *asked, "-o", "p.json").returncode == 0
+    asked = ("--network", "ring:3", "--bandwidth", "1GB/s", "--alpha", "1us", "--size", "64K")
+    assert run_ccctl("synth", *asked, "--method", "periodic", "-o", "p.json").returncode == 0
     np.save(tmp_path / "x.npy", np.arange(3 * 8192, dtype=np.float64).reshape(3, 8192))
     done = run_ccctl("run", "p.json", "--input", "x.npy", "-o", "y.npy")
     assert done.returncode == 0, done.stderr

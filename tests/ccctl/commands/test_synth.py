@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from given_profile import profile_of_links
 from gpu_boxes import ODD, box
 from missing_tools import no_simgrid
 
 from ccctl.artifacts import codec
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from probes.link_costs import ProfiledRank, SharedPort
 from probes.topology import Gpu, Host, PciDevice, Topology
 
 SMALL = ("--network", "mesh:2x3", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
@@ -82,16 +82,12 @@ def test_pipes_into_verify_and_simulate(run_ccctl, kind):
 def test_on_one_host_that_was_measured_steps_cost(run_ccctl, tmp_path):
     pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
     rates = 17.1, 18.3, 18.8, 18.9, 19.5, 17.7, 18.0, 17.5, 18.5, 17.9, 17.9, 19.3
-    beta_s_per_byte = floats([1e-9 / rate for rate in rates])
-    costs = [beta_s_per_byte * 0 + 7e-7] * 3 + [beta_s_per_byte] * 5 + [beta_s_per_byte * 0]
-    src, dst = ints([src for src, _ in pairs]), ints([dst for _, dst in pairs])
-    links = Links(src, dst, *costs, ints([9] * len(pairs)), ("",) * len(pairs))
     ways = [(f"core {core}", [dst % 2 == core for _, dst in pairs]) for core in (0, 1)]
     ways += [(f"out {rank}", [src == rank for src, _ in pairs]) for rank in range(4)]
     ways += [(f"in {rank}", [dst == rank for _, dst in pairs]) for rank in range(4)]
     ports = tuple(SharedPort(name, tuple(np.flatnonzero(rows).tolist()), "cores") for name, rows in ways)
-    ranks = tuple(ProfiledRank(rank, "host") for rank in range(4))
-    profile = Profile(ranks, links, ports, "mpi", "test", 1.0, 1)
+    beta = [1e-9 / rate for rate in rates]
+    profile = profile_of_links(["host"] * 4, pairs, 7e-7, beta, ports=ports)
     codec.write(str(tmp_path / "profile.json"), "profile", profile)
     found = {}
     for method in ("auto", "ring"):
@@ -110,13 +106,10 @@ def test_a_profile_takes_the_ports_that_a_topology_declares(run_ccctl, tmp_path)
     host = Host("box", "test", pci=tuple(pci), gpus=gpus)
     codec.write(str(tmp_path / "topology.json"), "topology", Topology((host,)))
     pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
-    count = len(pairs)
-    costs = [floats(np.full(count, value)) for value in (5e-6, 5e-6, 5e-6, *[1 / 20e9] * 5, 0.01)]
-    src, dst = ints([src for src, _ in pairs]), ints([dst for _, dst in pairs])
-    links = Links(src, dst, *costs, ints([9] * count), ("",) * count)
     for device, port in (("cuda:{}", True), ("process", False)):
-        ranks = tuple(ProfiledRank(rank, host.name, device.format(rank)) for rank in range(4))
-        codec.write(str(tmp_path / "p.json"), "profile", Profile(ranks, links, (), "cuda", "test", 1.0, 1))
+        ranks = [ProfiledRank(rank, host.name, device.format(rank)) for rank in range(4)]
+        profile = profile_of_links(ranks, pairs, 5e-6, 1 / 20e9, residual=0.01, transport="cuda")
+        codec.write(str(tmp_path / "p.json"), "profile", profile)
         done = run_ccctl("synth", "--network", "p.json", "--topology", "topology.json", "-o", "s.json")
         assert (done.returncode == 0) == port, done.stderr
         if port:

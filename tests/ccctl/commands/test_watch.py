@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
+from given_profile import profile_of_links
 
 from ccctl.artifacts import codec
 from ccctl.commands.watch import FILES
 from ccctl.main import main
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
+from probes.link_costs import ProfiledRank
 from synth import synthesize
 from synth.networks.measured import from_profile
 
@@ -33,12 +33,7 @@ SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 1e3, 1e15
 
 def baseline(bytes_per_s):
     """Two ranks of this host, with links of such a bandwidth, and a latency that nothing exceeds."""
-    cost, alpha = floats([1 / bytes_per_s] * 2), floats([1.0] * 2)
-    links = Links(
-        ints([0, 1]), ints([1, 0]), *[alpha] * 3, *[cost] * 5, floats([0.0] * 2), ints([9] * 2), ("",) * 2
-    )
-    ranks = tuple(ProfiledRank(rank, socket.gethostname()) for rank in range(2))
-    return Profile(ranks, links, (), "mpi", "test", 1.0, 1)
+    return profile_of_links([socket.gethostname()] * 2, [(0, 1), (1, 0)], 1.0, 1 / bytes_per_s)
 
 
 @pytest.fixture(scope="module")

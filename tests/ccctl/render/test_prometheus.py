@@ -3,11 +3,11 @@ import re
 from dataclasses import replace
 
 import pytest
+from given_profile import profile_of_links
 
 from ccctl.errors import CannotWriteError, FoundProblem, LostRankError
 from ccctl.render.prometheus import Exposition, add_hosts, add_profile, exposed
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank, SentSegments
+from probes.link_costs import SentSegments
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\]|\\.)*"(,[a-z_]+="([^"\\]|\\.)*")*\})? [0-9.e+-]+')
 
@@ -33,17 +33,9 @@ def test_hosts_are_told_by_the_middle_of_their_links():
     hosts = ("a", "a", "b", "c")
     pairs = list(itertools.permutations(range(4), 2))
     # Links that leave a carry 4 GB/s, other links between hosts 1; links within a host do not count.
-    beta = floats([0.25e-9 if hosts[src] == "a" else 1e-9 for src, _ in pairs])
-    links = Links(
-        ints([src for src, _ in pairs]),
-        ints([dst for _, dst in pairs]),
-        *[beta] * 9,
-        ints([9] * 12),
-        ("",) * 12,
-    )
-    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(hosts))
+    beta = [0.25e-9 if hosts[src] == "a" else 1e-9 for src, _ in pairs]
     exposition = Exposition()
-    add_hosts(exposition, Profile(ranks, links, (), "mpi", "test", 1.0, 1))
+    add_hosts(exposition, profile_of_links(hosts, pairs, 1e-9, beta))
     values = dict(line.rsplit(" ", 1) for line in exposition.render().splitlines() if line[0] != "#")
     told = {
         (way, host): float(values[f'ccctl_host_{way}_bytes_per_second{{host="{host}"}}'])

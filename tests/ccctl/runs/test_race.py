@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from given_profile import profile_of_links
 
 from ccctl.artifacts import codec
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
 
 PAIR = ("--network", "pair.json")
 
@@ -15,10 +14,8 @@ PAIR = ("--network", "pair.json")
 @pytest.fixture
 def pair(tmp_path):
     """A profile of two ranks of one host, as pair.json."""
-    costs = [floats([1e-6, 1e-6])] * 3 + [floats([1e-10, 1e-10])] * 5 + [floats([0, 0])]
-    links = Links(ints([0, 1]), ints([1, 0]), *costs, ints([9, 9]), ("", ""))
-    ranks = tuple(ProfiledRank(rank, "host") for rank in range(2))
-    codec.write(str(tmp_path / "pair.json"), "profile", Profile(ranks, links, (), "mpi", "test", 1.0, 1))
+    profile = profile_of_links(["host"] * 2, [(0, 1), (1, 0)], 1e-6, 1e-10)
+    codec.write(str(tmp_path / "pair.json"), "profile", profile)
 
 
 @pytest.mark.mpi

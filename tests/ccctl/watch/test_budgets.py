@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from given_profile import profile_of_links
 
 from ccctl.artifacts import codec
 from ccctl.launching import Deadline
@@ -15,8 +16,6 @@ from ccctl.watch.once import WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
 from exec import replan as replanning
 from exec.replan import SchedulePrediction
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
 from synth import synthesize
 from synth.networks.measured import from_profile
 
@@ -41,18 +40,8 @@ def profile(hosts, share, *, pairs=None, seed=0, noise=NOISE, seconds=1.0):
     beta = np.array([1e-9 / share.get(pair, 1.0) for pair in pairs]) * np.exp(
         rng.uniform(-noise, noise, len(pairs))
     )
-    alpha = np.full(len(pairs), 20e-6)
-    links = Links(
-        ints([src for src, _ in pairs]),
-        ints([dst for _, dst in pairs]),
-        *(floats(alpha * times) for times in (1.0, 1.05, 1.1)),
-        *(floats(beta * times) for times in (1.0, 1.01, 1.02, 0.995, 1.005)),
-        floats(np.zeros(len(pairs))),
-        ints(np.full(len(pairs), 30)),
-        ("",) * len(pairs),
-    )
-    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(hosts))
-    return Profile(ranks, links, (), "mpi", "test", seconds, 1)
+    spread = {"alphas": (1, 1.05, 1.1), "betas": (1, 1.01, 1.02, 0.995, 1.005), "samples": 30}
+    return profile_of_links(hosts, pairs, 20e-6, beta, **spread, seconds=seconds)
 
 
 class Cluster:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given_profile import profile_of_links
 
 from ccctl.artifacts import codec
 from ccctl.errors import TimeoutExpired
@@ -18,8 +19,7 @@ from ccctl.watch import once, state
 from ccctl.watch.once import WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
 from exec import replan as replanning
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank, SentSegments, SharedPort
+from probes.link_costs import SentSegments, SharedPort
 from probes.profiling.drift import compare
 from synth import synthesize
 from synth.check.schedule import check
@@ -36,22 +36,14 @@ def profile(share=None, *, seed=0, pairs=PAIRS, late=None, preempted=(), segment
     beta = np.array([1e-8 / (share or {}).get(pair, 1.0) for pair in pairs])
     beta *= np.exp(rng.uniform(-0.02, 0.02, len(pairs)))
     alpha = np.array([(late or {}).get(pair, 20e-6) for pair in pairs])
-    links = Links(
-        ints([src for src, _ in pairs]),
-        ints([dst for _, dst in pairs]),
-        *(floats(alpha * times) for times in (1.0, 1.05, 1.1)),
-        *(floats(beta * times) for times in (1.0, 1.02, 1.05, 0.99, 1.01)),
-        floats(np.zeros(len(pairs))),
-        ints(np.full(len(pairs), 30)),
-        tuple("preempted" if pair in preempted else "" for pair in pairs),
-    )
+    flags = ["preempted" if pair in preempted else "" for pair in pairs]
     ports = tuple(
         SharedPort(f"{host} {way}", tuple(row for row, pair in enumerate(pairs) if pair[end] == rank), "nic")
         for rank, host in enumerate(HOSTS)
         for end, way in ((0, "egress"), (1, "ingress"))
     )
-    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(HOSTS))
-    return Profile(ranks, links, ports, "mpi", "test", 1.0, 3, segments=segments)
+    spread = {"alphas": (1, 1.05, 1.1), "betas": (1, 1.02, 1.05, 0.99, 1.01), "samples": 30, "flags": flags}
+    return profile_of_links(HOSTS, pairs, alpha, beta, **spread, ports=ports, rounds=3, segments=segments)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import sys
 import threading
 
 import pytest
-from launched import MODULE, rank_tasks
+from launched import MODULE, fake_mpirun, rank_tasks
 from limits import HANG_S
 
 from exec.errors import RankFailed
@@ -166,22 +166,13 @@ def test_without_mpirun_the_hint_says_what_to_install(monkeypatch, tmp_path):
 
 
 def test_an_mpirun_of_an_unknown_kind_is_refused(monkeypatch, tmp_path):
-    fake = tmp_path / "mpirun"
-    fake.write_text("#!/bin/sh\necho something else\n")
-    fake.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    fake_mpirun(tmp_path, monkeypatch, "", version="something else")
     with pytest.raises(UnavailableError, match="neither the mpirun of Open MPI nor MPICH"):
         run("total", 2)
 
 
 def test_what_an_mpirun_said_that_ended_at_once_is_in_the_notes_of_the_error(monkeypatch, tmp_path):
-    fake = tmp_path / "mpirun"
-    fake.write_text(
-        '#!/bin/sh\nif [ "$1" = --version ]; then echo "mpirun (Open MPI) 5.0"; '
-        'else echo "no slots here"; exit 7; fi\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    fake_mpirun(tmp_path, monkeypatch, "echo no slots here; exit 7")
     with pytest.raises(UnavailableError, match=r"0 of 2 ranks started; missing: 0, 1; .*status 7") as caught:
         run("total", 2)
     assert caught.value.__notes__ == ["mpirun: no slots here"]
@@ -190,13 +181,8 @@ def test_what_an_mpirun_said_that_ended_at_once_is_in_the_notes_of_the_error(mon
 @pytest.mark.mpi
 def test_a_world_of_another_mpi_is_refused(monkeypatch, tmp_path):
     """An mpirun that starts processes which do not find each other, as one of another MPI does."""
-    fake = tmp_path / "mpirun"
     ranks = " ".join(f"PMI_ID={rank} {sys.executable} -P -m exec.launcher.worker &" for rank in range(2))
-    fake.write_text(
-        f'#!/bin/sh\nif [ "$1" = --version ]; then echo "mpirun (Open MPI) 5.0"; exit; fi\n{ranks} wait\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    fake_mpirun(tmp_path, monkeypatch, f"{ranks} wait")
     with pytest.raises(UnavailableError, match=r"asked for 2 ranks, but .* sees a world of 1"):
         run("total", 2, plus=0)
 

@@ -3,10 +3,10 @@ import itertools
 
 import numpy as np
 import pytest
+from given_profile import profile_of_links
 from slow_host import profile_with_slow_host
 
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
+from probes.base.columns import floats
 from probes.profiling.drift import Change, below_expectation, compare
 
 HOSTS = tuple(f"gpu{host}" for host in range(6))
@@ -21,23 +21,8 @@ def profile(
     beta = np.array([1 / bandwidth_of(src, dst) for src, dst in pairs])
     beta *= np.exp(rng.normal(0, spread / 2, len(pairs)))
     alpha = np.full(len(pairs), alpha_s) * np.exp(rng.normal(0, 0.05, len(pairs)))
-    links = Links(
-        src=ints([src for src, _ in pairs]),
-        dst=ints([dst for _, dst in pairs]),
-        alpha_s=floats(alpha),
-        alpha_median_s=floats(alpha * 1.1),
-        alpha_p90_s=floats(alpha * 1.3),
-        beta_s_per_byte=floats(beta),
-        beta_median_s_per_byte=floats(beta * (1 + spread)),
-        beta_p90_s_per_byte=floats(beta * (1 + 3 * spread)),
-        beta_low_s_per_byte=floats(beta * (1 - spread / 2)),
-        beta_high_s_per_byte=floats(beta * (1 + spread / 2)),
-        residual=floats(np.zeros(len(pairs))),
-        samples=ints(np.full(len(pairs), 50)),
-        flags=("",) * len(pairs),
-    )
-    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(hosts))
-    return Profile(ranks, links, (), "mpi", "Some MPI", 1.0, 5)
+    betas = (1, 1 + spread, 1 + 3 * spread, 1 - spread / 2, 1 + spread / 2)
+    return profile_of_links(hosts, pairs, alpha, beta, alphas=(1, 1.1, 1.3), betas=betas, samples=50)
 
 
 @pytest.mark.parametrize("spread", [0.002, 0.01, 0.05, 0.3])

@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 from drawn_examples import drawn
+from given_profile import profile_of_links
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
 from probes.profiling.combine import brought_up_to_date, joined
 from probes.profiling.history import MOST_EVENTS, MOST_RUNS, Event, begun, lasting_level, wander
 from probes.profiling.watching import EFFECT, judged, with_events
@@ -25,24 +25,8 @@ def profile(share=None, *, noise=0.0, spread=None, seed=0, alpha_s=10e-6, pairs=
     spread = max(2 * noise, 0.002) if spread is None else spread
     beta = np.array([1e-10 / (share or {}).get(pair, 1.0) for pair in pairs])
     beta *= np.exp(rng.uniform(-noise, noise, len(pairs)))
-    alpha = np.full(len(pairs), alpha_s)
-    links = Links(
-        src=ints([src for src, _ in pairs]),
-        dst=ints([dst for _, dst in pairs]),
-        alpha_s=floats(alpha),
-        alpha_median_s=floats(alpha * 1.05),
-        alpha_p90_s=floats(alpha * 1.1),
-        beta_s_per_byte=floats(beta),
-        beta_median_s_per_byte=floats(beta * (1 + spread)),
-        beta_p90_s_per_byte=floats(beta * (1 + 2 * spread)),
-        beta_low_s_per_byte=floats(beta / (1 + spread / 2)),
-        beta_high_s_per_byte=floats(beta * (1 + spread / 2)),
-        residual=floats(np.zeros(len(pairs))),
-        samples=ints(np.full(len(pairs), 50)),
-        flags=("",) * len(pairs),
-    )
-    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(hosts))
-    return Profile(ranks, links, (), "mpi", "Some MPI", 1.0, 5)
+    betas = (1, 1 + spread, 1 + 2 * spread, 1 / (1 + spread / 2), 1 + spread / 2)
+    return profile_of_links(hosts, pairs, alpha_s, beta, alphas=(1, 1.05, 1.1), betas=betas, samples=50)
 
 
 def followed(baseline, runs, **how):

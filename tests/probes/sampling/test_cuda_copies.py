@@ -2,12 +2,11 @@
 
 import itertools
 import sys
-import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from wire import wires
+from wire import beside, wires
 
 from probes.base.errors import UnavailableError
 from probes.live.cuda_links import BUFFER_BYTES, CudaEnd, cuda_end
@@ -47,15 +46,6 @@ class RecordedGpu:
     def _took(self, beta, size_bytes):
         self.copied.append(size_bytes)
         return ALPHA_S + beta * size_bytes + (1e-4 if len(self.copied) % 5 == 0 else 0)
-
-
-def beside(first, second):
-    other = threading.Thread(target=second)
-    other.start()
-    value = first()
-    other.join(10)
-    assert not other.is_alive()
-    return value
 
 
 def test_a_link_between_gpus_is_read_by_the_one_that_pulls():

@@ -3,7 +3,7 @@
 import pytest
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
-from synth.mscclpp import examine_plan, judge_plan, read_plan
+from synth.mscclpp import examine_plan, read_plan
 
 # Block 0 reads what block 1 of the other rank copies, and waits for its own counterpart only.
 RACES = ("reduce_tbg",)
@@ -14,7 +14,7 @@ def operations(document, rank=0):
 
 
 def findings(document):
-    return judge_plan(read_plan(document, "plan.json"))
+    return list(examine_plan(read_plan(document, "plan.json")).findings)
 
 
 @needs_files
@@ -22,13 +22,13 @@ def findings(document):
     "path", [path for path in FILES if path.stem not in RACES], ids=lambda path: path.stem
 )
 def test_plans_of_others_are_right(path):
-    assert judge_plan(read_file(path)) == []
+    assert examine_plan(read_file(path)).findings == ()
 
 
 @needs_files
 def test_a_race_in_a_plan_of_others_is_found():
     path = next(path for path in FILES if path.stem in RACES)
-    found = judge_plan(read_file(path))
+    found = list(examine_plan(read_file(path)).findings)
     assert "gpus[1].threadblocks[1].ops[0] (copy) writes rank 1 s[1]" in found[0]
     assert all("nothing orders the two" in finding for finding in found)
 
@@ -171,9 +171,8 @@ def test_the_pitfall_of_get_is_named():
 
 def test_an_unknown_collective_is_a_caution():
     document = {**pair_plan(), "collective": "sendrecv", "inplace": False}
-    assert "the results are not checked: it is not known what 'sendrecv' must give" in examine_plan(
-        read_plan(document, "p")
-    ).cautions + tuple(judge_plan(read_plan(document, "p")))
+    verdict, told = examine_plan(read_plan(document, "p")), "it is not known what 'sendrecv' must give"
+    assert f"the results are not checked: {told}" in verdict.cautions + verdict.findings
 
 
 def test_a_pipeline_repeats_its_operations():
@@ -191,7 +190,7 @@ def test_a_pipeline_repeats_its_operations():
 def test_a_remote_buffer_of_a_rank_that_is_not_there_is_named(rank):
     document = pair_plan()
     document["gpus"][0]["remote_buffers"][0]["rank"] = rank
-    found = judge_plan(read_plan(document, "plan.json"))
+    found = list(examine_plan(read_plan(document, "plan.json")).findings)
     assert any(f"is of rank {rank}, the plan has 2 ranks" in finding for finding in found)
 
 

@@ -2,35 +2,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from given_profile import profile_of_links
 
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
+from probes.link_costs import SharedPort
 from synth.networks.measured import from_profile
 
 
 @pytest.fixture
 def profile():
-    beta, slower = floats([1e-9, 2e-9, 4e-9]), floats([2e-9, 4e-9, 8e-9])
-    alpha = floats([1e-6, 2e-6, 3e-6])
-    links = Links(
-        ints([0, 1, 2]),
-        ints([1, 2, 0]),
-        alpha,
-        alpha,
-        alpha,
-        beta,
-        slower,
-        slower,
-        beta,
-        slower,
-        alpha,
-        ints([9] * 3),
-        ("",) * 3,
-    )
-    ranks = tuple(ProfiledRank(rank, f"h{rank // 2}") for rank in range(3))
+    alpha, beta = np.array([1e-6, 2e-6, 3e-6]), np.array([1e-9, 2e-9, 4e-9])
     ports = (SharedPort("h0 NIC", (1,), "nic"), SharedPort("rank 0", (0, 1), "process"))
-    return Profile(ranks, links, ports, "mpi", "some MPI", 1.0, 3)
+    pairs, betas = [(0, 1), (1, 2), (2, 0)], (1, 2, 2, 1, 2)
+    return profile_of_links(["h0", "h0", "h1"], pairs, alpha, beta, betas=betas, residual=alpha, ports=ports)
 
 
 def test_costs_are_the_capability_of_each_link(profile):

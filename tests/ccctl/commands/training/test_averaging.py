@@ -3,13 +3,11 @@
 import json
 import re
 
-import numpy as np
 import pytest
+from given_profile import profile_of_links
 from racked_networks import SIZE_BYTES, racked
 
 from ccctl.artifacts import codec
-from probes.base.columns import floats, ints
-from probes.link_costs import Links, Profile, ProfiledRank
 from synth.groups.planner import plan_groups
 
 FAT = ["fat_tree:4x2/4", "--bandwidth", "20Gbit/s", "--alpha", "20us"]
@@ -17,13 +15,8 @@ FAT = ["fat_tree:4x2/4", "--bandwidth", "20Gbit/s", "--alpha", "20us"]
 
 def profiled(network):
     """A profile of the network, without its ports."""
-    cost, alpha = floats(network.beta_s_per_byte), floats(network.alpha_s)
-    rest = [cost] * 5 + [floats(np.zeros(network.links))]
-    flags = ("",) * network.links
-    samples = ints([9] * network.links)
-    links = Links(ints(network.src), ints(network.dst), *[alpha] * 3, *rest, samples, flags)
-    ranks = tuple(ProfiledRank(rank, host) for rank, host in enumerate(network.hosts))
-    return Profile(ranks, links, (), "mpi", "test", 1.0, 1)
+    pairs = zip(network.src, network.dst, strict=True)
+    return profile_of_links(network.hosts, pairs, network.alpha_s, network.beta_s_per_byte)
 
 
 def test_the_summary(run_ccctl):

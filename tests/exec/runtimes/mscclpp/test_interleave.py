@@ -8,7 +8,7 @@ from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
 from exec.runtimes.mscclpp import run_plan
-from synth.mscclpp import judge_plan, read_plan
+from synth.mscclpp import examine_plan, read_plan
 from synth.mscclpp.well_formed import form
 
 
@@ -121,7 +121,7 @@ def test_the_judge_and_the_runtime_agree_on_mutants(mutation):
         changed = mutant(draw.choice(plans), mutation, draw)
         if changed is None or form(changed):
             continue
-        wrong = bool(judge_plan(changed))
+        wrong = bool(examine_plan(changed).findings)
         assert any(not run_plan(changed, seed).right for seed in range(3)) == wrong
         rejected += wrong
     assert rejected
