@@ -5,7 +5,8 @@
 
 Each cell has one row: the percent of the bound without the runtime's limits (free) and within them (loaded),
 the number of operations of the plan or of instructions of the XML, the processor seconds of the search (which
-all runtimes share), and of compilation, proof and writing, and the limit that forbids the fastest schedule.
+all runtimes share), and of compilation, proof and writing, the time by the runtime's own costs, and the limit
+that forbids the fastest schedule.
 With ``--run``, each file is read back and run as MSCCL's interpreter or MSCCL++'s executor would; wrong
 elements and findings are counted. The last lines give, for each runtime, how many cells load, and their mean
 and least share of the unrestricted speed. With ``--rows`` each row is also appended to a file, and cells that
@@ -57,6 +58,8 @@ class Cell:
     operations: int
     search_s: float
     load_s: float
+    run_us: float
+    instances: int
     method: str
     wrong: int
     limit: str
@@ -79,7 +82,7 @@ def main() -> None:
     known = {cell.key: cell for cell in kept_cells(wanted.rows)}
     print(
         "network          collective      size  runtime  free %  loaded %  operations  search s  load s"
-        "  wrong  method, limit"
+        "    run us  x  wrong  method, limit"
     )
     found: list[Cell] = []
     for name in wanted.networks.split(","):
@@ -131,7 +134,9 @@ def cells_of(
         except CcctlError as error:
             load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
             cells.append(
-                Cell(name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, "none", 0, limit)
+                Cell(
+                    name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, 0.0, 0, "none", 0, limit
+                )
             )
             continue
         loaded, outcome = found.loaded, found.listed.outcome
@@ -156,6 +161,8 @@ def cells_of(
                 size,
                 search_s,
                 load_s,
+                1e6 * loaded.time_s,
+                loaded.instances,
                 method,
                 wrong,
                 loaded.limit,
@@ -170,7 +177,8 @@ def tell(cell: Cell) -> None:
     print(
         f"{cell.network:16s} {cell.collective:14s} {format_size(cell.size_bytes):>5s}  {cell.runtime:7s}  "
         f"{cell.free_percent:6.1f}  {cell.loaded_percent:8.1f}  {cell.operations:10d}  {cell.search_s:8.1f}  "
-        f"{cell.load_s:6.1f}  {wrong:>5s}  {cell.method}, {cell.limit[:70] or 'no limit'}",
+        f"{cell.load_s:6.1f}  {cell.run_us:8.1f}  {cell.instances}  {wrong:>5s}  "
+        f"{cell.method}, {cell.limit[:70] or 'no limit'}",
         flush=True,
     )
 

@@ -1,6 +1,6 @@
 """Each published algorithm and ours on the same input, 30 seeds: medians, with intervals of the median.
 
-    python benchmarks/published_and_ours.py [--seeds 30] [greedy|ilp|orbits|ski|scale ...]
+    python benchmarks/published_and_ours.py [--seeds 30] [greedy|ilp|orbits|ski|trivance|scale ...]
 
 A ratio is the published algorithm's figure over ours for the same seed; above 1 ours is better. The interval
 is that of the median at 95 %, by the ranks of the sorted ratios. Every schedule is judged.
@@ -15,6 +15,11 @@ is that of the median at 95 %, by the ranks of the sorted ratios. Every schedule
   simulated on two hosts of four GPUs. Ranks are late by an exponential time: single GPUs inside hosts (the
   paper's case), or whole hosts. Replayed, not run: what is compared is the time from the first rank's
   readiness to the full result, and that of always waiting over ours.
+- trivance: all_reduces on tori, in the model of Trivance's simulations (arXiv 2602.17254): wires of 100 GB/s,
+  1.5 µs a step and 0.2 µs a hop, two ports for each axis. Its own time is that of the faster of its two
+  algorithms: for each step the latency, and the bytes on the busiest wire. Ours is simulated: a message holds
+  all wires on its way, and a rank may send several during the latency of one. Second are schedules of its
+  steps (`--method trivance`) over ours, both simulated.
 - scale: how far TACOS-ILP gets on Table I's networks in the 70 s in which the paper solves 64 ranks.
 """
 
@@ -25,13 +30,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import comb
+from math import comb, prod
 from statistics import geometric_mean
 from unittest.mock import patch
 
 import numpy as np
 
 from exec.stragglers import Arrivals, SimulatedCosts, replay_arrivals
+from probes.base import format_size
 from synth.check.schedule import check
 from synth.collective import Kind, collective
 from synth.errors import NotApplicableError
@@ -58,6 +64,10 @@ ORBITS: tuple[tuple[str, tuple[float, ...], tuple[int, ...]], ...] = (
     *((spec, (200.0, 100.0, 50.0), (1,)) for spec in ("rfs:2x4x1", "rfs:2x4x2")),
 )
 HOSTS, GPUS, STEPS = 2, 4, 50
+# Trivance's tori, and the sizes up to which it is ahead of others; its wires and latencies.
+TORI = ("4x4x4", "8x8", "16x16")
+TORUS_BYTES = tuple(1 << power for power in (12, 14, 16, 18, 20, 22, 23))
+WIRE_BYTES_PER_S, STEP_S, HOP_S = 100e9, 1.5e-6, 0.2e-6
 # The time in which the paper's solver has an all_reduce of 64 ranks.
 SCALE_S = 70
 
@@ -211,6 +221,75 @@ def rentals(seeds: int) -> Iterator[str]:
             yield f"{name:36}{told(rules):>26}{told(waits):>30}"
 
 
+def wired_torus(sizes: Sequence[int]) -> Network:
+    """Return a torus in which messages along an axis go the shorter way and hold each wire that they pass."""
+    ranks, links, stride = prod(sizes), [], 1
+    for axis, size in enumerate(sizes):
+        for rank in range(ranks):
+            place = rank // stride % size
+            for way in (1, -1):
+                wires: list[str] = []
+                for hops in range(1, size // 2 + 1):
+                    before, to = ((place + way * at) % size for at in (hops - 1, hops))
+                    wires.append(f"{rank + (before - place) * stride} {axis} {way}")
+                    alpha_s, there = STEP_S + HOP_S * hops, rank + (to - place) * stride
+                    links.append(Link(rank, there, alpha_s, 1 / WIRE_BYTES_PER_S, tuple(wires)))
+        stride *= size
+    return build("x".join(map(str, sizes)), [f"n{rank}" for rank in range(ranks)], links)
+
+
+def trivance_s(sizes: Sequence[int], size_bytes: int) -> float:
+    """Return the time of the faster of Trivance's algorithms, as its paper counts it.
+
+    Each axis has a part of the buffer that begins with it. A step takes its latency, and the bytes on a wire:
+    those of a message times the messages that pass it, one for each hop.
+    """
+    axes, ranks = len(sizes), prod(sizes)
+    part, latency_s, whole_s, halves_s = size_bytes / axes, 0.0, 0.0, 0.0
+    steps = []
+    for size in sizes:
+        width, distances = 1, []
+        while width < size:
+            distances.append(min(width, (size - width + 1) // 2))
+            width *= 3
+        steps.append(distances)
+    for distance in (one for distances in steps for one in distances):
+        latency_s += STEP_S + HOP_S * distance
+        whole_s += distance * part / WIRE_BYTES_PER_S
+    # The all_gather, farthest steps first, axes in turn; ``held`` are the offsets that have the data.
+    held = [{0} for _ in sizes]
+    for step in reversed(range(max(map(len, steps)))):
+        for axis in reversed(range(axes)):
+            if step >= len(steps[axis]):
+                continue
+            distance, before = steps[axis][step], prod(map(len, held))
+            moves = (0, distance, -distance)
+            held[axis] = {(at + by) % sizes[axis] for at in held[axis] for by in moves}
+            blocks = (prod(map(len, held)) - before) / 2
+            halves_s += distance * blocks * part / ranks / WIRE_BYTES_PER_S
+    assert prod(map(len, held)) == ranks
+    return min(latency_s + whole_s, 2 * (latency_s + halves_s))
+
+
+def tori() -> Iterator[str]:
+    """Yield a line for each torus and size: Trivance's time over ours, and that of its steps, simulated."""
+    from synth import Request, synthesize
+
+    for spec in TORI:
+        sizes = [int(word) for word in spec.split("x")]
+        network = wired_torus(sizes)
+        for size_bytes in TORUS_BYTES:
+            made: list[Schedule] = []
+            for method in ("auto", "trivance"):
+                request = Request(network, "all_reduce", size_bytes=size_bytes, method=method, jobs=0)
+                found = synthesize(request).schedule
+                assert isinstance(found, Schedule)
+                made.append(found)
+            ours_s, again_s = map(judged, made)
+            name = f"{spec} {format_size(size_bytes)}, {made[0].method}"
+            yield f"{name:36}{trivance_s(sizes, size_bytes) / ours_s:26.3f}{again_s / ours_s:30.3f}"
+
+
 def scale(limit_s: int) -> Iterator[str]:
     """Yield how far TACOS-ILP gets on the paper's Ring_FullyConnected_Switch within ``limit_s`` each."""
     solved = 0
@@ -245,6 +324,7 @@ PARTS: dict[str, tuple[Callable[[int], Iterator[str]], str, str]] = {
     "ilp": (programs, "schedule's time", "time to find"),
     "orbits": (lambda seeds: orbits(), "schedule's time", "time to find"),
     "ski": (rentals, "published / ours", "waiting / ours"),
+    "trivance": (lambda seeds: tori(), "published / ours", "its steps / ours"),
     "scale": (lambda seeds: scale(SCALE_S), "TACOS-ILP", f"{SCALE_S} s each"),
 }
 

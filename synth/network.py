@@ -54,6 +54,7 @@ class Network:
     ``queues`` a slow link between hosts holds a fast port only for the port's own time per byte.
     ``port_beta_s_per_byte`` is the measured time per byte of each port. A 0 means that the port is as fast as
     its fastest links; empty means 0 for all ports. ``measured`` says that the costs come from real ranks.
+    ``multiprocessors`` is the number of threadblocks that the GPU of each rank runs at once; 0 if unknown.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Network:
     queues: bool = False
     port_beta_s_per_byte: Floats = field(default_factory=lambda: floats([]))
     measured: bool = False
+    multiprocessors: int = 0
 
     @property
     def is_measured_host(self) -> bool:

@@ -54,16 +54,18 @@ def run_at_import(tree):
 RIDDLES = re.compile(r"(What|How|Whose|Which|Of|That|By|Where|Who|Than)\b")
 
 
-# Splitting a file into tokens takes long, and few have these words after a #.
+# Parsing a file and splitting it into tokens take long, and few have these words after a quote or a #.
+RIDDLE_IN_STRING = re.compile(rf"""["'](?:\s|\\\n)*{RIDDLES.pattern}""")
 RIDDLE_IN_COMMENT = re.compile(rf"#[# ]*{RIDDLES.pattern}")
 
 
 def openings(path):
     """(line, text) of each docstring and of each comment's first line, as far as it may hide its subject."""
-    for node in nodes_of(path):
+    content = path.read_text()
+    for node in ast.walk(ast.parse(content)) if RIDDLE_IN_STRING.search(content) else ():
         if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (text := ast.get_docstring(node)):
             yield getattr(node, "lineno", 1), text
-    if not RIDDLE_IN_COMMENT.search(path.read_text()):
+    if not RIDDLE_IN_COMMENT.search(content):
         return
     before = 0
     with path.open("rb") as stream:
@@ -184,12 +186,18 @@ def test_packages_export_what_others_use():
     """Every export exists, and product, tests, docs or examples import it."""
     folders = ("tests", "benchmarks", "examples")
     others = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    # Parsing all tests would take as long as all that this module does.
+    imported = re.compile(r"^\s*from ([\w.]+) import (?:\(([^)]*)\)|([^\n(]*))", re.MULTILINE)
     pages = "".join(path.read_text() for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
     users = {}
-    for path in [*MODULES, *others]:
+    for path in MODULES:
         for node in nodes_of(path):
-            if isinstance(node, ast.ImportFrom) and (path not in MODULES or node.module != package_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module != package_of(path):
                 users.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    for path in others:
+        for module, within, behind in imported.findall(path.read_text()):
+            names = (one.split() for one in (within or behind).split(","))
+            users.setdefault(module, set()).update(one[0] for one in names if one)
     for floor in FLOORS:
         for one, module in exported(floor):
             users.setdefault(f"{floor}.{module}", set()).add(one)

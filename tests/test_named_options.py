@@ -11,7 +11,10 @@ from ccctl.main import command_line
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ccctl", "exec", "synth", "probes")
-MODULES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+# All others name no option.
+MODULES = [
+    path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "--" in path.read_text()
+]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 # A command line within a text: to the end of the sentence, of the code or of the line.

@@ -39,3 +39,19 @@ def test_sources_and_estimates_are_those_of_the_table(name):
 
 def test_other_names_are_there():
     assert all(f"`{alias}`" in PAGE for alias in pod_aliases())
+
+
+@pytest.mark.parametrize("name", pod_names())
+def test_the_multiprocessors_of_every_gpu_are_those_of_the_table(name):
+    values = TABLE[name]
+    gpu = "MI250X" if name == "mi250" else values["title"].split()[1].rstrip(",")
+    section = PAGE.partition("### Multiprocessors")[2].partition("## Rails")[0]
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:3]] for row in section.splitlines() if row.startswith("|")
+    ]
+    (models, counts) = next(
+        row for row in rows if gpu in [one.partition(" (")[0].strip() for one in row[0].split(",")]
+    )
+    each = counts.split(",")
+    place = [one.partition(" (")[0].strip() for one in models.split(",")].index(gpu)
+    assert int(each[place if len(each) > 1 else 0]) == values["multiprocessors"]

@@ -48,7 +48,6 @@ from .options import (
     written_option as written_option,
 )
 from .proven import (
-    Proven as Proven,
     as_collective as as_collective,
     check_world as check_world,
     is_listable as is_listable,

@@ -18,7 +18,6 @@ from ccctl.render import figures
 from probes.base import parse_size, plural
 
 if TYPE_CHECKING:
-    from ccctl.arguments import Proven
     from synth.mscclpp import ExecutionPlan
     from synth.network import Network
     from synth.program import Program
@@ -188,12 +187,12 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has th
         fuse=options.fuse,
     )
     program = replace(found.program, name=options.name) if options.name else found.program
-    _refuse_beyond(program, options.target)
+    network = found.schedule.network if on is None and found.schedule is not None else on
+    multiprocessors = network.multiprocessors if network is not None else 0
+    _refuse_beyond(program, options.target, multiprocessors)
     if options.to is not None:
-        hosts = _hosts_of(found, on, options.ranks_per_host)
-        _write_plan(
-            replace(found, program=program), hosts, options.placement, options.output, json=options.json
-        )
+        hosts = _hosts_of(program, network, options.ranks_per_host)
+        _write_plan(program, hosts, multiprocessors, options.placement, options.output, json=options.json)
         return
     if options.output is not None:
         codec.write(options.output, "program", program, found.inputs)
@@ -213,12 +212,10 @@ def _refuse_contradictions(to: str | None, ranks_per_host: int | None, placement
         raise UsageError(f"{option}: only plans of MSCCL++ need it", hint="Add --to mscclpp.")
 
 
-def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None) -> Sequence[int]:
+def _hosts_of(program: Program, network: Network | None, ranks_per_host: int | None) -> Sequence[int]:
     """Return each rank's host number: from the option if given, otherwise from the network."""
     if ranks_per_host is not None:
-        return [rank // ranks_per_host for rank in range(found.program.ranks)]
-    if network is None and found.schedule is not None:
-        network = found.schedule.network
+        return [rank // ranks_per_host for rank in range(program.ranks)]
     if network is None:
         raise UsageError(
             "which ranks share a host is not known", hint="Add --ranks-per-host N, or --network FILE."
@@ -228,17 +225,22 @@ def _hosts_of(found: Proven, network: Network | None, ranks_per_host: int | None
 
 
 def _write_plan(
-    found: Proven, hosts: Sequence[int], placement: str | None, output: str | None, *, json: bool
+    program: Program,
+    hosts: Sequence[int],
+    multiprocessors: int,
+    placement: str | None,
+    output: str | None,
+    *,
+    json: bool,
 ) -> None:
     from synth.mscclpp import examine_plan, plan_of, write_plan
-    from synth.portfolio import MOST_PLAN_OPERATIONS
+    from synth.portfolio import plan_limit
 
-    plan = plan_of(found.program, hosts, in_place=None if placement is None else placement == "in")
-    if plan.operations > MOST_PLAN_OPERATIONS:
+    plan = plan_of(program, hosts, in_place=None if placement is None else placement == "in")
+    if limit := plan_limit(plan, multiprocessors):
         raise FoundProblem(
-            f"the plan of {found.program.name} has {plan.operations} operations, more than can be proven "
-            f"({MOST_PLAN_OPERATIONS})",
-            hint="ccctl synth --for mscclpp finds the fastest schedule whose plan can be.",
+            f"the plan of {program.name}: {limit}",
+            hint="ccctl synth --for mscclpp finds the fastest schedule that fits.",
         )
     verdict = examine_plan(plan)
     if verdict.findings:
@@ -280,7 +282,7 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
     from ccctl.arguments import refuse_unproven
     from ccctl.launching import Drawn
     from ccctl.render.text import draw_runtime, runtime_summary
-    from synth.check import check, judge
+    from synth.check import check
     from synth.lang import is_algorithm
     from synth.msccl import write_xml
     from synth.portfolio import runtime_sweep
@@ -300,9 +302,6 @@ def _write_folder(path: str, target: str, output: str | None, *, json: bool) -> 
     refuse_unproven(path, check(selection))
     with console.progress("protocols and instances", 1.0) as bar:
         entries = runtime_sweep(selection, target, progress=Drawn(bar))
-    for entry in entries:
-        if entry.program is not None:
-            refuse_unproven(path, judge(entry.program))
     names = [f"{entry.from_bytes:011d}.xml" if entry.program else "" for entry in entries]
     if output is not None:
         folder = made_folder(output)
@@ -379,10 +378,10 @@ def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) 
         )
 
 
-def _refuse_beyond(program: Program, target: str | None) -> None:
+def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -> None:
     from synth.msccl import beyond
 
-    findings = beyond(program, target) if target else []
+    findings = beyond(program, target, multiprocessors) if target else []
     if findings:
         raise FoundProblem(findings, hint=f"ccctl synth --for {target} finds the fastest schedule that fits.")
 

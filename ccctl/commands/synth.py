@@ -132,9 +132,10 @@ def synth(options: SynthOptions) -> None:
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
     proven of a plan) is found, compiled and proven by the runtime's rules, and the output is the file that it
-    loads. For MSCCL and RCCL it is timed by the interpreter's costs, with each protocol and in up to 8
-    instances. If --sizes is given, too, the output is a folder with a file for each range of sizes. Each file
-    states its range, and the last lines are the environment in which the runtime finds the files.
+    loads. It is timed by the runtime's own costs, in up to 8 instances and, for MSCCL and RCCL, with each
+    protocol. The GPUs of a machine that --network names limit the threadblocks. If --sizes is given, too, the
+    output is a folder with a file for each range of sizes. Each file states its range, and the last lines are
+    the environment in which the runtime finds the files.
 
     --for nccl is for the unmodified library, which loads no schedules: it writes the order of hosts, graph
     files for hosts whose links are uneven (with a topology), a tuner file where another algorithm or protocol

@@ -29,6 +29,10 @@ EXAMPLES = (
         "measure Open MPI's algorithms of all_reduce and write the rules that it loads",
     ),
     (
+        "ccctl tune --for ucc -n 8 knomial=knomial.log ring=ring.log default=default.log -o ucc.conf",
+        "UCC's fastest algorithm for each size, from tables of osu_allreduce under UCC_TL_UCP_TUNE",
+    ),
+    (
         "ccctl tune --for nccl ring:simple:16=nccl.log tree:ll:16=old.log -o tuner.csv",
         "a tuner file of tables that nccl-tests wrote under NCCL_ALGO and NCCL_PROTO",
     ),
@@ -42,9 +46,10 @@ class TuneOptions(GeneralOptions, WorldOptions):
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ALGORITHM:PROTOCOL:CHANNELS=LOG",
-            help="For NCCL, RCCL and NCCLX: the nccl-tests log of a run with this NCCL_ALGO, "
-            "NCCL_PROTO and number of channels.",
+            metavar="SETTING=LOG",
+            help="For NCCL, RCCL and NCCLX: ALGORITHM:PROTOCOL:CHANNELS=LOG, the nccl-tests log of a run "
+            "with this NCCL_ALGO, NCCL_PROTO and number of channels. For UCC: ALGORITHM=LOG, the log of an "
+            "OSU benchmark under this algorithm of TL/UCP, or default.",
         ),
     ] = None
     library: Annotated[
@@ -53,7 +58,8 @@ class TuneOptions(GeneralOptions, WorldOptions):
             "--for",
             metavar="LIBRARY",
             autocompletion=words.one_of(*words.TUNED_LIBRARIES),
-            help="openmpi or mpich, which are measured here; or nccl, rccl or ncclx, whose logs are given.",
+            help="openmpi or mpich, which are measured here; or nccl, rccl, ncclx or ucc, whose logs are "
+            "given.",
         ),
     ] = "openmpi"
     collectives: Annotated[
@@ -104,7 +110,8 @@ def tune(options: TuneOptions) -> None:
     replaces the library's own choice only if it is faster by more than the noise, and by 2 %. The rules hold
     for communicators of as many ranks as were measured: for Open MPI they are dynamic rules of coll/tuned,
     for MPICH its selection table. For NCCL, RCCL and NCCLX they follow from logs of nccl-tests, one for each
-    setting.
+    setting. For UCC they follow from logs of the OSU benchmarks, one for each algorithm and collective; -n is
+    the number of ranks if a log does not say.
     """
     from exec.library_rules import environment_of, rules_writer, tuner_file
 
@@ -112,8 +119,10 @@ def tune(options: TuneOptions) -> None:
     measured = options.library in ("openmpi", "mpich")
     if options.to not in (None, "csv", "env", "json") or (options.to is not None and measured):
         raise UsageError("--to: expected csv or env with --for nccl, rccl or ncclx, or json with ncclx")
-    if options.library == "ncclx" and options.merge is not None:
-        raise UsageError("--merge: leave it out for ncclx, whose tuner file is written whole")
+    if options.library in ("ncclx", "ucc") and options.merge is not None:
+        raise UsageError(f"--merge: leave it out for {options.library}, whose file is written whole")
+    if options.library == "ucc" and options.to is not None:
+        raise UsageError("--to: leave it out for ucc, whose file is the variable that the environment takes")
     if options.to == "json" and options.library != "ncclx":
         raise UsageError("--to json: only NCCLX reads it", hint="Add --for ncclx.")
     if options.json and options.output in (None, "-"):
@@ -122,7 +131,7 @@ def tune(options: TuneOptions) -> None:
     if measured:
         if options.tables:
             raise UsageError(
-                "tables of nccl-tests are for --for nccl, rccl or ncclx",
+                "logs are for --for nccl, rccl, ncclx or ucc",
                 hint="Leave them out: MPI libraries are measured.",
             )
         kinds = _kinds(options.collectives)
@@ -133,7 +142,7 @@ def tune(options: TuneOptions) -> None:
         values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
         loaded = environment_of(options.library, kinds, path)
     else:
-        tried = [_tried(given) for given in options.tables or ()]
+        tried = [_tried(given, options) for given in options.tables or ()]
         text, lines = tuner_file(tried, options.merge, options.to or "csv", options.library)
         values, loaded = {"library": options.library, "lines": lines}, {}
         if options.output not in (None, "-") and not options.json:
@@ -198,17 +207,19 @@ def _swept(kinds: tuple[Kind, ...], options: TuneOptions) -> Sweep:
     return found
 
 
-def _tried(text: str) -> MeasuredSetting:
+def _tried(text: str, options: TuneOptions) -> MeasuredSetting:
     from ccctl.artifacts import read_any
     from exec.library_rules import MeasuredSetting, Setting
 
     setting, mark, path = text.partition("=")
+    ucc, ranks = options.library == "ucc", options.ranks
     if not mark or not path:
-        raise UsageError(f"{text}: expected ALGORITHM:PROTOCOL:CHANNELS=LOG, as ring:simple:16=ring.log")
-    report = read_any(path, "report").body
+        expected = "ALGORITHM=LOG, as ring=ring.log" if ucc else "SETTING=LOG, as ring:simple:16=ring.log"
+        raise UsageError(f"{text}: expected {expected}")
+    report = read_any(path, "report", ranks=None if ranks is None else lambda: ranks).body
     if wrong := report.wrong_results:
         raise FoundProblem(
             f"{path}: {some(wrong, 4)}: the results are wrong, so no rule is made of this setting",
             hint=f"Leave {setting} out, and find out why its results are wrong.",
         )
-    return MeasuredSetting(Setting.of(setting), report, path)
+    return MeasuredSetting(setting if ucc else str(Setting.of(setting)), report, path)

@@ -118,6 +118,8 @@ SHAPES = {
 METHODS = (
     "auto",
     "demand",
+    "bine",
+    "trivance",
     "exchange",
     "aligned",
     "circulant",
@@ -184,7 +186,7 @@ PLANNED_FOR = (*RUNTIMES, "nccl")
 COMPILE_FORMATS = ("msccl", "mscclpp", "chakra", "goal")
 ORDERED_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 ORDER_FORMATS = ("hostfile", "machinefile", "rankfile", "slurm", "torchrun", "kubernetes", "nccl-graph")
-TUNED_LIBRARIES = ("openmpi", "mpich", "nccl", "rccl", "ncclx")
+TUNED_LIBRARIES = ("openmpi", "mpich", "nccl", "rccl", "ncclx", "ucc")
 TUNED_COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "reduce_scatter")
 TUNERS = ("bo", "paper", "grid", "random")
 MODELS = ("mlp", "cnn", "transformer", "moe")

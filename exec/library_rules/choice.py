@@ -7,13 +7,25 @@ the difference. It replaces the algorithm of the next smaller size under the sam
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from exec.benchmark import Report
 from exec.program import Array
+from probes.base import UsageError
 from probes.statistics import MEDIAN_TO_MEAN, robust_level
+from synth.collective import Kind
 
-__all__ = ["AlgorithmTimes", "MedianTime", "Rule", "next_size", "rules_of", "timing_of"]
+__all__ = [
+    "AlgorithmTimes",
+    "MeasuredSetting",
+    "MedianTime",
+    "Rule",
+    "next_size",
+    "points_of",
+    "rules_of",
+    "timing_of",
+]
 
 # About 95 % of normal noise lies within two standard errors; a gain below 2 % needs no rule.
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
@@ -43,6 +55,15 @@ class AlgorithmTimes:
 
 
 @dataclass(frozen=True)
+class MeasuredSetting:
+    """The report that a benchmark wrote about one setting of the library, and the file it was read from."""
+
+    setting: str
+    report: Report
+    source: str
+
+
+@dataclass(frozen=True)
 class Rule:
     """The algorithm for sizes from ``from_bytes`` up to the start of the next rule."""
 
@@ -54,6 +75,34 @@ def timing_of(times_s: Array) -> MedianTime:
     """Return the median of several times, and its standard error."""
     median_s, deviation_s = robust_level(times_s)
     return MedianTime(median_s, MEDIAN_TO_MEAN * deviation_s / math.sqrt(len(times_s)))
+
+
+def points_of(tried: Sequence[MeasuredSetting], known: Container[Kind]) -> dict[Kind, list[AlgorithmTimes]]:
+    """Return the times of all settings by collective and size.
+
+    Sizes that some of a collective's reports lack are left out. Raises UsageError if no report has one of the
+    ``known`` collectives, or if no size of a collective is in all of its reports.
+    """
+    times: dict[Kind, dict[int, dict[str, MedianTime]]] = {}
+    for one in tried:
+        for row in one.report.rows:
+            found = row.out_of_place or row.in_place
+            if row.collective in known and found is not None and row.size_bytes > 0:
+                sizes = times.setdefault(row.collective, {})
+                sizes.setdefault(row.size_bytes, {})[one.setting] = MedianTime(found.time_s)
+    if not times:
+        raise UsageError("none of the tables has a collective whose algorithm the library lets choose")
+    points: dict[Kind, list[AlgorithmTimes]] = {}
+    for kind, sizes in times.items():
+        settings = set().union(*sizes.values())
+        points[kind] = [
+            AlgorithmTimes(size, timings)
+            for size, timings in sorted(sizes.items())
+            if timings.keys() == settings
+        ]
+        if not points[kind]:
+            raise UsageError(f"no size of {kind} is in the tables of all of {', '.join(sorted(settings))}")
+    return points
 
 
 def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from exec.library_rules import mpich, nccl, ncclx, openmpi
-from exec.library_rules.choice import AlgorithmTimes, MedianTime, Rule
-from exec.library_rules.nccl import MeasuredSetting
+from exec.library_rules import mpich, nccl, ncclx, openmpi, ucc
+from exec.library_rules.choice import AlgorithmTimes, MeasuredSetting, MedianTime, Rule
 from exec.library_rules.sweep import OWN, Sweep
 from probes.files import read_text
 from synth.collective import Kind
@@ -41,11 +40,13 @@ def environment_of(library: str, kinds: tuple[Kind, ...], path: str) -> dict[str
 def tuner_file(
     tried: Sequence[MeasuredSetting], merge: str | None, to: str, library: str
 ) -> tuple[str, list[str]]:
-    """Return (the text of a tuner file for NCCL, RCCL or NCCLX, its new lines).
+    """Return (the text of a tuner file for NCCL, RCCL, NCCLX or UCC, its new lines).
 
     ``to`` is the format: csv, env (environment variables), or json, for NCCLX only. Only the csv file of NCCL
-    and RCCL includes the lines of the file ``merge``.
+    and RCCL includes the lines of the file ``merge``. UCC has one format, the variables of its configuration.
     """
+    if library == "ucc":
+        return _ucc_config(tried)
     new = nccl.lines_of(tried)
     old = nccl.read_lines(read_text(merge), merge) if merge else {}
     variable = "NCCLX_TUNER_CONFIG_FILE" if library == "ncclx" else "NCCL_TUNER_CONFIG_FILE"
@@ -61,6 +62,16 @@ def tuner_file(
     else:
         text = nccl.write_lines(nccl.merged(old, new), notes)
     return text, [line for lines in new.values() for line in lines]
+
+
+def _ucc_config(tried: Sequence[MeasuredSetting]) -> tuple[str, list[str]]:
+    tokens = ucc.tokens_of(tried)
+    notes = [
+        "Configuration of UCC: set UCC_CONFIG_FILE to its path, or the variable below in the environment.",
+        *(f"Measured by the OSU benchmarks: {one.setting} {one.source}" for one in tried),
+    ]
+    lines = [*(f"# {note}" for note in notes), *ucc.variables(tokens)]
+    return "\n".join(lines) + "\n", tokens
 
 
 def planned_tuner_file(plan: TuningPlan) -> str:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from exec.benchmark import Report
-from exec.library_rules.choice import AlgorithmTimes, MedianTime, rules_of
+from exec.library_rules.choice import AlgorithmTimes, MeasuredSetting, points_of, rules_of
 from probes.base import DataError, UsageError
 from synth.collective import Kind
 
@@ -20,7 +19,6 @@ __all__ = [
     "COLLECTIVES",
     "NO_END",
     "Lines",
-    "MeasuredSetting",
     "Setting",
     "environment",
     "lines_by_size",
@@ -81,15 +79,6 @@ class Setting:
         return f"{self.algorithm}:{self.protocol}:{self.channels}"
 
 
-@dataclass(frozen=True)
-class MeasuredSetting:
-    """The table that nccl-tests printed for a setting, and the file it was read from."""
-
-    setting: Setting
-    report: Report
-    source: str
-
-
 # The lines of a file, in order, by (collective, nodes, ranks).
 Lines = dict[tuple[str, str, str], tuple[str, ...]]
 
@@ -109,27 +98,8 @@ def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
         )
         raise UsageError(f"the tables are of different numbers of ranks: {told}")
     ((nodes, ranks),) = worlds
-    times: dict[Kind, dict[int, dict[str, MedianTime]]] = {}
-    for one in tried:
-        for row in one.report.rows:
-            found = row.out_of_place or row.in_place
-            if row.collective in COLLECTIVES and found is not None and row.size_bytes > 0:
-                sizes = times.setdefault(row.collective, {})
-                sizes.setdefault(row.size_bytes, {})[str(one.setting)] = MedianTime(found.time_s)
-    if not times:
-        raise UsageError(
-            f"none of the tables has a collective that the tuner knows: {', '.join(COLLECTIVES)}"
-        )
     table: Lines = {}
-    for kind, sizes in times.items():
-        known = set().union(*sizes.values())
-        points = [
-            AlgorithmTimes(size, timings)
-            for size, timings in sorted(sizes.items())
-            if timings.keys() == known
-        ]
-        if not points:
-            raise UsageError(f"no size of {kind} is in the tables of all of {', '.join(sorted(known))}")
+    for kind, points in points_of(tried, COLLECTIVES).items():
         table |= lines_by_size(kind, points, nodes, ranks)
     return table
 

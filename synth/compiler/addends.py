@@ -54,7 +54,7 @@ class _Slot:
     chunk: int
     parts: list[int]
     places: dict[int, _Place]
-    # The parts that each later send carries from here, in the schedule's order.
+    # The parts that each later send carries from here, in the schedule's order; last those of the result.
     carried: list[_Parts] = field(default_factory=list)
     sums: dict[_Parts, _Place] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ class _Lowering:
             )
         for (rank, chunk), slot in self.outputs.items():
             result, home = self.slots[rank, chunk], _Place(OUTPUT, slot)
-            place = self._sum(result, self._whole(result, result.parts), self.last)
+            place = self._sum(result, result.carried.pop(0), self.last)
             if place != home:
                 self._do(ASSIGN, rank, place, home, self.last)
         return self._columns(name)
@@ -141,6 +141,9 @@ class _Lowering:
             holder.carried.append(found[row])
             self.contributors.append(sum(self._contributors(holder, part) for part in found[row]))
             parts[target] = [*(parts[target] if op == REDUCING else ()), row]
+        for rank, chunk in self.outputs:
+            result = self.slots[rank, chunk]
+            result.carried.append(self._whole(result, parts[rank, chunk]))
         sets: defaultdict[int, set[int]] = defaultdict(set)
         for chunk, carried in zip(schedule.chunk.tolist(), self.contributors, strict=True):
             sets[chunk].add(carried)
@@ -175,7 +178,7 @@ class _Lowering:
         # A sum of two has the same bits in either order, so either of the first two may be the accumulator.
         # The rank's own part may be the accumulator only at its last use: the sum goes to the output slot,
         # which in place is the input slot.
-        last_use = all(wanted <= later or _OWN not in later for later in slot.carried)
+        last_use = all(_OWN not in later or self._contains(slot, later, wanted) for later in slot.carried)
         front = groups[:2]
         grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
         own = frozenset({_OWN})
@@ -191,6 +194,13 @@ class _Lowering:
             self._do(REDUCE, slot.rank, places[group], into, when)
         slot.sums[wanted] = into
         return into
+
+    def _contains(self, slot: _Slot, later: _Parts, wanted: _Parts) -> bool:
+        """Return whether the sum ``later`` is made from the sum ``wanted``."""
+        if later == wanted:
+            return True
+        groups = self._grouped(slot, later) if wanted < later else []
+        return any(self._contains(slot, group, wanted) for group in groups if wanted <= group)
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
         """Return the parts in groups, the same on every rank; parts that some send carries summed are one."""

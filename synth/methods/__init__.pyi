@@ -2,6 +2,7 @@ from . import (
     adapcc as adapcc,
     aligned as aligned,
     bidirectional as bidirectional,
+    bine as bine,
     circulant as circulant,
     direct as direct,
     doubling as doubling,
@@ -13,6 +14,7 @@ from . import (
     paths as paths,
     ring as ring,
     tree as tree,
+    trivance as trivance,
     two_step as two_step,
 )
 from .ilp import both_halves as both_halves, require_one_way as require_one_way

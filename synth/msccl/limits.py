@@ -1,20 +1,21 @@
 """Limits of the runtimes that execute MSCCL XML, and the places where a program exceeds them.
 
-The limits are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's.
+The limits are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's. All threadblocks
+of a rank run at once, so a GPU has at least as many multiprocessors (GC3 Sec. 4.4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Indices, UsageError, first_of
+from probes.base import Indices, UsageError, first_of, plural
 from synth.msccl.names import COLL
 from synth.program import Program
 
-__all__ = ["TARGETS", "RuntimeLimits", "beyond"]
+__all__ = ["TARGETS", "RuntimeLimits", "beyond", "limits_of"]
 
 # A program often exceeds a limit in many places; the first ones show which.
 _ENOUGH = 8
@@ -22,7 +23,10 @@ _ENOUGH = 8
 
 @dataclass(frozen=True)
 class RuntimeLimits:
-    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest numbers it stores."""
+    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest numbers it stores.
+
+    ``multiprocessors`` are those of the GPUs on which it runs, 0 if unknown.
+    """
 
     steps: int
     threadblocks: int
@@ -31,6 +35,19 @@ class RuntimeLimits:
     peers_a_channel: int
     awaited_threadblock: int
     slot: int
+    multiprocessors: int = 0
+
+    @property
+    def most_threadblocks(self) -> int:
+        """The most threadblocks of a rank."""
+        return min(self.threadblocks, self.multiprocessors or self.threadblocks)
+
+    @property
+    def allowed_threadblocks(self) -> str:
+        """The most threadblocks of a rank, and whether runtime or GPU forbids more, for messages."""
+        if self.most_threadblocks < self.threadblocks:
+            return f"at most {self.multiprocessors} threadblocks run at once on its GPU"
+        return f"at most {self.threadblocks} threadblocks are allowed"
 
 
 TARGETS = {
@@ -39,14 +56,19 @@ TARGETS = {
 }
 
 
-def beyond(program: Program, target: str) -> list[str]:
-    """Return a finding for each limit of ``target`` that the program exceeds, with its place.
+def limits_of(target: str, multiprocessors: int = 0) -> RuntimeLimits:
+    """Return the limits of a runtime on GPUs with so many multiprocessors (0: unknown).
 
     Raises UsageError for an unknown target.
     """
     if target not in TARGETS:
         raise UsageError(f": expected {' or '.join(TARGETS)}, found {target!r}", argument="target")
-    limits = TARGETS[target]
+    return replace(TARGETS[target], multiprocessors=multiprocessors)
+
+
+def beyond(program: Program, target: str, multiprocessors: int = 0) -> list[str]:
+    """Return a finding for each limit of `limits_of` that the program exceeds, with its place."""
+    limits = limits_of(target, multiprocessors)
     found = [finding for rule in _RULES for finding in rule(program, limits)]
     return [f"{target}: {finding}" for finding in first_of(found, _ENOUGH, "finding")]
 
@@ -64,8 +86,8 @@ def _steps(program: Program, limits: RuntimeLimits) -> Iterator[str]:
 
 def _threadblocks(program: Program, limits: RuntimeLimits) -> Iterator[str]:
     counts = np.bincount(program.tb_rank, minlength=1)
-    for rank in np.flatnonzero(counts > limits.threadblocks):
-        yield f"rank {rank} has {counts[rank]} threadblocks, at most {limits.threadblocks} are allowed"
+    for rank in np.flatnonzero(counts > limits.most_threadblocks):
+        yield f"rank {rank} has {plural(int(counts[rank]), 'threadblock')}, {limits.allowed_threadblocks}"
 
 
 def _channels(program: Program, limits: RuntimeLimits) -> Iterator[str]:

@@ -181,9 +181,10 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
     )
     told = table.numbers("hasdep", found, default=1)[order]
     # Waits for steps that do not exist are noted already, so they are left out here.
-    waits = (columns["wait_tb"] >= 0) & (columns["wait_step"] < np.diff(start)[columns["wait_tb"]])
-    awaited = np.unique(start[columns["wait_tb"][waits]] + columns["wait_step"][waits])
-    for at in awaited[(awaited >= 0) & (told[awaited] == 0)][:5]:
+    tb_of_wait, step_of_wait = columns["wait_tb"], columns["wait_step"]
+    waits = (tb_of_wait >= 0) & (step_of_wait >= 0) & (step_of_wait < np.diff(start)[tb_of_wait])
+    awaited = np.unique(start[tb_of_wait[waits]] + step_of_wait[waits])
+    for at in awaited[told[awaited] == 0][:5]:
         step = at - start[tb[at]]
         found.append(
             f'{_tb_name(blocks, tb[at])} step {step}: hasdep="0" says that no step waits for it, but one does'

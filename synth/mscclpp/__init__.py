@@ -10,6 +10,7 @@ and ``write_plan`` writes JSON again. ``plan_of`` makes a plan of a program. Rea
 - ``judge``: the checks of a plan.
 - ``lower``: the plan of a program; ``messages`` places its messages, ``emission`` writes the operations of
   its threadblocks.
+- ``timing``: the time of such a plan by the executor's costs.
 """
 
 import lazy_loader as lazy

@@ -16,6 +16,7 @@ publishes. `synth.networks.host_links` makes the links.
 
 The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for a channel with LL128
 (``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
+``multiprocessors`` are those that a GPU has switched on; docs/reference/networks.md has their sources.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def pod(spec: str, *, hold_alpha: bool = False) -> Network:
     hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
     listing = partial(_listed, spec, machine, fabric, hosts, hold_alpha)
     folding = partial(symmetric_pod, spec, hold_alpha=hold_alpha)
-    return named_network(spec, hosts, listing, folding, hold_alpha=hold_alpha)
+    return named_network(
+        spec, hosts, listing, folding, hold_alpha=hold_alpha, multiprocessors=machine.multiprocessors
+    )
 
 
 def _listed(spec: str, machine: Machine, fabric: Fabric, hosts: list[str], hold_alpha: bool) -> Network:
@@ -181,6 +184,7 @@ def machine_of(spec: str) -> tuple[Machine, int]:
         link_alpha_s=link_alpha_s,
         trays=trays,
         model=_gpu_of(values),
+        multiprocessors=values["multiprocessors"],
     )
     return machine, count
 

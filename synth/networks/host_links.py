@@ -48,6 +48,7 @@ class Machine:
 
     ``trays`` is the number of equal parts, each with its own operating system. One NVLink domain joins the
     GPUs of all trays. In a rail fabric, the NICs at the same position in every tray share a leaf.
+    ``multiprocessors`` are those of a GPU; AMD calls them compute units.
     """
 
     gpus: int
@@ -59,6 +60,7 @@ class Machine:
     nic_alpha_s: float = _NIC_ALPHA_S
     trays: int = 1
     model: str = ""
+    multiprocessors: int = 0
 
     @property
     def rails(self) -> int:

@@ -18,7 +18,8 @@ __all__ = ["NamedNetwork", "named_network", "symmetry_of"]
 
 # A network of up to this many ranks lists all its links when it is made.
 _MOST_RANKS = 1 << 10
-_COLUMNS = tuple(field.name for field in fields(Network) if field.name not in ("name", "hosts", "hold_alpha"))
+_GIVEN = ("name", "hosts", "hold_alpha", "multiprocessors")
+_COLUMNS = tuple(field.name for field in fields(Network) if field.name not in _GIVEN)
 
 
 class NamedNetwork(Network):
@@ -53,6 +54,7 @@ def named_network(
     folding: Callable[[], SymmetricNetwork | None],
     *,
     hold_alpha: bool = False,
+    multiprocessors: int = 0,
 ) -> Network:
     """Return the network that ``listing`` makes, with the translations that ``folding`` knows.
 
@@ -61,7 +63,12 @@ def named_network(
     """
     made = object.__new__(NamedNetwork)
     vars(made).update(
-        name=name, hosts=tuple(hosts), hold_alpha=hold_alpha, _listing=listing, _folding=folding
+        name=name,
+        hosts=tuple(hosts),
+        hold_alpha=hold_alpha,
+        multiprocessors=multiprocessors,
+        _listing=listing,
+        _folding=folding,
     )
     if len(hosts) <= _MOST_RANKS or made.symmetry is None:
         _ = made.src

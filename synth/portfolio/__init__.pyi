@@ -11,6 +11,7 @@ from .runtime_limits import (
     MOST_PLAN_OPERATIONS as MOST_PLAN_OPERATIONS,
     RUNTIMES as RUNTIMES,
     early_limit as early_limit,
+    plan_limit as plan_limit,
 )
 from .runtime_sizes import SizedProgram as SizedProgram, runtime_sweep as runtime_sweep
 from .size_sweep import sizes_between as sizes_between, timed as timed

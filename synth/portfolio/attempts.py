@@ -15,6 +15,7 @@ from synth.methods import (
     adapcc,
     aligned,
     bidirectional,
+    bine,
     circulant,
     direct,
     doubling,
@@ -26,6 +27,7 @@ from synth.methods import (
     paths,
     ring,
     tree,
+    trivance,
     two_step,
 )
 from synth.network import Network
@@ -33,7 +35,7 @@ from synth.portfolio.rank_subsets import serve
 from synth.portfolio.request import Request, cut
 from synth.published import synthesizer
 from synth.schedules import Schedule
-from synth.scheduling import block_exchange, gossip, stars, symmetric_search
+from synth.scheduling import block_exchange, gossip, shared_sums, stars, symmetric_search
 
 __all__ = [
     "METHODS",
@@ -94,7 +96,7 @@ _LIBRARY = (
     "three_step",
 )
 # The methods that auto tries above _CLASSIC_DELIVERIES.
-_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned")
+_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Time for all methods that solve integer programs: requested by name, and within auto.
@@ -141,6 +143,22 @@ def _never(network: Network, shape: Collective) -> bool:
 
 METHODS: dict[str, Method] = {
     "demand": Method(meet_demand, most_sends=_MOST_OF_DEMANDS, suits=is_demand),
+    "bine": Method(
+        bine.synthesize,
+        most_sends=600_000,
+        exchanges=True,
+        chunk_counts=bine.chunk_counts,
+        suits=shared_sums.suits,
+        pays=shared_sums.pays,
+    ),
+    "trivance": Method(
+        trivance.synthesize,
+        most_sends=600_000,
+        exchanges=True,
+        chunk_counts=trivance.chunk_counts,
+        suits=shared_sums.suits,
+        pays=shared_sums.trees_pay,
+    ),
     "exchange": Method(
         block_exchange.synthesize,
         exchanges=True,

@@ -6,37 +6,38 @@ the runtime and proven by its rules. A sweep does so at each size and makes a fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from probes.base import SILENT, Progress, UsageError, first_of, plural
-from synth.check import judge
 from synth.collective import collective
 from synth.compiler import lower
 from synth.errors import NotApplicableError
 from synth.methods import host_halving
-from synth.msccl import TARGETS, beyond
-from synth.mscclpp import ExecutionPlan, examine_plan, plan_of
+from synth.msccl import TARGETS
 from synth.portfolio.plain import fastest_plain
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
-from synth.portfolio.runtime_limits import MOST_PLAN_OPERATIONS, early_limit, require_runtime
-from synth.portfolio.runtime_sizes import programs_of, runtime_sweep
+from synth.portfolio.runtime_limits import early_limit, require_runtime
+from synth.portfolio.runtime_sizes import runtime_sweep
+from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_of, variants_of
 from synth.portfolio.size_sweep import Candidates, candidates_of
 from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.program import Program
 from synth.schedules import Schedule, Selection, UnsizedSchedule
-from synth.simulation import PROTOCOLS, Costs, replay, simulate_program, time_by
+from synth.simulation import Costs, replay, simulate_program
 
 __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# At most _MOST_RUN schedules are compared by the costs of an interpreter. Over links alone, each takes at
-# most _NEAR times as long as the fastest. Programs of more than _MOST_RUN_SENDS sends take seconds to time.
+# The first _MOST_RUN schedules are compared by the costs of a runtime, and those with fewer sends. Over
+# links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB one with fewer sends
+# took 22 instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take seconds
+# to time.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
 # compile and two to check.
@@ -73,51 +74,67 @@ def loadable_among(
     for tried, schedule in enumerate(candidates, start=1):
         progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
         made = _compiled(schedule, runtime)
-        if made.program is not None:
+        if made.variant is not None:
             limit = next(iter(limits.values()), "")
-            found = _synthesis(fastest, schedule, runtime, made.program, made.plan, limit, tried)
-            return found if runtime == "mscclpp" else _as_run(found, candidates[tried:], progress)
+            found = _synthesis(fastest, schedule, runtime, made.variant, limit, tried)
+            return _as_run(found, made.variant, candidates[tried:], progress)
         limits.setdefault(_named(schedule), made.limit)
     limit = next(iter(limits.values()), "")
     for tried, schedule in enumerate(_in_few_messages(best), start=len(candidates) + 1):
         progress.update(tried, tried, f"merging the messages of {schedule.method} for {runtime}")
         made = _compiled(schedule, runtime, merging=True)
-        if made.program is not None:
-            found = _synthesis(fastest, schedule, runtime, made.program, made.plan, limit, tried)
-            return _timed_as_merged(found, made.program)
+        if made.variant is not None:
+            found = _synthesis(fastest, schedule, runtime, made.variant, limit, tried)
+            return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
     raise _none_loads(runtime, len(candidates), limits)
 
 
-def _as_run(found: Synthesis, others: Sequence[Schedule], progress: Progress) -> Synthesis:
-    """Return the result with the program that its runtime carries out fastest, by the interpreter's costs.
+def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progress: Progress) -> Synthesis:
+    """Return the result with the program that its runtime carries out fastest, by the runtime's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
-    faster. The loaded schedule is compared with those of ``others`` that take hardly longer over links alone.
-    ``others`` ascend by that time.
+    faster. The loaded schedule, which is ``only`` in one instance, is compared with those of ``others`` that
+    take hardly longer over links alone. ``others`` ascend by that time.
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
     near_s = _NEAR * _time_s(schedule)
-    tried = [schedule, *takewhile(lambda one: _time_s(one) <= near_s, others[: _MOST_RUN - 1])]
+    near = takewhile(lambda one: _time_s(one) <= near_s, others)
+    tried = _worth_running(chain((schedule,), near))
     runs = []
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
-        for count, program in programs_of(one, loaded.runtime, most_steps=_MOST_RUN_SENDS):
-            size_bytes = one.collective.total_bytes(one.chunk_bytes)
-            times = {each: time_by(each, program, one.network, size_bytes) for each in PROTOCOLS}
+        size_bytes = one.collective.total_bytes(one.chunk_bytes)
+        # A plan is timed operation by operation, however long it is.
+        known = [only] if number == 1 and (only.plan or one.sends <= _MOST_RUN_SENDS) else []
+        counts = INSTANCES[1:] if number == 1 else INSTANCES
+        for variant in chain(known, variants_of(one, loaded.runtime, counts, _MOST_RUN_SENDS)):
+            times = variant.times_s(one.network, size_bytes)
             protocol = min(times, key=times.__getitem__)
-            runs.append((times[protocol], number, count, replace(program, protocol=protocol)))
-    for time_s, number, count, program in sorted(runs, key=lambda run: run[:3]):
-        if judge(program):
+            runs.append((times[protocol], number, variant.instances, variant.by(protocol)))
+    for time_s, number, count, variant in sorted(runs, key=lambda run: run[:3]):
+        if variant.findings:
             continue
-        made = replace(loaded, program=program, instances=count, time_s=time_s)
+        made = replace(loaded, program=variant.program, plan=variant.plan, instances=count, time_s=time_s)
         if number == 1:
             return replace(found, loaded=made)
         assert schedule.outcome is not None
         proven = proven_with(replace(tried[number - 1], seed=schedule.seed), schedule.outcome.bounds)
         return replace(found, schedule=proven, why=f"the fastest as {loaded.runtime} runs it", loaded=made)
     return found
+
+
+def _worth_running(near: Iterable[Schedule]) -> list[Schedule]:
+    """Return the first schedules, and of the others those that have fewer sends than all before them.
+
+    One that takes longer over links and saves no send is seldom faster as it runs.
+    """
+    kept: list[Schedule] = []
+    for number, one in enumerate(near):
+        if number < _MOST_RUN or one.sends < min(each.sends for each in kept):
+            kept.append(one)
+    return kept[: 2 * _MOST_RUN]
 
 
 def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
@@ -133,14 +150,19 @@ def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
             yield host_halving.synthesize(network, whole, -(-size_bytes // whole.chunks), seed=best.seed)
 
 
-def _timed_as_merged(found: Synthesis, program: Program) -> Synthesis:
+def _timed_as_merged(found: Synthesis, made: Variant) -> Synthesis:
     """Return the result with the time of merged messages, which arrive as a whole."""
-    schedule = found.listed
+    loaded, schedule = found.loaded, found.listed
     outcome = schedule.outcome
     assert outcome is not None
-    time_s = _merged_time_s(program, schedule)
+    assert loaded is not None
+    if made.plan is not None:
+        size_bytes = schedule.collective.total_bytes(schedule.chunk_bytes)
+        (run_s,) = made.times_s(schedule.network, size_bytes).values()
+        loaded = replace(loaded, time_s=run_s)
+    time_s = _merged_time_s(made.program, schedule)
     timed = replace(schedule, outcome=replace(outcome, time_s=time_s, status="feasible"))
-    return replace(found, schedule=timed, why=f"{found.why}, in merged messages")
+    return replace(found, schedule=timed, why=f"{found.why}, in merged messages", loaded=loaded)
 
 
 def _merged_time_s(program: Program, schedule: Schedule) -> float:
@@ -153,7 +175,7 @@ def loadable_sweep(
 ) -> Synthesis:
     """Return the fastest loadable schedules for the sizes of a request, compiled for ranges of sizes.
 
-    Programs for an interpreter of MSCCL XML also get the best protocol and number of instances. Raises
+    They also get the best number of instances and, for an interpreter of MSCCL XML, the best protocol. Raises
     UsageError for an unknown runtime, and if no schedule fits: the message then names the limits.
     """
     runtime = request.runtime
@@ -168,16 +190,14 @@ def loadable_sweep(
     swept = found.chosen(compiled.usable)
     selection = swept.schedule
     assert isinstance(selection, Selection)
-    ranges = compiled.planned(selection) if runtime == "mscclpp" else compiled.timed(selection, progress)
-    return replace(swept, ranges=tuple(ranges))
+    return replace(swept, ranges=tuple(compiled.timed(selection, progress)))
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A compiled program, its plan if the runtime is MSCCL++, or the limit that forbids both."""
+    """A schedule as a runtime loads it, or the limit that forbids it."""
 
-    program: Program | None = None
-    plan: ExecutionPlan | None = None
+    variant: Variant | None
     limit: str = ""
 
 
@@ -195,17 +215,11 @@ def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _At
         if not limit and schedule.sends > _MOST_SENDS:
             limit = f"{schedule.sends} sends, and at most {_MOST_SENDS} are compiled"
         if limit:
-            return _Attempt(limit=limit)
+            return _Attempt(None, limit)
         program = lower(schedule)
-    if runtime != "mscclpp":
-        findings = beyond(program, runtime) or judge(program)
-        return _Attempt(limit=findings[0]) if findings else _Attempt(program)
-    plan = plan_of(program, schedule.network.host_of.tolist())
-    if plan.operations > MOST_PLAN_OPERATIONS:
-        limit = f"{plan.operations} operations, more than can be proven ({MOST_PLAN_OPERATIONS})"
-        return _Attempt(limit=limit)
-    wrong = examine_plan(plan).findings
-    return _Attempt(limit=wrong[0]) if wrong else _Attempt(program, plan)
+    variant, limit = variant_of(program, schedule.network, runtime)
+    wrong = variant.findings if variant is not None else ()
+    return _Attempt(None, wrong[0]) if wrong else _Attempt(variant, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +233,7 @@ class _Compiled:
     @property
     def usable(self) -> list[int]:
         """The numbers of the candidates that were compiled and load."""
-        return sorted(number for number, one in self.attempts.items() if one.program is not None)
+        return sorted(number for number, one in self.attempts.items() if one.variant is not None)
 
     def fastest(self, size_bytes: int) -> tuple[int | None, str]:
         """Return (the fastest candidate that loads at a size, the limit of the fastest of all, or "")."""
@@ -228,7 +242,7 @@ class _Compiled:
             if number not in self.attempts:
                 schedule = race.scheduled(number, self.found.sizes[-1])
                 self.attempts[number] = _compiled(schedule, self.runtime)
-            if self.attempts[number].program is not None:
+            if self.attempts[number].variant is not None:
                 return number, limit
             limit = limit or self.attempts[number].limit
         return None, limit
@@ -249,39 +263,30 @@ class _Compiled:
         for tried, schedule in enumerate(_in_few_messages(race.scheduled(fastest, largest)), start=1):
             progress.update(tried, len(_LAPS) + 1, f"merging the messages of {schedule.method}")
             made = _compiled(schedule, self.runtime, merging=True)
-            if made.program is not None:
+            if made.variant is not None:
                 number = race.add(schedule)
                 self.attempts[number] = made
                 swept = found.chosen([number])
                 selection = swept.schedule
                 assert isinstance(selection, Selection)
-                return replace(swept, ranges=tuple(self.planned(selection, made.program)))
+                return replace(swept, ranges=(self._merged_range(selection, made.variant),))
             limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
         raise _none_loads(self.runtime, len(race.candidates), limits)
 
-    def planned(self, selection: Selection, merged: Program | None = None) -> list[LoadedRange]:
-        """Return the plan of each range of a selection; if ``merged``, that program is the only one."""
-        found = []
-        for one in selection.ranges:
-            algorithm = selection.algorithms[one.algorithm]
-            number = next(at for at, each in enumerate(self.found.race.candidates) if each is algorithm)
-            made = self.attempts[number]
-            assert made.program is not None
-            sizes = [point.size_bytes for point in selection.points]
-            within = [size for size in sizes if one.from_bytes <= size <= one.to_bytes]
-            least, most = one.from_bytes, one.to_bytes
-            found.append(
-                LoadedRange(
-                    least,
-                    most,
-                    algorithm.method,
-                    1,
-                    replace(made.program, min_bytes=least, max_bytes=most),
-                    made.plan and replace(made.plan, min_bytes=least, max_bytes=most),
-                    tuple(self._point(selection, one.algorithm, size, merged) for size in within),
-                )
-            )
-        return found
+    def _merged_range(self, selection: Selection, made: Variant) -> LoadedRange:
+        """Return the range of all sizes of a selection, with its only program."""
+        (one,) = selection.ranges
+        sizes = [point.size_bytes for point in selection.points]
+        ranged = made.within(one.from_bytes, one.to_bytes)
+        return LoadedRange(
+            one.from_bytes,
+            one.to_bytes,
+            selection.algorithms[one.algorithm].method,
+            1,
+            ranged.program,
+            ranged.plan,
+            tuple(self._point(selection, one.algorithm, size, made.program) for size in sizes),
+        )
 
     def timed(self, selection: Selection, progress: Progress) -> list[LoadedRange]:
         """Return the program of each range, with the protocol and instances that suit its sizes."""
@@ -296,7 +301,7 @@ class _Compiled:
                     entry.method,
                     entry.instances,
                     entry.program,
-                    None,
+                    entry.plan,
                     tuple(points),
                 )
             )
@@ -328,15 +333,14 @@ def _synthesis(
     fastest: Synthesis,
     schedule: Schedule,
     runtime: str,
-    program: Program,
-    plan: ExecutionPlan | None,
+    made: Variant,
     limit: str,
     tried: int,
 ) -> Synthesis:
     """Return the search result with the program; if the fastest does not load, ``schedule`` replaces it."""
     outcome = fastest.listed.outcome
     assert outcome is not None
-    loaded = Loaded(runtime, program, plan, outcome.percent_of_optimal, limit, tried)
+    loaded = Loaded(runtime, made.program, made.plan, outcome.percent_of_optimal, limit, tried)
     if not limit:
         return replace(fastest, loaded=loaded)
     proven = proven_with(replace(schedule, seed=fastest.listed.seed), outcome.bounds)

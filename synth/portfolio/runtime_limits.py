@@ -1,15 +1,15 @@
-"""The limits of runtimes that a schedule's table of sends already shows, before it is compiled."""
+"""The limits of runtimes: those that a table of sends already shows, and those of plans of MSCCL++."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from probes.base import UsageError
-from synth.msccl import COLL, TARGETS
-from synth.mscclpp import COLLECTIVES
+from synth.msccl import COLL, TARGETS, limits_of
+from synth.mscclpp import COLLECTIVES, ExecutionPlan
 from synth.schedules import Schedule
 
-__all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "early_limit", "require_runtime"]
+__all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "early_limit", "plan_limit", "require_runtime"]
 
 RUNTIMES = (*TARGETS, "mscclpp")
 # 261,040 operations take 14 processor seconds and 0.85 GB to compile and prove (dgx-h100:4, 1 MiB,
@@ -38,7 +38,8 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
         if _LEAST_OPERATIONS * schedule.sends > MOST_PLAN_OPERATIONS:
             return f"{schedule.sends} sends take more than {MOST_PLAN_OPERATIONS} operations"
         return ""
-    limits, network = TARGETS[runtime], schedule.network
+    network = schedule.network
+    limits = limits_of(runtime, network.multiprocessors)
     src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)
     pairs = np.unique(src * network.ranks + dst)
     for end, peer, verb in (
@@ -46,13 +47,22 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
         (dst, pairs % network.ranks, "receives"),
     ):
         messages, peers = np.bincount(end, minlength=1), np.bincount(peer, minlength=1)
-        rank, steps = int(messages.argmax()), limits.threadblocks * limits.steps
+        rank, steps = int(messages.argmax()), limits.most_threadblocks * limits.steps
         if messages[rank] > steps:
             return f"rank {rank} {verb} {messages[rank]} messages, at most {steps} steps are allowed"
         rank = int(peers.argmax())
-        if peers[rank] > limits.threadblocks:
-            return (
-                f"rank {rank} {verb} messages with {peers[rank]} peers, at most {limits.threadblocks} "
-                "threadblocks are allowed"
-            )
+        if peers[rank] > limits.most_threadblocks:
+            return f"rank {rank} {verb} messages with {peers[rank]} peers, {limits.allowed_threadblocks}"
+    return ""
+
+
+def plan_limit(plan: ExecutionPlan, multiprocessors: int) -> str:
+    """Return the limit that forbids a plan on GPUs with so many multiprocessors (0: unknown); "" if none."""
+    if plan.operations > MOST_PLAN_OPERATIONS:
+        return f"it has {plan.operations} operations, more than can be proven ({MOST_PLAN_OPERATIONS})"
+    if 0 < multiprocessors < plan.threadblocks_max:
+        return (
+            f"a rank has {plan.threadblocks_max} threadblocks, "
+            f"at most {multiprocessors} threadblocks run at once on its GPU"
+        )
     return ""

@@ -1,6 +1,7 @@
 from . import (
     block_exchange as block_exchange,
     gossip as gossip,
+    shared_sums as shared_sums,
     stars as stars,
     symmetric_search as symmetric_search,
 )
@@ -23,6 +24,20 @@ from .list_scheduling import (
 )
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
+from .shared_sums import (
+    Known as Known,
+    SharedSums as SharedSums,
+    share_counts as share_counts,
+    summed_axes as summed_axes,
+)
+from .step_trees import (
+    Grid as Grid,
+    StepTrees as StepTrees,
+    grids as grids,
+    in_turn as in_turn,
+    routed as routed,
+    step_trees as step_trees,
+)
 from .symmetric_search import (
     MOST_COMPARISONS as MOST_COMPARISONS,
     comparisons as comparisons,

@@ -24,4 +24,4 @@ from .schedule import (
 )
 from .side_by_side import replay_together as replay_together
 from .simgrid import replay_in_simgrid as replay_in_simgrid, takes_turns as takes_turns
-from .threadblock_machine import CAUSES as CAUSES
+from .threadblock_machine import CAUSES as CAUSES, run_threadblocks as run_threadblocks

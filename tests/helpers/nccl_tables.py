@@ -1,7 +1,8 @@
 """Tables of nccl-tests under a setting each, for tests of tuner files."""
 
 from exec.benchmark.report import Measurement, Report, Row
-from exec.library_rules.nccl import MeasuredSetting, Setting
+from exec.library_rules.choice import MeasuredSetting
+from exec.library_rules.nccl import Setting
 
 
 def tried(setting, times, ranks=16, nodes=2, kind="all_reduce"):
@@ -23,7 +24,7 @@ def tried(setting, times, ranks=16, nodes=2, kind="all_reduce"):
     )
     hosts = tuple(f"h{node}" for node in range(nodes))
     return MeasuredSetting(
-        Setting.of(setting), Report(ranks, hosts, "nccl-tests", "NCCL", 5, 20, rows), f"{setting}.log"
+        str(Setting.of(setting)), Report(ranks, hosts, "nccl-tests", "NCCL", 5, 20, rows), f"{setting}.log"
     )
 
 

@@ -46,12 +46,13 @@ def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any
         "ranges": [
             {"file": file_of(one), "operations": one.plan.operations if one.plan is not None else None}
             | figures(one, "from_bytes to_bytes method instances")
-            | figures(one.program, "protocol threadblocks_max channels instructions=steps")
+            | figures(one.program, "protocol channels instructions=steps")
             | {
+                "threadblocks_max": (one.plan or one.program).threadblocks_max,
                 "sizes": [
                     figures(point, "size_bytes percent_of_optimal unrestricted_percent limit")
                     for point in one.points
-                ]
+                ],
             }
             for one in found.ranges
         ],
@@ -94,7 +95,7 @@ _RANGE = (
     Column("method", "method"),
     Column("protocol", "program.protocol"),
     Column("instances", "instances"),
-    Column("threadblocks", "program.threadblocks_max"),
+    Column("threadblocks", lambda one: (one.plan or one.program).threadblocks_max),
     Column("length", _length),
 )
 _POINT = (

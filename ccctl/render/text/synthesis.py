@@ -82,6 +82,8 @@ _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_p
 
 _METHODS = {
     "demand": "direct, and through idle ranks where ports are busy",
+    "bine": "binomial trees of nearer ranks, by negabinary numbers",
+    "trivance": "rings or a torus, both ways at once, in steps three times as far each",
     "exchange": "near ranks exchange their sums",
     "aligned": "sums of a fixed tree, each on its way to the next",
     "circulant": "reduce to the slowest rank and broadcast from it at once",
@@ -220,7 +222,8 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         return {}
     return {
         "runtime": loaded.runtime,
-        **figures(loaded.program, "threadblocks_max channels instructions=steps"),
+        **figures(loaded.program, "channels instructions=steps"),
+        "threadblocks_max": (loaded.plan or loaded.program).threadblocks_max,
         "operations": loaded.plan.operations if loaded.plan else None,
         "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
         "limit": loaded.limit,
@@ -242,13 +245,15 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         if loaded.plan is not None
         else plural(loaded.program.steps, "instruction")
     )
-    program = loaded.program
+    program, blocks = loaded.program, (loaded.plan or loaded.program).threadblocks_max
     run = ""
     if loaded.time_s:
-        shared = f"{loaded.instances} instances, " if loaded.instances > 1 else ""
-        run = f"; {shared}{program.protocol}: {seconds(loaded.time_s)} with the interpreter's own costs"
+        shared = [f"{loaded.instances} instances"] if loaded.instances > 1 else []
+        who = "executor" if loaded.plan is not None else "interpreter"
+        how = ", ".join(shared if loaded.plan is not None else [*shared, program.protocol])
+        run = f"; {how}{': ' if how else ''}{seconds(loaded.time_s)} with the {who}'s own costs"
     yield (
-        f"for {loaded.runtime}: {size}, at most {plural(program.threadblocks_max, 'threadblock')} a rank, "
+        f"for {loaded.runtime}: {size}, at most {plural(blocks, 'threadblock')} a rank, "
         f"{plural(program.channels, 'channel')}; proven{run}"
     )
 

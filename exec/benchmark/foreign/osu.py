@@ -186,7 +186,8 @@ def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | Non
         raise DataError(
             source,
             ["the OSU benchmarks do not say how many ranks ran"],
-            hint="Name the network on which they ran, with as many ranks: dgx-a100:2, switch:8 …",
+            hint="Name the network on which they ran, with as many ranks: dgx-a100:2, switch:8 … "
+            "ccctl tune takes -n.",
         )
     count = next(iter(started), None)
     if asked is not None:

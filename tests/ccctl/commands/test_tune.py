@@ -102,3 +102,30 @@ def test_what_says_nothing_is_refused(arguments, run_ccctl, logs):
 def test_a_network_is_not_tuned_and_the_message_says_what_plans_it(run_ccctl):
     done = run_ccctl("tune", "--network", "dgx-a100:2")
     assert done.returncode == 2 and "measures, it does not plan" in done.stderr
+
+
+OSU = """$ mpirun -np 8 -x UCC_TL_UCP_TUNE osu_allreduce -f
+
+# OSU MPI Allreduce Latency Test v7.4
+# Datatype: MPI_FLOAT.
+# Size       Avg Latency(us)
+1024       {small:.2f}
+1048576    {large:.2f}
+"""
+
+
+def test_tables_of_the_osu_benchmarks_become_a_configuration_of_ucc(run_ccctl, tmp_path):
+    for name, small, large in (("knomial", 10.0, 900.0), ("ring", 20.0, 300.0), ("default", 10.1, 600.0)):
+        (tmp_path / f"{name}.log").write_text(OSU.format(small=small, large=large))
+    logs = [f"{name}={name}.log" for name in ("knomial", "ring", "default")]
+    done = run_ccctl("tune", "--for", "ucc", *logs, "-o", "ucc.conf")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in (tmp_path / "ucc.conf").read_text().splitlines() if not line.startswith("#")]
+    assert lines == ["UCC_TL_UCP_TUNE=allreduce:host:32768-inf:[8]:inf:@ring"]
+    assert "UCC_CONFIG_FILE" in done.stderr
+    wrong = run_ccctl("tune", "--for", "ucc", "ring=ring.log", "--merge", "ucc.conf")
+    assert wrong.returncode == 2
+    assert "written whole" in wrong.stderr
+    unknown = run_ccctl("tune", "--for", "ucc", "bruck=ring.log")
+    assert unknown.returncode == 2
+    assert "no such algorithm of all_reduce" in unknown.stderr

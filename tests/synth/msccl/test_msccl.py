@@ -203,9 +203,22 @@ def test_limits_name_the_place():
     assert any("knows no collective" in finding for finding in beyond(partly, "rccl"))
     with pytest.raises(UsageError, match="msccl or rccl"):
         beyond(program, "gpu")
+    few = program.threadblocks_max - 1
+    assert any(
+        f"at most {few} threadblocks run at once on its GPU" in one for one in beyond(program, "msccl", few)
+    )
+    assert beyond(program, "msccl", few + 1) == []
 
 
 RING = write_xml(lower(random_schedule("all_reduce", 4, 3, 7))).decode()
+
+
+def test_a_wait_for_a_step_far_below_zero_is_refused():
+    changed = re.sub(r'deps="[0-9]+"', 'deps="-111"', RING, count=1)
+    with pytest.raises(DataError, match="waits for step -111"):
+        read_xml(changed.encode(), "changed")
+
+
 VALUES = [(at.start(1), at.end(1)) for at in re.finditer(r'"(-?\w+)"', RING)]
 
 

@@ -19,6 +19,7 @@ from synth.networks.dgx import (
     pods_of,
     trays_of,
 )
+from synth.networks.failures import Failures, without
 from synth.networks.host_links import Fabric
 
 # GPUs a host, links inside one, bandwidth out of one GPU inside its host in GB/s.
@@ -219,3 +220,24 @@ def test_refuses_more_than_fit() -> None:
         pod("dgx-a100:9000")
     with pytest.raises(UsageError, match="links are more than"):
         _ = pod("dgx-a100:512").src
+
+
+MULTIPROCESSORS = {
+    "dgx-1p": 56,
+    "dgx-1": 80,
+    "dgx-a100": 108,
+    "dgx-h100": 132,
+    "dgx-b200": 148,
+    "mi300x": 304,
+}
+
+
+@pytest.mark.parametrize("name", MULTIPROCESSORS)
+def test_a_network_knows_how_many_threadblocks_its_gpus_run(name):
+    count = MULTIPROCESSORS[name]
+    assert [pod(f"{name}:{hosts}").multiprocessors for hosts in (1, 2)] == [count, count]
+    assert without(pod(name), Failures(ranks=(0,))).multiprocessors == count
+
+
+def test_a_network_of_more_ranks_than_it_lists_knows_it_too():
+    assert pod("dgx-h100:512").multiprocessors == 132

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from synth.msccl import beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
+from synth.portfolio.runtime_variants import variants_of
 from synth.schedules import Selection
 
 SIZE_BYTES = 1 << 16
@@ -50,6 +52,41 @@ def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
     assert found.loaded.limit == ""
     assert found.loaded.tried == 1
     assert found.listed.sends == free.listed.sends
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_nothing_that_was_near_runs_faster(runtime: str) -> None:
+    """The kept program is as fast by the runtime's costs as the fastest over links in one instance."""
+    request = _request(runtime, "dgx-h100:1", 64 << 20)
+    found = synthesize(request)
+    plain = synthesize(_request("", "dgx-h100:1", 64 << 20)).listed
+    assert found.loaded is not None
+    (one,) = variants_of(plain, runtime, (1,))
+    times = one.times_s(request.network, 64 << 20)
+    assert 0 < found.loaded.time_s <= min(times.values()) * (1 + 1e-9)
+    assert found.loaded.instances > 1
+    limit = request.network.multiprocessors
+    assert (found.loaded.plan or found.loaded.program).threadblocks_max <= limit == 132
+
+
+def test_a_network_that_does_not_name_its_gpus_may_have_the_smallest() -> None:
+    ring = synthesize(SQUARE, "all_reduce", 1 << 20, method="all_pairs", jobs=0).listed
+    for runtime in ("msccl", "mscclpp"):
+        counts = (1, 8, 12)
+        bare = [one.instances for one in variants_of(ring, runtime, counts)]
+        many = replace(ring, network=replace(SQUARE, multiprocessors=1000))
+        free = [one.instances for one in variants_of(many, runtime, counts)]
+        few = replace(ring, network=replace(SQUARE, multiprocessors=2))
+        assert free[: len(bare)] == bare
+        assert len(free) > len(bare) > 0
+        assert list(variants_of(few, runtime, counts)) == []
+
+
+def test_a_gpu_with_too_few_multiprocessors_forbids_a_schedule() -> None:
+    few = replace(SQUARE, multiprocessors=2)
+    request = Request(few, "all_gather", size_bytes=SIZE_BYTES, jobs=0, runtime="msccl", method="direct")
+    with pytest.raises(UsageError, match="at most 2 threadblocks run at once on its GPU"):
+        synthesize(request)
 
 
 def test_a_limit_that_forbids_the_fastest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,208 @@
+"""Bine trees: binomial trees and butterflies of negabinary distances (De Sensi and others, arXiv 2508.17311).
+
+In step s of a butterfly, rank r exchanges with the rank at distance 1 − 2 + 4 − … ± 2^s: even ranks at
+r + distance, odd ranks at r − distance. So each step goes the other way than the one before, and the
+distances 1, 1, 3, 5, 11 are about two thirds of those of recursive doubling: neighbours in the numbering, and
+so in the network, exchange more often. The tree of a rank is the way of its data through the butterfly with
+the farthest step first. The tree of an odd rank is the mirror image of that of an even one.
+
+On a grid, such as a torus, the axes take turns, and each axis has its own distances. Chunks start at
+different axes, and in either direction, so that all links of a rank work at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from probes.base import Indices, Ints
+from synth.collective import Collective
+from synth.errors import NotApplicableError
+from synth.network import Network
+from synth.networks import link_table
+from synth.schedules import COPY, REDUCE, Schedule
+from synth.scheduling import (
+    Grid,
+    Known,
+    Sends,
+    SendsOfParts,
+    SharedSums,
+    StepTrees,
+    grids,
+    in_turn,
+    routed,
+    share_counts,
+    step_trees,
+    summed_axes,
+)
+from synth.simulation import replay
+
+__all__ = ["chunk_counts", "synthesize"]
+
+_SERVED = (
+    "all_gather",
+    "reduce_scatter",
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "scatter",
+    "gather",
+    "all_to_all",
+)
+# All_reduces are tried with so many chunks for each butterfly, and with so many for each of its owners.
+_FEW, _LAPS = (1, 4), (1, 2, 4)
+# Finer cuts with more sends than this are not tried.
+_MOST_SENDS = 600_000
+
+
+def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
+    """Return the faster of two schedules on 2^k ranks: over a line of all ranks, and over their grid.
+
+    An all_reduce is a reduce_scatter and an all_gather. In fewer chunks than these need, sums are exchanged,
+    along all axes or those that are left once the others are summed up. Where partners have no link, trees go
+    through other ranks. Raises NotApplicableError for other collectives, other numbers of ranks, and if trees
+    need a link back that is missing. O(ranks · chunks) sends, times k in exchanges, scatter, gather and
+    all_to_all.
+    """
+    if collective.kind not in _SERVED or not collective.whole:
+        raise NotApplicableError(f"bine does not serve {collective.label}")
+    ranks = network.ranks
+    if ranks < 2 or ranks & (ranks - 1):
+        raise NotApplicableError(f"bine is for 2, 4, 8 … ranks; {network.name} has {ranks}")
+    found: list[Schedule] = []
+    reason = ""
+    for grid in grids(network):
+        job = _Job(network, collective, chunk_bytes, seed, grid)
+        try:
+            found.append(job.schedule())
+        except NotApplicableError as error:
+            reason = error.message
+    if not found:
+        raise NotApplicableError(reason)
+    return min(found, key=lambda schedule: replay(schedule).time_s)
+
+
+def chunk_counts(network: Network) -> list[int]:
+    """Return the numbers of chunks into which to cut the buffer of an all_reduce.
+
+    They are a few for each butterfly, one for each share of some axes, and one or more of every rank.
+    """
+    if network.ranks & (network.ranks - 1):
+        return [1]
+    grid = next(grids(network))
+    ways = len(_ways(network, grid))
+    few = {ways * lap for lap in _FEW} | set(share_counts(grid, ways))
+    many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
+    return [*sorted(count for count in few if count < network.ranks * ways), *many]
+
+
+def _ways(network: Network, grid: Grid) -> list[tuple[list[int], bool]]:
+    """Return (axes, mirrored) of each butterfly: one begins with each axis.
+
+    If links share no ports, there is a mirror image of each.
+    """
+    axes = len(grid.sizes)
+    return [
+        ([*range(first, axes), *range(first)], mirrored)
+        for mirrored in (False, True)[: 1 if network.ports else 2]
+        for first in range(axes)
+    ]
+
+
+def _partners(grid: Grid, axes: Sequence[int], mirrored: bool) -> list[Indices]:
+    """Return the partner of every rank in each step along these axes, the nearest partners first."""
+    found = []
+    for axis, step in in_turn({axis: grid.sizes[axis].bit_length() - 1 for axis in axes}):
+        distance = (1 - (-2) ** (step + 1)) // 3
+        sign = np.where(grid.place(axis) % 2 == mirrored, 1, -1)
+        found.append(grid.moved(axis, sign * distance))
+    return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A schedule to make: its butterflies take the chunks, or those of each owner, in turn."""
+
+    network: Network
+    collective: Collective
+    chunk_bytes: int
+    seed: int
+    grid: Grid
+
+    @cached_property
+    def table(self) -> Ints:
+        return link_table(self.network, self.chunk_bytes)
+
+    @cached_property
+    def ways(self) -> list[tuple[list[int], bool]]:
+        return _ways(self.network, self.grid)
+
+    def schedule(self) -> Schedule:
+        chunks = self.collective.chunks
+        if self.collective.kind == "all_reduce" and chunks < self.network.ranks * len(self.ways):
+            with suppress(NotApplicableError):
+                steps = [size.bit_length() - 1 for size in self.grid.sizes]
+                costs = list(zip(steps, steps, strict=True))
+                return self._by_exchange(
+                    summed_axes(self.network, self.grid, chunks, self.chunk_bytes, len(self.ways), costs)
+                )
+        return self._by_trees()
+
+    def _trees(self, axes: Sequence[int], mirrored: bool) -> StepTrees:
+        partners = _partners(self.grid, axes, mirrored)
+        steps = [[routed(self.network, self.table, to, self.chunk_bytes)] for to in reversed(partners)]
+        return step_trees(steps, self.network.ranks)
+
+    def _by_trees(self) -> Schedule:
+        """Return the schedule in which each chunk goes along the tree of its owner or root."""
+        network, kind = self.network, self.collective.kind
+        sends = Sends()
+        owner, lap = self.collective.owner_of()
+        source, target = self.collective.source_of(), self.collective.target_of()
+        for number, way in enumerate(self.ways):
+            trees = self._trees(*way)
+            mine = np.flatnonzero(lap % len(self.ways) == number)
+            turn = lap[mine] // len(self.ways)
+            if kind in ("scatter", "all_to_all"):
+                trees.add_paths(
+                    sends, self.table, mine, source[mine], target[mine], COPY, False, turn, "bine"
+                )
+                continue
+            if kind == "gather":
+                trees.add_paths(sends, self.table, mine, target[mine], source[mine], COPY, True, turn, "bine")
+                continue
+            if self.collective.reduces:
+                trees.add(sends, self.table, mine, owner[mine], REDUCE, turn, "bine")
+                turn = turn + trees.moments
+            if kind not in ("reduce_scatter", "reduce"):
+                trees.add(sends, self.table, mine, owner[mine], COPY, turn, "bine")
+        return sends.schedule(network, self.collective, self.chunk_bytes, "bine", self.seed)
+
+    def _by_exchange(self, summed: int) -> Schedule:
+        """Return the all_reduce in which partners exchange sums; ``summed`` axes are summed up before."""
+        sums = SharedSums(self.network, self.grid, self.table, "bine", SendsOfParts())
+        plans = [
+            (
+                axes[:summed],
+                self._trees(axes[:summed], mirrored) if summed else None,
+                partial(self._exchange, sums, _partners(self.grid, axes[summed:], mirrored)),
+            )
+            for axes, mirrored in self.ways
+        ]
+        for chunk in range(self.collective.chunks):
+            share, way = divmod(chunk, len(plans))
+            sums.add(chunk, share, *plans[way])
+        return sums.schedule(self.collective, self.chunk_bytes, self.seed)
+
+    def _exchange(self, sums: SharedSums, steps: Sequence[Indices], chunk: int, known: Known) -> Known:
+        """Add the exchanges of a chunk's sums, and return the rows of the result at each rank."""
+        for partner in steps:
+            ranks = np.array(list(known))
+            rows = sums.send(chunk, ranks, partner[ranks], [known[rank] for rank in ranks.tolist()])
+            for to, row in zip(partner[ranks].tolist(), rows, strict=True):
+                known[to] = [*known[to], row]
+        return known

@@ -1,0 +1,103 @@
+"""A schedule as a runtime loads it, in one or several instances, and its time by the runtime's costs.
+
+The costs of MSCCL's and RCCL's interpreter are in `synth.simulation.protocols` (GC3 Sec. 4.3 and 5.3.2),
+those of MSCCL++'s executor in `synth.mscclpp.timing`. A threadblock moves less than a link carries, so
+several instances, which have their own channels and threadblocks, are often faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from synth.check import judge
+from synth.compiler import lower
+from synth.msccl import beyond
+from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
+from synth.network import Network
+from synth.portfolio.runtime_limits import plan_limit
+from synth.program import Program, Protocol
+from synth.schedules import Schedule
+from synth.simulation import PROTOCOLS, time_by
+
+__all__ = ["INSTANCES", "Variant", "variant_of", "variants_of"]
+
+# The numbers of instances to try.
+INSTANCES = (1, 2, 4, 8)
+# The multiprocessors of a V100 (GC3 Sec. 4.4); most GPUs that run such programs have more.
+_FEWEST_MULTIPROCESSORS = 80
+# Programs of more steps are left out: simulating one takes seconds for each size.
+_MOST_STEPS = 200_000
+# Plans of several instances with more sends are left out: compiling one takes seconds.
+_MOST_PLAN_SENDS = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A program in ``instances`` parallel copies, and its plan if the runtime is MSCCL++."""
+
+    instances: int
+    program: Program
+    plan: ExecutionPlan | None = None
+
+    def times_s(self, network: Network, size_bytes: int) -> Mapping[Protocol, float]:
+        """Return the seconds on a buffer by the runtime's costs, with each of its protocols."""
+        if self.plan is not None:
+            return {"Simple": plan_time_s(self.plan, network, size_bytes)}
+        return {protocol: time_by(protocol, self.program, network, size_bytes) for protocol in PROTOCOLS}
+
+    @cached_property
+    def findings(self) -> Sequence[str]:
+        """The findings of the runtime's judge; an empty list proves the variant."""
+        return judge(self.program) if self.plan is None else examine_plan(self.plan).findings
+
+    def by(self, protocol: Protocol) -> Variant:
+        """Return the variant with a protocol."""
+        if protocol == self.program.protocol:
+            return self
+        return replace(self, program=replace(self.program, protocol=protocol))
+
+    def within(self, from_bytes: int, to_bytes: int) -> Variant:
+        """Return the variant for a range of sizes, with a name of its own.
+
+        MSCCL++ tells the plans of a process apart by their names.
+        """
+        name = f"{self.program.name} {self.program.protocol} x{self.instances}"
+        program = replace(self.program, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
+        plan = self.plan
+        if plan is not None:
+            name = f"{name} from {from_bytes}"
+            plan = replace(plan, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
+        return replace(self, program=program, plan=plan)
+
+
+def variant_of(
+    program: Program, network: Network, runtime: str, instances: int = 1
+) -> tuple[Variant | None, str]:
+    """Return a compiled program as the runtime loads it, or None and the limit that forbids it.
+
+    A network that does not say which GPUs it has may have the smallest ones; a program in one instance may
+    then need more.
+    """
+    most = network.multiprocessors or (_FEWEST_MULTIPROCESSORS if instances > 1 else 0)
+    if runtime == "mscclpp":
+        plan = plan_of(program, network.host_of.tolist())
+        limit = plan_limit(plan, most)
+        return (None, limit) if limit else (Variant(instances, program, plan), "")
+    findings = beyond(program, runtime, most)
+    return (None, findings[0]) if findings else (Variant(instances, program), "")
+
+
+def variants_of(
+    schedule: Schedule, runtime: str, instances: Sequence[int] = INSTANCES, most_steps: int = _MOST_STEPS
+) -> Iterator[Variant]:
+    """Yield a schedule in each of the numbers of instances, which ascend, up to the runtime's limits."""
+    for count in instances:
+        sends = schedule.sends * count
+        if sends > most_steps or (runtime == "mscclpp" and count > 1 and sends > _MOST_PLAN_SENDS):
+            return
+        variant, _ = variant_of(lower(schedule, instances=count), schedule.network, runtime, count)
+        if variant is None:
+            return
+        yield variant

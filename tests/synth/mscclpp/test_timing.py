@@ -1,0 +1,97 @@
+"""The time of a plan by the executor's costs: hops, rates, shared ports, and what orders blocks."""
+
+from dataclasses import replace
+
+import pytest
+
+from probes.base.errors import UsageError
+from synth import compile as compiled, family, synthesize
+from synth.mscclpp import ExecutionPlan, Operand, Operation, Threadblock, plan_of, plan_time_s
+from synth.mscclpp.plan import PlanRank, RemoteBuffer
+from synth.mscclpp.timing import _HOP_S, _THREADBLOCK_BYTES_PER_S
+from synth.networks.dgx import pod
+
+HOP_S, PORT_S, RATE = _HOP_S["memory"], _HOP_S["port"], _THREADBLOCK_BYTES_PER_S
+MIB = 1 << 20
+
+
+def one_put(chunks=1, kind="memory"):
+    """Rank 0 puts ``chunks`` chunks to rank 1, which entered the kernel first."""
+    channel = {"channel_type": kind, "channels": (0,)}
+    ready, wait = ("rlxsignal", "rlxwait") if kind == "memory" else ("signal", "wait")
+    target = Operand(0, chunks, remote=0)
+    if kind == "memory":
+        sends = (
+            Operation("put", (Operand(0, chunks, "i"),), (target,), kind),
+            Operation("nop"),
+            Operation("signal", **channel),
+        )
+    else:
+        sends = (Operation("pws", (Operand(0, chunks, "i"),), (target,), **channel),)
+    sender = Threadblock((Operation(wait, **channel), Operation("nop"), *sends), **{kind: (0,)})
+    receiver = Threadblock((Operation(ready, **channel), Operation("wait", **channel)), **{kind: (0,)})
+    gpus = [
+        PlanRank(
+            chunks,
+            chunks,
+            0,
+            **{"memory": (), "port": (), kind: (1 - rank,)},
+            switch=(),
+            remote_buffers=(RemoteBuffer(1 - rank, "o", (kind,)),),
+            semaphores=(),
+            threadblocks=(block,),
+        )
+        for rank, block in enumerate((sender, receiver))
+    ]
+    return ExecutionPlan("one put", "sendrecv", "Simple", False, tuple(gpus))
+
+
+def one_put_across():
+    """Rank 0 puts to rank 2 of four."""
+    plan = one_put()
+    first, second = plan.gpus
+    idle = replace(first, memory=(), remote_buffers=(), threadblocks=())
+    first = replace(first, memory=(2,), remote_buffers=(RemoteBuffer(2, "o", ("memory",)),))
+    return replace(plan, gpus=(first, idle, replace(second, memory=(0,)), idle))
+
+
+def pair(rate, alpha=1e-6):
+    return family("fully_connected:2", [alpha], [rate])
+
+
+def test_a_put_takes_a_hop_to_be_allowed_its_bytes_and_a_hop():
+    assert plan_time_s(one_put(), pair(100 * RATE), MIB) == pytest.approx(2 * HOP_S + MIB / RATE)
+    assert plan_time_s(one_put(), pair(RATE / 3), MIB) == pytest.approx(2 * HOP_S + 3 * MIB / RATE)
+
+
+def test_a_link_that_is_slower_to_answer_than_a_hop_counts():
+    late = plan_time_s(one_put(), pair(100 * RATE, alpha=1e-3), MIB)
+    assert late == pytest.approx(HOP_S + 1e-3 + MIB / RATE)
+
+
+def test_a_port_takes_the_bytes_from_the_threadblock():
+    assert plan_time_s(one_put(kind="port"), pair(1e9), MIB) == pytest.approx(2 * PORT_S + MIB / 1e9)
+
+
+def test_a_link_that_a_plan_needs_must_be_there():
+    with pytest.raises(UsageError, match="no such link"):
+        plan_time_s(one_put_across(), family("ring:4", [1e-6], [1e9]), MIB)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
+@pytest.mark.parametrize("network", [pod("dgx-a100:1"), pod("dgx-a100:2")], ids=["1", "2"])
+def test_plans_end_and_take_longer_for_more_bytes(network, kind):
+    schedule = synthesize(network, kind, MIB, jobs=0, quick=True).listed
+    plan = plan_of(compiled(schedule), network.host_of.tolist())
+    times = [plan_time_s(plan, network, size) for size in (MIB, 16 * MIB, 256 * MIB)]
+    assert HOP_S < times[0] < times[1] < times[2] < float("inf")
+    # Ports and links bound the time from below, as they do in a schedule.
+    assert times[2] > 16 * times[1] * 0.5
+
+
+def test_more_threadblocks_move_more_where_one_is_slower_than_the_link():
+    network = pod("dgx-h100:1")
+    schedule = synthesize(network, "all_reduce", 64 * MIB, method="all_pairs", jobs=0).listed
+    plans = [plan_of(compiled(schedule, instances=count), network.host_of.tolist()) for count in (1, 4)]
+    one_s, four_s = (plan_time_s(plan, network, 64 * MIB) for plan in plans)
+    assert one_s / 4.1 < four_s < one_s / 2
