@@ -30,9 +30,10 @@ from ccctl.launching import by_default, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import parse_duration, parse_rate, parse_size, whole
+from probes.base import parse_duration, parse_size, whole
 
 if TYPE_CHECKING:
+    from ccctl.artifacts import Artifact
     from ccctl.launching import World
     from probes.link_costs import Profile
     from probes.localization import Bought, FabricPlan
@@ -139,7 +140,9 @@ class ProfileOptions(GeneralOptions, WorldOptions):
     expect: Annotated[
         str | None,
         typer.Option(
-            "--expect", metavar="RATE", help="Exit 1 if a link carries less than this: 48GB/s, 400Gbit/s."
+            "--expect",
+            metavar="RATE",
+            help="Exit 1 if a link carries less: 48GB/s of payload, 400Gbit/s less headers as with --spec.",
         ),
     ] = None
     prom: PrometheusFile = None
@@ -153,20 +156,22 @@ def profile(options: ProfileOptions) -> None:
     ping-pong; beta, the seconds per byte, from the spacing of message trains at the receiver. Slow links and
     hosts are measured again, alone, before they are reported. Findings name the fewest parts (hosts, NICs,
     pairs of hosts, trunks) that explain all rates, latencies and losses. Normal is what most parts reach, or
-    what --spec says was bought; --plan tells the racks and rails.
+    what --spec says was bought; --plan tells the racks and rails. A finding alone leaves the exit status 0:
+    --expect, --baseline and hosts that cannot be reached set it to 1.
 
     If a lost rank, a signal or --timeout ends it, the links measured until then are written, and the profile
-    says so. Hosts that cannot be reached are named and the others measured (exit 1). Two profiles of one user
+    says so. Hosts that cannot be reached are named and the others measured. Two profiles of one user
     on the same hosts do not run at once: the second exits with 75, or waits with --wait.
 
     With --topology it measures by hosts, all NICs at once, and of NICs that are declared alike only a sample,
     whose spread is checked. On a terminal it shows the slowest and the newest links while it measures, and
     which ranks wait for which.
     """
+    from exec.acceptance import payload_rate
     from probes.profiling import below_expectation, compare
 
     with prometheus.exposed(options.prom, "profile") as exposition:
-        expected = parse_rate(options.expect, "--expect") if options.expect is not None else None
+        expected = payload_rate(options.expect, "--expect") if options.expect is not None else None
         before = codec.read(options.baseline, "profile") if options.baseline is not None else None
         bought, plan = _offer(options)
         if options.source is None:
@@ -183,7 +188,7 @@ def profile(options: ProfileOptions) -> None:
             with _kept_elsewhere(found, inputs, measured=options.source is None):
                 codec.write(options.output, "profile", found, inputs)
         short = below_expectation(found, expected) if expected is not None else ""
-        _tell(found, options.output, options.json, drift, options.baseline or "", short)
+        _tell(found, options.output, options.json, drift, before, short)
         if drift:
             exposition.add(
                 "ccctl_profile_drifts", "How much got worse since the baseline.", len(drift.findings)
@@ -243,7 +248,7 @@ def _measured(
             with _kept_elsewhere(partial, None, measured=True):
                 codec.write(output, "profile", partial)
         if output is None or (options.json and output != "-"):
-            _tell(partial, None, options.json, None, "")
+            _tell(partial, None, options.json)
         where = "what was printed" if output in (None, "-") else output
         return f"{where} holds the {len(partial.links.src)} links that were measured until then."
 
@@ -349,7 +354,12 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 
 
 def _tell(
-    found: Profile, output: str | None, json: bool, drift: Drift | None, baseline: str, short: str = ""
+    found: Profile,
+    output: str | None,
+    json: bool,
+    drift: Drift | None = None,
+    before: Artifact | None = None,
+    short: str = "",
 ) -> None:
     from ccctl.render.text import profile as text, say
 
@@ -366,6 +376,6 @@ def _tell(
     with console.spoken(bool(short)):
         if short:
             console.data(f"finding: {short}")
-    if drift:
+    if drift and before:
         with console.spoken(bool(drift.findings)):
-            text.draw_drift(drift, baseline)
+            text.draw_drift(drift, before, found)

@@ -81,7 +81,7 @@ def run(options: RunOptions) -> None:
     else:
         console.data(
             f"{program.name}: {values['input_elements']} elements of {values['dtype']} in, "
-            f"{values['output_elements']} out, on {program.ranks} ranks"
+            f"{values['output_elements']} out, on {program.ranks} ranks; not checked, as ccctl bench does"
         )
     console.next_step(f"ccctl bench {options.artifact} --vs mpi")
 

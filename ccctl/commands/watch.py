@@ -17,7 +17,7 @@ from ccctl.launching import Deadline, Drawn, World, placed, started_by_mpi
 from ccctl.render import prometheus
 from ccctl.rescue import rescuing
 from ccctl.runs import ProfileRun
-from probes.base import decimal, parse_seconds, plural
+from probes.base import decimal, parse_duration, plural
 
 if TYPE_CHECKING:
     from ccctl.watch import LinkTurns, Measure, StateFolder, WatchFindings, WatchOutcome, WatchRequest
@@ -88,7 +88,7 @@ class WatchOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="Time for measuring; links that do not fit are left for the next run.",
+            help="Time for measuring, 10s or 15m; links that do not fit are left for the next run.",
         ),
     ] = "10s"
     prom: PrometheusFile = None
@@ -153,7 +153,7 @@ def _request(options: WatchOptions) -> WatchRequest:
     baseline, budget = options.baseline, options.budget
     share = None if options.threshold == "auto" else _share(options.threshold, "--threshold")
     least_gain = 1 + _share(options.gain, "--gain")
-    budget_s = parse_seconds(budget, "--budget")
+    budget_s = parse_duration(budget, "--budget")
     if not _LEAST_BUDGET_S <= budget_s <= _MOST_BUDGET_S:
         raise UsageError(f"--budget: expected {_LEAST_BUDGET_S:g}s to {_MOST_BUDGET_S:g}s, found {budget}")
     profile, given = codec.read(baseline, "profile"), read_schedule(options.schedule)

@@ -167,25 +167,32 @@ _WHOLE_COLUMNS = (
     Column("of bought", lambda row: _share(row.bought_bound_s, row.time_s)),
     Column("wrong", lambda row: "unchecked" if row.wrong is None else row.wrong),
 )
+_UNRELIABLE = Column("reliable", lambda row: "no: cores")
 _ONLY_WIDE = ("bound", "bought")
 # A column without other cells than these is left out.
 _SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
 
 
-def whole_columns(rows: Iterable[WholeRow], *, wide: bool = False) -> list[Column]:
-    """Return the columns with a value in at least one row; with ``wide`` also those that only pages show."""
-    found = list(rows)
+def whole_columns(certificate: Certificate, *, wide: bool = False) -> list[Column]:
+    """Return the columns with a value in at least one row; with ``wide`` also those that only pages show.
+
+    The last one marks the rows of a run in which ranks waited for cores.
+    """
+    found = certificate.whole
     columns = [one for one in _WHOLE_COLUMNS if wide or one.head not in _ONLY_WIDE]
+    crowded = any(culprit.kind == "crowded" for culprit in certificate.culprits)
     return [
         one
         for one in columns
         if any(one.cell(row) not in _SAYS_NOTHING.get(one.head, ("-",)) for row in found)
-    ]
+    ] + [_UNRELIABLE] * crowded
 
 
 def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator[str]:
     """Yield notes on the table of collectives: units, the meaning of 100 %, and whether results are right."""
     heads = {column.head for column in columns}
+    if _UNRELIABLE.head in heads:
+        yield "no: cores: ranks waited for cores, so these times do not say which library is faster"
     if "algbw" in heads:
         yield "algbw, busbw: GB/s as nccl-tests defines them"
     for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
@@ -203,16 +210,17 @@ def integrity_notes(integrity: Integrity | None) -> Iterator[str]:
     what = f"{integrity.collective} of {size_text(integrity.size_bytes)} on random numbers"
     same = [name for name in integrity.runs if name not in integrity.unlike]
     if same:
-        yield f"same bits in two runs ({what}): {', '.join(same)}"
+        yield f"run twice, with the same bits both times ({what}): {', '.join(same)}"
     if integrity.unlike:
-        yield f"other bits in the second run ({what}): {', '.join(integrity.unlike)}"
+        yield f"run twice, with other bits the second time ({what}): {', '.join(integrity.unlike)}"
     if not integrity.steps:
         yield f"checksums: not compared: {integrity.why_not}"
     elif not integrity.corruptions:
-        yield f"checksums: both runs have the reference's bits after each of the {integrity.steps} steps"
+        steps = f"each of the {integrity.steps:,} steps of ccctl's program"
+        yield f"checksums: in both runs, {steps} had the right data"
     else:
         wrong = sum(one.steps for one in integrity.corruptions)
-        yield f"checksums: wrong data begins in {wrong} of {integrity.steps} steps"
+        yield f"checksums: wrong data begins in {wrong:,} of the {integrity.steps:,} steps of ccctl's program"
 
 
 def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:

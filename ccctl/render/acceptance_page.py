@@ -190,7 +190,7 @@ def _changes(changes: Changes) -> Iterator[str]:
 def _whole(certificate: Certificate) -> Iterator[str]:
     if not certificate.whole:
         return
-    columns = whole_columns(certificate.whole, wide=True)
+    columns = whole_columns(certificate, wide=True)
     heads, rows = cells(columns, certificate.whole)
     yield table_html(HtmlTable("collectives", tuple(heads), tuple(map(tuple, rows))))
     notes = (*whole_notes(certificate.whole, columns), *integrity_notes(certificate.integrity))

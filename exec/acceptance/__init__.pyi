@@ -18,5 +18,5 @@ from .network_bought import (
     without_hosts as without_hosts,
 )
 from .plan import read_plan as read_plan
-from .spec import GOODPUT as GOODPUT, bought as bought
+from .spec import GOODPUT as GOODPUT, bought as bought, payload_rate as payload_rate
 from .verdict import Measured as Measured, Terms as Terms, judge as judge

@@ -31,7 +31,7 @@ from probes.localization import Bought
 from probes.paths import architecture_of_model, load
 from synth.networks import Machine, is_pod, machine_of, pod_names
 
-__all__ = ["GOODPUT", "bought"]
+__all__ = ["GOODPUT", "bought", "payload_rate"]
 
 # Bytes on the wire around an Ethernet frame's payload (IEEE 802.3): preamble and start of frame 8, header 14,
 # checksum 4, gap 12.
@@ -91,8 +91,28 @@ def bought(text: str) -> Bought:
         inside_bytes_per_s = _inside_bytes_per_s(_as_machine(machine))
     else:
         nics, rate = _counted(first, text)
-    usual = "roce" if rate >= _RDMA_BYTES_PER_S else "tcp"
-    return Bought(text.strip(), rate, nics, GOODPUT[fabric or usual], latency_s, inside_bytes_per_s)
+    return Bought(text.strip(), rate, nics, _goodput(rate, fabric), latency_s, inside_bytes_per_s)
+
+
+def payload_rate(text: str, name: str) -> float:
+    """Return the bytes/s of payload that a link of this rate carries, with a fabric: ``100Gbit/s,tcp9000``.
+
+    A rate in bits is that of a line, of which headers take their share. A rate in bytes is payload alone.
+    Raises UsageError, which begins with ``name``.
+    """
+    rate, comma, fabric = text.partition(",")
+    bytes_per_s = parse_rate(rate, name)
+    if comma and fabric.strip().lower() not in GOODPUT:
+        raise UsageError(
+            f"{name}: expected a fabric ({', '.join(GOODPUT)}) behind the comma of {quoted(text)}, "
+            f"found {quoted(fabric.strip())}"
+        )
+    return bytes_per_s if "B" in rate else bytes_per_s * _goodput(bytes_per_s, fabric.strip().lower())
+
+
+def _goodput(bytes_per_s: float, fabric: str) -> float:
+    """Return the share of payload on a NIC of this rate; the ``fabric`` is "" if it was not stated."""
+    return GOODPUT[fabric or ("roce" if bytes_per_s >= _RDMA_BYTES_PER_S else "tcp")]
 
 
 def _qualifiers(parts: list[str], text: str) -> tuple[float | None, str]:

@@ -149,8 +149,9 @@ class Report:
     """A table of rows and how it was measured; ``machine`` has values of the environment by name.
 
     ``average`` says whose times the rows hold, as nccl-tests' ``-a`` does. ``interrupted`` says why rows are
-    missing, if the run did not end normally. ``corrupt`` lists signs of wrong results beyond the rows;
-    ``notes`` list guesses made in reading a file of another tool.
+    missing, if the run did not end normally. ``label`` names an uneven or custom collective.
+    ``corrupt`` lists signs of wrong results beyond the rows; ``notes`` list guesses made in reading a file of
+    another tool.
     """
 
     ranks: int
@@ -168,6 +169,7 @@ class Report:
     corrupt: str = ""
     notes: tuple[str, ...] = ()
     integrity: Integrity | None = None
+    label: str = ""
 
     @property
     def wrong_results(self) -> list[str]:

@@ -126,6 +126,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         iterations=first.iterations,
         rows=(),
         average=first.average,
+        label=first.collective.label if first.collective.kind == "custom" else "",
         machine=machine(comm) | {peer.name.partition(":")[0]: peer.version for peer in peers},
     )
     if comm.Get_rank() == 0:

@@ -219,7 +219,9 @@ _PLACEHOLDERS = frozenset(
 )
 _ABSENT = "{} is not there: this kernel does not have it, or the machine was recorded without it"
 _SMBIOS = "/sys/class/dmi/id is not there: the machine has no SMBIOS, as some virtual machines"
-_CPUFREQ = "/sys/devices/system/cpu/cpufreq has no policy: the firmware or the hypervisor sets the clocks"
+_CPUFREQ = (
+    "/sys/devices/system/cpu/cpufreq is empty: only the firmware or the hypervisor sets the clocks here"
+)
 
 
 def _plain(name: str, path: str) -> _Fact:

@@ -392,7 +392,6 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     lopsided = [row for row in own["asymmetric"] if row in again]
     said = [
         ("slower than the way back", lopsided, beta / way_back),
-        ("unsteady (slow messages take this many times as long; below 2 is normal)", own["noisy"], unsteady),
         (
             "whose times fit no alpha and beta (the time of whole transfers is given instead)",
             fits.rows["unsound"],
@@ -404,12 +403,20 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
         found.append(_preempted([fits.pairs[row] for row in late], fits.places))
     for what, rows, times in said:
         if rows:
-            worst = [
-                (float(times[row]), _times(names.link(*fits.pairs[row]), float(times[row]))) for row in rows
-            ]
-            names_of = [name for _, name in sorted(worst, key=lambda one: -one[0])]
-            found.append(f"{plural(len(rows), 'link')} {what}: {some(names_of, _MOST_NAMED)}")
+            found.append(f"{plural(len(rows), 'link')} {what}: {_worst(fits, names, rows, times)}")
+    if noisy := own["noisy"]:
+        found.append(
+            f"{plural(len(noisy), 'link')} unsteady: many messages take longer than the fastest, up to "
+            f"{_NOISY:g} times is normal: {_worst(fits, names, noisy, unsteady)}; measure again on idle "
+            "hosts: a link that is named again may have a bad cable or port"
+        )
     return tuple(found)
+
+
+def _worst(fits: Fits, names: Names, rows: Sequence[int], times: Floats) -> str:
+    """Return the names of the links ``rows``, those with the most ``times`` first."""
+    worst = sorted(rows, key=lambda row: -times[row])
+    return some([_times(names.link(*fits.pairs[row]), float(times[row])) for row in worst], _MOST_NAMED)
 
 
 def _preempted(pairs: Sequence[Pair], places: Sequence[Place]) -> str:

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 Quantity = Literal["bandwidth", "latency"]
+# A change counts, or does not as its links' ends waited for cores, or cannot be told from noise.
+_Kind = Literal["counts", "doubtful", "unsure"]
 
 # Links named in one finding, so that it stays readable; a count stands for the others.
 _MOST_SLOW = 4
@@ -146,9 +148,14 @@ class Change:
         return self.before / self.now if self.quantity == "bandwidth" else self.now / self.before
 
     @property
+    def values(self) -> tuple[str, str]:
+        """The values before and now, with their units."""
+        return written(self.quantity, self.before), written(self.quantity, self.now)
+
+    @property
     def told(self) -> str:
         """The change in words: what it is, before and now."""
-        before, now = (written(self.quantity, value) for value in (self.before, self.now))
+        before, now = self.values
         # Write the unit once if both have the same.
         before = before.removesuffix(f" {now.partition(' ')[2]}")
         ratio = self.now / self.before
@@ -167,6 +174,9 @@ class Drift:
     ``doubtful`` are latencies that rose while an end of each link waited for a core in every measurement.
     They show the host's load, not the link.
 
+    ``unsure`` has each quantity whose median differs by more than anybody would overlook, although no single
+    change exceeds what noise explains.
+
     ``unmeasured`` counts links of the baseline between present ranks that were not measured now; ``added``
     counts links that were not measured in the baseline.
     """
@@ -178,6 +188,7 @@ class Drift:
     unmeasured: int
     added: int
     doubtful: tuple[Change, ...] = ()
+    unsure: tuple[Change, ...] = ()
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -216,13 +227,14 @@ def compare(baseline: Profile, now: Profile, sensitivity: Sensitivity = BETWEEN_
     between_same = sum(src in there and dst in there for src, dst in _pairs(baseline.links))
     changes = list(_changes(baseline, now, rows, row_now[rows], sensitivity)) if len(rows) else []
     return Drift(
-        changes=tuple(change for change, counts in changes if counts),
+        changes=tuple(change for change, kind in changes if kind == "counts"),
         gone=_named(before_of, now_of),
         new=_named(now_of, before_of),
         compared=len(rows),
         unmeasured=between_same - len(rows),
         added=len(now.links.src) - len(rows),
-        doubtful=tuple(change for change, counts in changes if not counts),
+        doubtful=tuple(change for change, kind in changes if kind == "doubtful"),
+        unsure=tuple(change for change, kind in changes if kind == "unsure"),
     )
 
 
@@ -278,8 +290,8 @@ def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int])
 
 def _changes(
     baseline: Profile, now: Profile, before: Indices, after: Indices, sensitivity: Sensitivity
-) -> Iterator[tuple[Change, bool]]:
-    """Yield the changes from rows ``before`` of the baseline to ``after`` of now, and whether they count."""
+) -> Iterator[tuple[Change, _Kind]]:
+    """Yield the changes from rows ``before`` of the baseline to ``after`` of now, each with its kind."""
     old, new = baseline.links, now.links
     pairs = [(int(src), int(dst)) for src, dst in zip(new.src[after], new.dst[after], strict=True)]
     names = Names([entry.host for entry in now.ranks])
@@ -319,29 +331,42 @@ class _Judge:
 
     def changes(
         self, quantity: Quantity, best: Floats, middle: Floats, sigma: Floats, unsure: Mask | None = None
-    ) -> Iterator[tuple[Change, bool]]:
-        """Yield the changes of one quantity, and whether each counts.
+    ) -> Iterator[tuple[Change, _Kind]]:
+        """Yield the changes of one quantity, each with its kind.
 
         ``best`` and ``middle`` have two rows: the values of all links before, and now. A change for the worse
-        does not count if its link is ``unsure``.
+        is doubtful if its link is ``unsure``. The last change is that of the median of all links without a
+        change, if it is too large to be called none.
         """
         at_best, in_middle = np.log(best[1] / best[0]), np.log(middle[1] / middle[0])
         # The smaller of both; 0 if they disagree on the direction.
         smaller = np.sign(at_best) * np.minimum(np.abs(at_best), np.abs(in_middle))
         moved = floats(np.where(at_best * in_middle > 0, smaller, 0.0))
         allowed, limit_of_all = self._allowed(quantity, moved, best[0], sigma)
-        matters = np.abs(best[1] - best[0]) > (_LEAST_ALPHA_S if quantity == "latency" else 0.0)
+        least_step = _LEAST_ALPHA_S if quantity == "latency" else 0.0
+        matters = np.abs(best[1] - best[0]) > least_step
         worse = moved < 0 if quantity == "bandwidth" else moved > 0
         doubtful = worse & (np.zeros_like(worse) if unsure is None else unsure)
-        least = _STILL * self.sensitivity.least[quantity]
-        for way, counts in itertools.product((-1.0, 1.0), (True, False)):
-            slower = np.where(matters & (doubtful != counts), way * moved, 0.0)
-            for what, rows in self.grouped(slower, allowed, least, limit_of_all):
+        least = self.sensitivity.least[quantity]
+        kinds: tuple[_Kind, ...] = ("counts", "doubtful")
+        left = np.ones(len(self.pairs), dtype=np.bool_)
+        for way, kind in itertools.product((-1.0, 1.0), kinds):
+            slower = np.where(matters & (doubtful == (kind == "doubtful")), way * moved, 0.0)
+            for what, rows in self.grouped(slower, allowed, _STILL * least, limit_of_all):
+                left[rows] = False
                 limit = limit_of_all if len(rows) > _MOST_OF * len(self.pairs) else np.median(allowed[rows])
                 before, now = (float(np.median(values[rows])) for values in best)
                 ratio = float(np.exp(np.copysign(limit, now - before)))
                 links, own = tuple(self.pairs[row] for row in rows), tuple(self.rows[rows].tolist())
-                yield Change(what, quantity, before, now, ratio, links, own), counts
+                yield Change(what, quantity, before, now, ratio, links, own), kind
+        if left.any():
+            before, now = (float(np.median(values[left])) for values in best)
+            shift = float(np.log(now / before))
+            if abs(shift) > least and abs(now - before) > least_step:
+                ratio = float(np.exp(np.copysign(limit_of_all, shift)))
+                links = tuple(itertools.compress(self.pairs, left))
+                what = f"median of {plural(len(links), 'link')}"
+                yield Change(what, quantity, before, now, ratio, links), "unsure"
 
     def _allowed(
         self, quantity: Quantity, moved: Floats, before: Floats, sigma: Floats

@@ -129,7 +129,7 @@ class Steps:
             self._prober.expect(len(cut))
             found = Samples()
             for index, wave in enumerate(cut, start=1):
-                step = f"bandwidth of what stands out, pass {number}, wave {index} of {len(cut)}"
+                step = f"measuring suspicious links again, pass {number}: {index} of {len(cut)}"
                 found.add(self._prober.beta(wave, step) or Samples())
             self._add(found, samples)
             chosen = self._on_every_rank(to_retest, samples)
@@ -244,7 +244,7 @@ class Steps:
         ]
         self._prober.expect((plan.passes - number + 1) * sum(len(alpha) + len(beta) for alpha, beta in cut))
         for index, (alpha, beta) in enumerate(cut, start=1):
-            of = f"pass {number} of {plan.passes}, round {index} of {len(rounds)}"
+            of = f"pass {number} of {plan.passes}, set of links {index} of {len(rounds)}"
             steps: list[tuple[str, Probe, list[Pair]]]
             steps = [(f"latency, {of}", self._prober.alpha, wave) for wave in alpha]
             steps += [(f"bandwidth, {of}", self._prober.beta, wave) for wave in beta]
@@ -295,11 +295,11 @@ class Steps:
         found = Samples()
         self._prober.expect(2 * len(pairs))
         for index, pair in enumerate(pairs, start=1):
-            step = f"again, alone, {index} of {len(pairs)}"
+            step = f"measuring suspicious links again, one at a time: {index} of {len(pairs)}"
             # Alone, a few round trips are enough; within a host, more of them cost little.
             share = 1.0 if self._places[pair[0]].host == self._places[pair[1]].host else _ALPHA_AGAIN
-            found.add(self._prober.alpha([pair], f"latency {step}", share) or Samples())
-            found.add(self._prober.beta([pair], f"bandwidth {step}", alone=True) or Samples())
+            found.add(self._prober.alpha([pair], f"{step}, latency", share) or Samples())
+            found.add(self._prober.beta([pair], f"{step}, bandwidth", alone=True) or Samples())
         self._add(found, samples)
 
     def _add(self, found: Samples, samples: Samples) -> None:

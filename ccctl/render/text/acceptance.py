@@ -85,7 +85,7 @@ def _changes(changes: Changes, width: int | None) -> Iterator[str]:
 def _whole(certificate: Certificate, width: int | None) -> Iterator[str]:
     if not certificate.whole:
         return
-    columns = acceptance.whole_columns(certificate.whole)
+    columns = acceptance.whole_columns(certificate)
     for line in console.aligned(*cells(columns, certificate.whole)):
         yield f"  {line}"
     yield from _list(acceptance.whole_notes(certificate.whole, columns), width)

@@ -114,6 +114,10 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
     # Choose the kind that differs most in the direction of the total difference, slower or faster.
     most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
     at = f", most at {_place(parts[0])}" if parts else ""
+    rest_s = whole_s - most_s
+    if most_s * rest_s < 0:
+        way = "less" if rest_s < 0 else "more"
+        at += f"; all else together {written(rest_s)}, {way} than predicted"
     return f"most of the difference of {written(whole_s)}: {name} {written(most_s)}{at}"
 
 

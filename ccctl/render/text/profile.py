@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
@@ -11,9 +11,10 @@ from exec.launcher import fold
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
+    from ccctl.artifacts import Artifact
     from probes.base import Floats, Indices
     from probes.link_costs import Profile
-    from probes.profiling import Drift
+    from probes.profiling import Change, Drift
 
 __all__ = ["draw", "draw_drift", "say", "summary"]
 
@@ -81,18 +82,41 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
 def _changes(drift: Drift) -> dict[str, Any]:
     names = "what quantity before now ratio explained_by_spread=allowed worse links"
     changes = [figures(change, names) for change in drift.changes]
-    return figures(drift, "compared gone new unmeasured added") | {"changes": changes}
+    unsure = [figures(change, "quantity before now") for change in drift.unsure]
+    return figures(drift, "compared gone new unmeasured added") | {"changes": changes, "unsure": unsure}
 
 
-def draw_drift(drift: Drift, baseline: str) -> None:
-    """Print every change since ``baseline``, the worst first."""
+def draw_drift(drift: Drift, baseline: Artifact, now: Profile) -> None:
+    """Print every change from ``baseline`` to ``now``, the worst first."""
+    crowded = dict.fromkeys([*_shared_cores(baseline.body), *_shared_cores(now)])
     for finding in drift.findings:
         console.data(f"drift: {finding}")
     for note in drift.notes:
         console.data(f"changed: {note}")
-    if not drift.findings:
+    for change in drift.unsure:
+        console.data(_unsure(change, crowded))
+    if not drift.findings and not drift.unsure:
         links = plural(drift.compared, "link")
-        console.data(f"no drift: {links} as fast as in {baseline}, within the noise of both")
+        console.data(f"no drift: {links} as fast as in {baseline.source}, within the noise of both")
+
+
+def _unsure(change: Change, crowded: Iterable[str]) -> str:
+    """Return a change that noise may explain, and the cause of the noise if it is known."""
+    before, now = change.values
+    told = f"median {now}, was {before}"
+    if why := "; ".join(crowded):
+        return f"{told}: too noisy to tell ({why}); measure both with one rank a core"
+    limit = "at least" if change.allowed < 1 else "at most"
+    return f"{told}: too noisy to tell (with noise alone {limit} {change.allowed:.0%}); measure both again"
+
+
+def _shared_cores(profile: Profile) -> list[str]:
+    """Return a line on each host whose ranks share cores."""
+    hosts = [entry.host for entry in profile.ranks]
+    return [
+        f"{hosts.count(host)} ranks share {plural(cores, 'core')} of {host}"
+        for host, cores in profile.crowded_hosts.items()
+    ]
 
 
 def _range(values: Floats, form: Callable[[float], str] = "{:.3g}".format) -> tuple[str, str, str]:
@@ -136,10 +160,10 @@ def _slowest(profile: Profile) -> Iterator[str]:
         share = percent(float(rates.min() / np.median(rates)))
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
-    for host, cores in crowded.items():
+    for told in _shared_cores(profile):
         yield (
-            f"{host_of.count(host)} ranks share {plural(cores, 'core')} of {host}: alphas may include waits "
-            "for a core, and small differences between its links are not judged; start one rank a core"
+            f"{told}: alphas may include waits for a core, and small differences between its links are not "
+            "judged; start one rank a core"
         )
 
 
@@ -182,12 +206,14 @@ def _memory(profile: Profile) -> None:
     for memory in profile.memory:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["copy from another rank"] = memory.fetch_s_per_byte
-            costs["from its cache"] = memory.written_fetch_s_per_byte
+            costs["copy out of another rank's memory"] = memory.fetch_s_per_byte
+            costs["the same while in its CPU's cache"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
             for size, *values in zip(sizes, *costs.values(), strict=True)
         ]
-        title = f"memory of {memory.host} while all ranks work, GB/s a core"
+        title = (
+            f"memory of {memory.host} while all ranks work, GB/s a core (limits copies and sums in the host)"
+        )
         console.table(("size", *costs), rows, title=title)

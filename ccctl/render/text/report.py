@@ -190,7 +190,7 @@ def draw(report: Report) -> None:
 
 def draw_head(report: Report) -> None:
     """Print the header: the measurement, its ranks, its program and its iterations."""
-    kinds = dict.fromkeys(row.collective for row in report.rows)
+    kinds = dict.fromkeys([report.label] if report.label else [row.collective for row in report.rows])
     hosts = f"{len(report.hosts)} hosts" if len(report.hosts) != 1 else report.hosts[0]
     console.data(f"# {', '.join(kinds) or 'nothing'} on {report.ranks} ranks, {hosts}")
     console.data(f"# {report.executor}: {report.library}")
@@ -198,6 +198,8 @@ def draw_head(report: Report) -> None:
         f"# {report.iterations} iterations after {report.warmup} to warm up; times are medians, of "
         f"{_OF_RANKS[report.average]}; slowest: number of the slowest rank; bandwidth in GB/s"
     )
+    if report.label:
+        console.data("# size: all blocks of the fullest buffer; count: elements of the largest block")
 
 
 def draw_foot(report: Report) -> None:

@@ -208,7 +208,7 @@ def _collective(request: WatchRequest) -> str:
 
 def _tolerance(request: WatchRequest) -> str:
     if request.share is None:
-        return f"their noise or {percent(request.tolerated)}"
+        return f"their noise, or {percent(request.tolerated)} where that is more"
     return percent(request.tolerated)
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import psutil
 import pytest
 from faulty_profile import Faulty
@@ -26,6 +27,8 @@ from probes.profiling.task import Begun
 from probes.sampling.packet_trains import Trains
 from probes.sampling.samples import Place, Samples
 
+# Betas of a link whose samples differ by a third, as multiples of the best.
+WIDE = {"": 1.0, "_median": 1.3, "_p90": 1.9, "_low": 0.85, "_high": 1.15}
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 
 
@@ -87,12 +90,27 @@ def test_links_that_carry_less_than_expected_are_found(run_ccctl, tmp_path, samp
     assert done.returncode == 1
     assert "finding: 2 of 2 links below 48 GB/s: " in done.stdout
     assert done.stderr == "ccctl: links carry less than 48GB/s\n"
-    told = run_ccctl("profile", "--from", str(path), "--expect", "384Gbit/s", "--json")
+    # A rate in bits is a line's, of which headers take 82 of 4178 bytes with RoCE.
+    told = run_ccctl("profile", "--from", str(path), "--expect", "400Gbit/s", "--json")
     assert told.returncode == 1
-    assert json.loads(told.stdout)["findings"][0].startswith("2 of 2 links below 48 GB/s: ")
+    assert json.loads(told.stdout)["findings"][0].startswith("2 of 2 links below 49.02 GB/s: ")
     well = run_ccctl("profile", "--from", str(path), "--expect", "1kB/s")
     assert (well.returncode, well.stderr, "below" in well.stdout) == (0, "", False)
     assert run_ccctl("profile", "--from", str(path), "--expect", "48").returncode == 2
+
+
+def test_headers_may_take_their_share_of_an_expected_line_rate(run_ccctl, tmp_path, samples):
+    links, path = samples["profile"].links, str(tmp_path / "profile.json")
+    # 1448 of 1514 bytes are payload on an emulated link of 100 Mbit/s.
+    beta = floats(np.full(len(links.src), 1514 / 1448 / 12.5e6))
+    full = dataclasses.replace(links, **{f"beta{name}_s_per_byte": beta for name in WIDE})
+    codec.write(path, "profile", dataclasses.replace(samples["profile"], links=full))
+    for rate, status in (("100Mbit/s", 0), ("100Mbit/s,tcp9000", 1), ("11.9MB/s", 0), ("12.5MB/s", 1)):
+        done = run_ccctl("profile", "--from", path, "--expect", rate)
+        assert done.returncode == status, (rate, done.stdout)
+    wrong = run_ccctl("profile", "--from", path, "--expect", "8x400")
+    assert wrong.returncode == 2
+    assert "--expect: expected a rate with its unit, from 1bit/s" in wrong.stderr
 
 
 def test_two_files_are_compared_without_measuring(run_ccctl, tmp_path, samples):
@@ -114,6 +132,25 @@ def test_two_files_are_compared_without_measuring(run_ccctl, tmp_path, samples):
     assert [change["worse"] for change in told["drift"]["changes"]] == [True]
     assert done.stderr == f"ccctl: worse than {good}\n"
     assert run_ccctl("profile", "--from", str(good), "--baseline", str(bad)).returncode == 0
+
+
+def test_a_median_that_noise_hides_is_told_in_place_of_no_drift(run_ccctl, tmp_path, samples):
+    good, noisy = str(tmp_path / "good.json"), str(tmp_path / "noisy.json")
+    crowded = [dataclasses.replace(entry, cores=1) for entry in samples["profile"].ranks]
+    links = samples["profile"].links
+    beta = floats(1 / np.full(len(links.src), 6.09e9))
+    wide = {f"beta{name}_s_per_byte": floats(beta * by) for name, by in WIDE.items()}
+    now = dataclasses.replace(links, **wide)
+    before = dataclasses.replace(now, **{name: floats(value * 6.09 / 9.47) for name, value in wide.items()})
+    for path, measured in ((good, before), (noisy, now)):
+        profile = dataclasses.replace(samples["profile"], ranks=tuple(crowded), links=measured)
+        codec.write(path, "profile", profile)
+    done = run_ccctl("profile", "--from", noisy, "--baseline", good)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "median 6.09 GB/s, was 9.47 GB/s: too noisy to tell (2 ranks share 1 core of host)" in done.stdout
+    assert "no drift" not in done.stdout
+    told = json.loads(run_ccctl("profile", "--from", noisy, "--baseline", good, "--json").stdout)
+    assert [one["quantity"] for one in told["drift"]["unsure"]] == ["bandwidth"]
 
 
 @pytest.mark.mpi

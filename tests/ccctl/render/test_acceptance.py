@@ -19,7 +19,7 @@ from certificates import (
 from hypothesis import given
 
 from ccctl.render import acceptance
-from exec.acceptance import FaultCost, Spares, changes
+from exec.acceptance import Culprit, FaultCost, Spares, changes
 from exec.benchmark import Integrity
 from exec.program import Corruption
 
@@ -32,6 +32,10 @@ def test_the_verdict_is_one_line():
     )
     assert acceptance.headline(accepted()) == "accepted: nothing found on 12 hosts"
     assert acceptance.headline(replace(accepted(), reason="accepted, as before")) == "accepted, as before"
+
+
+def table(*rows):
+    return replace(accepted(), whole=rows)
 
 
 @pytest.mark.parametrize(
@@ -91,19 +95,28 @@ def test_spares_say_which_hosts_to_leave_out():
 
 
 def test_columns_that_nobody_fills_are_left_out():
-    heads = [one.head for one in acceptance.whole_columns(WHOLE)]
+    heads = [one.head for one in acceptance.whole_columns(table(*WHOLE))]
     assert heads == ["collective", "size", "library", "time", "algbw", "busbw", "of bound", "of bought"]
     bare = replace(WHOLE[0], bound_s=None, bought_bound_s=None, wrong=None, algbw_gbs=0.0, busbw_gbs=0.0)
-    assert [one.head for one in acceptance.whole_columns([bare])] == heads[:4]
+    assert [one.head for one in acceptance.whole_columns(table(bare))] == heads[:4]
     wrong = replace(WHOLE[0], wrong=7)
-    cells = {one.head: one.cell(wrong) for one in acceptance.whole_columns([wrong, WHOLE[1]], wide=True)}
+    cells = {one.head: one.cell(wrong) for one in acceptance.whole_columns(table(wrong, WHOLE[1]), wide=True)}
     assert (cells["bound"], cells["of bound"], cells["busbw"]) == ("31 ms", "91.2 %", "62.2")
     assert (cells["bought"], cells["of bought"], cells["wrong"]) == ("19 ms", "55.9 %", "7")
 
 
+def test_rows_of_a_run_whose_ranks_waited_for_cores_are_marked():
+    crowded = Culprit("crowded", "collectives", (), "remark", "times of collectives are not reliable: 4 on 2")
+    certificate = replace(table(*WHOLE), culprits=(crowded,))
+    columns = acceptance.whole_columns(certificate)
+    assert {columns[-1].cell(row) for row in WHOLE} == {"no: cores"}
+    assert any(words.startswith("no: cores: ") for words in acceptance.whole_notes(WHOLE, columns))
+    assert not any(words.startswith("no: ") for words in acceptance.whole_notes(WHOLE, columns[:-1]))
+
+
 def test_notes_say_what_the_table_does_not_show():
     def notes(*rows):
-        return list(acceptance.whole_notes(rows, acceptance.whole_columns(rows)))
+        return list(acceptance.whole_notes(rows, acceptance.whole_columns(table(*rows))))
 
     checked = replace(WHOLE[0], wrong=0)
     assert notes(checked)[-1] == "results: every element is right"
@@ -112,19 +125,19 @@ def test_notes_say_what_the_table_does_not_show():
 
 
 def test_what_was_compared_is_told():
-    integrity = Integrity("all_reduce", 1 << 20, 0, ("ccctl", "mpi"), {}, 24)
+    integrity = Integrity("all_reduce", 1 << 20, 0, ("ccctl", "mpi"), {}, 41908)
     assert list(acceptance.integrity_notes(integrity)) == [
-        "same bits in two runs (all_reduce of 1 MiB on random numbers): ccctl, mpi",
-        "checksums: both runs have the reference's bits after each of the 24 steps",
+        "run twice, with the same bits both times (all_reduce of 1 MiB on random numbers): ccctl, mpi",
+        "checksums: in both runs, each of the 41,908 steps of ccctl's program had the right data",
     ]
     unlike = replace(integrity, unlike={"mpi": (1,)}, steps=0, why_not="more than 256 ranks")
     assert [words.partition(" (")[0] for words in acceptance.integrity_notes(unlike)] == [
-        "same bits in two runs",
-        "other bits in the second run",
+        "run twice, with the same bits both times",
+        "run twice, with other bits the second time",
         "checksums: not compared: more than 256 ranks",
     ]
     corrupt = replace(integrity, corruptions=(Corruption("rank", 1, -1, 5, "rrc", 3),))
-    assert "3 of 24 steps" in list(acceptance.integrity_notes(corrupt))[-1]
+    assert "3 of the 41,908 steps" in list(acceptance.integrity_notes(corrupt))[-1]
     assert list(acceptance.integrity_notes(None)) == []
 
 

@@ -65,6 +65,24 @@ def test_what_changed_alike_is_one_finding(slow, start):
     assert "% of the baseline" in found.findings[0]
 
 
+@pytest.mark.parametrize(("before_gbs", "now_gbs"), [(9.47, 6.09), (6.09, 9.47)])
+def test_medians_that_noise_hides_are_too_noisy_to_tell_and_no_lack_of_drift(before_gbs, now_gbs):
+    noisy = {"hosts": HOSTS[:4], "spread": 0.35}
+    before = profile(lambda src, dst: before_gbs * 1e9, **noisy)
+    found = compare(before, profile(lambda src, dst: now_gbs * 1e9, seed=1, **noisy))
+    assert found.findings == ()
+    (one,) = found.unsure
+    assert one.quantity == "bandwidth"
+    assert one.before == pytest.approx(before_gbs * 1e9, rel=0.15)
+    assert one.now == pytest.approx(now_gbs * 1e9, rel=0.15)
+
+
+def test_medians_that_agree_or_whose_change_is_reported_are_not_too_noisy_to_tell():
+    assert compare(profile(), profile(seed=1)).unsure == ()
+    for rate in (6e9, 20e9):
+        assert compare(profile(), profile(lambda src, dst, rate=rate: rate, seed=1)).unsure == ()
+
+
 def test_what_became_faster_is_a_note():
     found = compare(profile(), profile(lambda src, dst: 20e9 if dst == 3 else 10e9, seed=1))
     assert found.findings == ()

@@ -39,7 +39,8 @@ def test_kinds_are_compared_and_their_places_named(samples, capsys):
     assert late.split()[2:] == ["-", "200.0", "+200.0", "rank", "0", "200.0"]
     together = next(line for line in lines if line.startswith("together"))
     assert together.split() == ["together", "900.0", "1000.0", "+100.0"]
-    assert "# most of the difference of +100.0: late ranks +200.0, most at rank 0" in lines
+    most = "# most of the difference of +100.0: late ranks +200.0, most at rank 0"
+    assert f"{most}; all else together -100.0, less than predicted" in lines
     assert "# busiest links and ports, by the rates of the network: port nic 90 %, link 0 -> 1 45 %" in lines
     assert lines[-1].split() == ["1", "0.0", "800.0", "0.0", "100.0", "50.0", "50.0", "1000.0"]
 

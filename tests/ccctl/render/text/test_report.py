@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccctl.render.text.report import ColumnTable, draw_foot, summary
+from ccctl.render.text.report import ColumnTable, draw_foot, draw_head, summary
 from ccctl.render.units import bandwidth
 from exec.benchmark.report import Measurement
 
@@ -119,3 +119,14 @@ def test_a_row_whose_iterations_differ_too_much_says_so_in_place_of_ratios(rows,
     assert "# ours: spread         : no ratio, because iterations differ too much" in capsys.readouterr().out
     draw_foot(replace(samples["report"], rows=(rows[0],)))
     assert "# spread" not in capsys.readouterr().out
+
+
+def test_an_uneven_collective_is_named_and_its_count_explained(samples, capsys):
+    (row,) = samples["report"].rows
+    uneven = replace(samples["report"], rows=(replace(row, collective="custom"),), label="uneven all_gather")
+    draw_head(uneven)
+    head = capsys.readouterr().out.splitlines()
+    assert head[0].startswith("# uneven all_gather on ")
+    assert "# size: all blocks of the fullest buffer; count: elements of the largest block" in head
+    draw_head(samples["report"])
+    assert "largest block" not in capsys.readouterr().out
