@@ -17,7 +17,7 @@ FAST (Lei et al., arXiv 2505.09764) also balances NICs inside hosts first, but t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -158,7 +158,9 @@ class DemandPlanner:
             its = self._load(tried)
             if its.busiest_s < load.busiest_s:
                 paths, load = tried, its
+        # Direct sends and their load stay as they are: they may turn out to be faster.
         paths = paths._replace(size_bytes=paths.size_bytes.copy())
+        load = replace(load, held_s=load.held_s.copy())
         added: list[DemandPaths] = []
         for step in _STEPS:
             target_s = bound_s * (1 + step)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from ccctl.arguments import load_network
 from probes.base import UsageError
@@ -63,6 +63,7 @@ def held_s(network, plan):
     seed=st.integers(0, 10**6),
 )
 @settings(max_examples=40, deadline=None)
+@example(name="levels", shape="sparse", seed=313765)
 def test_all_data_goes_and_no_port_is_busier_than_said(planners, name, shape, seed):
     planner = planners[name]
     demand = drawn(planner.network.ranks, shape, seed)
