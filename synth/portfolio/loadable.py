@@ -317,7 +317,8 @@ class _Compiled:
         time_s = replay(schedule).time_s if merged is None else _merged_time_s(merged, schedule)
         least_s = min(race.time_s(number, size_bytes) for number in range(len(race.candidates)))
         percent, free = (100 * min(1.0, bound_s / each) if each else 100.0 for each in (time_s, least_s))
-        return LoadedPoint(size_bytes, percent, free, self.fastest(size_bytes)[1])
+        # Costs of the runtime choose among more schedules than the race has.
+        return LoadedPoint(size_bytes, percent, max(percent, free), self.fastest(size_bytes)[1])
 
 
 def _named(one: Schedule | UnsizedSchedule) -> str:
@@ -344,6 +345,8 @@ def _synthesis(
     if not limit:
         return replace(fastest, loaded=loaded)
     proven = proven_with(replace(schedule, seed=fastest.listed.seed), outcome.bounds)
+    if proven.outcome is not None and proven.outcome.percent_of_optimal > outcome.percent_of_optimal:
+        loaded = replace(loaded, unrestricted_percent=proven.outcome.percent_of_optimal)
     why = f"the fastest that {runtime} can load"
     return replace(fastest, schedule=proven, why=why, loaded=loaded)
 

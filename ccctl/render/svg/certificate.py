@@ -21,6 +21,8 @@ _FAULT, _REMARK, _POSSIBLE, _BOUGHT = COLOURS[1], COLOURS[4], COLOURS[0], COLOUR
 _MOST_CULPRITS, _MOST_ROWS = 12, 24
 # The largest share that a bar shows (1 is the bound). A row beyond it is wrong, so its bar is cut off there.
 _MOST_SHARE = 10.0
+# The largest factor that a bar shows: a certificate may hold a time of nearly 0, and a factor beyond all numbers.
+_MOST_TIMES = 1e6
 
 
 def pictures(certificate: Certificate, width: int) -> Iterator[Drawing]:
@@ -41,7 +43,7 @@ def _costs(costs: Sequence[tuple[Culprit, FaultCost]], width: int) -> Drawing:
         after = f"{seconds(cost.with_s)}, not {seconds(cost.without_s)}"
         shown += [
             heading(f"{culprit.part}: {name}"),
-            bar("", [(culprit.severity, cost.times, colour)], after),
+            bar("", [(culprit.severity, min(cost.times, _MOST_TIMES), colour)], after),
         ]
     more = len(costs) - _MOST_CULPRITS
     entries = [("", f"and {plural(more, 'more culprit')}")] if more > 0 else []

@@ -34,6 +34,12 @@ def test_without_costs_and_bounds_there_is_no_picture():
     assert draw("certificate", replace(accepted(), whole=(bare,))) == []
 
 
+def test_a_factor_beyond_all_numbers_is_drawn():
+    at_once = replace(CABLE, cost=replace(CABLE.cost, with_s=4.0, without_s=2.3e-308))
+    drawings = draw("certificate", replace(accepted(), culprits=(at_once,)))
+    ElementTree.fromstring(document(drawings))
+
+
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 @given(certificate=certificates())
 def test_any_certificate_is_xml(width, certificate):
