@@ -35,7 +35,7 @@ def test_without_costs_and_bounds_there_is_no_picture():
 
 
 def test_a_factor_beyond_all_numbers_is_drawn():
-    at_once = replace(CABLE, cost=replace(CABLE.cost, with_s=4.0, without_s=2.3e-308))
+    at_once = replace(CABLE, cost=replace(CABLE.cost, with_s=4.0, without_s=1e-308))
     drawings = draw("certificate", replace(accepted(), culprits=(at_once,)))
     ElementTree.fromstring(document(drawings))
 
