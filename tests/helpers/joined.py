@@ -63,5 +63,6 @@ def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s:
     said = "\n".join(
         f"rank {number}: {one.returncode}\n{one.stdout}{one.stderr}" for number, one in enumerate(found)
     )
-    assert all(one.returncode in (0, -9) for one in found), said
+    # Scripts kill some of their ranks, never all.
+    assert {one.returncode for one in found} in ({0}, {0, -9}), said
     return [one.stdout for one in found]
