@@ -31,17 +31,14 @@ run:
 marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 long = $$(grep -rlE 'mark\.long\b|chessboard\(' --include='test_*.py' tests)
 
-# Tests that start ranks or hosts wait for much of their time: they run beside all others, which leave them the cores,
-# and tell at the end. Those that measure come last, alone. All of it runs, whatever fails.
+# What starts ranks or hosts runs file by file beside each other; what measures comes last, alone. All of it runs,
+# whatever fails.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
-	@failed=; told=$$(mktemp); \
-	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) \
-	  >$$told 2>&1 & \
-	nice -n 5 $(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
-	wait $$! || failed=yes; \
-	cat $$told; rm $$told; \
+	@failed=; \
+	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
+	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
 	$(PYTEST) -m 'alone and not long' $(call marked,alone) || failed=yes; \
 	echo 'left out: what is marked long; make test-long runs it'; \
 	[ -z "$$failed" ]

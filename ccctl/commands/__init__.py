@@ -38,7 +38,7 @@ SECTIONS = {
         "help": "Show the manual page of a command, or list the commands.",
         "examples": "List the examples, or copy one.",
         "schema": "Print the JSON Schema of a kind of artifact, or list kinds.",
-        "completion": "Print the completion for a shell.",
+        "completion": "Print the completion script of a shell.",
     },
 }
 CLAIMS = {name: claim for section in SECTIONS.values() for name, claim in section.items()}

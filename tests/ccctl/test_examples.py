@@ -146,6 +146,8 @@ def folder(tmp_path_factory, samples, _warm_commands):
     for name, hosts, gpu in (("nccl", 1, "H100"), ("old", 1, "H100"), ("hosts", 2, "A100-SXM4-80GB")):
         (place / f"{name}.log").write_text(nccl_log(hosts, gpu))
     (place / "osu.txt").write_text(OSU)
+    for name, time_us in (("knomial", "350.50"), ("ring", "170.25"), ("default", "360.00")):
+        (place / f"{name}.log").write_text(OSU.replace("350.50", time_us))
     links = [f"{src},{dst},1us,10GB/s" for src in range(4) for dst in range(4) if src != dst]
     (place / "links.csv").write_text("\n".join(["src,dst,alpha,bandwidth", *links]) + "\n")
     # The examples may run in several processes, each with some of them.

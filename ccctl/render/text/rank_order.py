@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["draw", "summary"]
 
 _MOST_ROWS = 32
-# Where no order gains more than this, the bound on the gain says nothing more.
+# If no order gains more than this, the bound on the gain says nothing more.
 _KEPT = 1.005
 
 

@@ -40,7 +40,7 @@ def test_what_is_no_mode_is_refused(text):
         ({"steps": 5, "warmup": 5}, "--warmup 5"),
         ({"width": 30}, "multiple of 4"),
         ({"racks": "0-1/2"}, "--racks"),
-        ({"network": "ring:4"}, "--network"),
+        ({"network": "ring:4"}, "needs the bandwidth"),
         ({"compute": "soon"}, "--compute"),
         ({"output": "-", "svg": "-"}, "one of them to stdout"),
     ],
