@@ -6,9 +6,9 @@
 Each case is a random lab of network namespaces: hosts on one switch or in two racks, all with the same random
 rate, and one fault, two or none. `ccctl accept` runs inside, and its certificate is compared with the faults.
 A case is *right* if exactly the injected faults are named, each by its kind and its hosts; of a trunk, only
-the kind is compared. A case is *open* if the verdict is "undecided": there was too little time on a busy
-machine. The last lines count by kind. ``--rows`` also appends a line of JSON for each case to a file. Needs
-root.
+the kind is compared. Without a fault, the verdict must not be "undecided" either. Any other case is *open* if
+the verdict is "undecided": there was too little time on a busy machine. The last lines count by kind.
+``--rows`` also appends a line of JSON for each case to a file. Needs root.
 
 Some faults last only as long as the acceptance. A flapping host sends at a tenth of its rate for a random
 share of each second. A host of another version has its own /etc/os-release. All processes of a host with a
@@ -418,7 +418,8 @@ def result_of(case: Case, answer: Answer) -> str:
             break
         left.remove(match)
     else:
-        if not left:
+        # An acceptance that could not tell has not accepted a healthy cluster.
+        if not left and (case.faults or answer.verdict != "undecided"):
             return "right"
     return "open" if answer.verdict == "undecided" else "wrong"
 

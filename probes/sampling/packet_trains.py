@@ -54,7 +54,7 @@ _PROBE = (32 * KIB, 4, 3)
 # because the handshake of large messages would count as transfer time.
 _EAGER = 64 * KIB
 # Sizes of the messages of a slow link, and of a fast one. Two sizes show whether a message has a fixed cost.
-# Of the large sizes, up to 4 MiB, `plan` takes as many as the time allows.
+# `plan` takes as many of the large sizes, up to 4 MiB, as the time allows.
 _SMALL = (4 * KIB, 8 * KIB)
 _LARGE = tuple(128 * KIB << step for step in range(6))
 # A link is slow if even the smallest of the large messages takes over 5 ms. The least trains of large
@@ -87,7 +87,7 @@ _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
 # The fewest and the most messages in a train of large ones: five have three gaps after the first quarter.
 _FEWEST_MESSAGES, _MOST_MESSAGES = 5, 32
 # The fewest and the most messages in a train of small ones. Twelve have eight gaps after the first quarter.
-# As many as the most take _TRAIN_S at 2.4 us each, if a user requests tiny messages.
+# The most matter if a user requests tiny messages: at 2.4 us each they take _TRAIN_S.
 _FEWEST_BUFFERED, _MOST_BUFFERED = 12, 1 << 14
 
 Between = Callable[[], None]

@@ -35,7 +35,7 @@ from synth.scheduling import (
     grids,
     in_turn,
     routed,
-    share_counts,
+    shared_sums,
     step_trees,
     summed_axes,
 )
@@ -53,10 +53,6 @@ _SERVED = (
     "gather",
     "all_to_all",
 )
-# All_reduces are tried with so many chunks for each butterfly, and with so many for each of its owners.
-_FEW, _LAPS = (1, 4), (1, 2, 4)
-# Finer cuts with more sends than this are not tried.
-_MOST_SENDS = 600_000
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
@@ -87,30 +83,16 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def chunk_counts(network: Network) -> list[int]:
-    """Return the numbers of chunks into which to cut the buffer of an all_reduce.
-
-    They are a few for each butterfly, one for each share of some axes, and one or more of every rank.
-    """
+    """Return the numbers of chunks into which to cut the buffer of an all_reduce."""
     if network.ranks & (network.ranks - 1):
         return [1]
     grid = next(grids(network))
-    ways = len(_ways(network, grid))
-    few = {ways * lap for lap in _FEW} | set(share_counts(grid, ways))
-    many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
-    return [*sorted(count for count in few if count < network.ranks * ways), *many]
+    return shared_sums.chunk_counts(grid, len(_ways(network, grid)))
 
 
 def _ways(network: Network, grid: Grid) -> list[tuple[list[int], bool]]:
-    """Return (axes, mirrored) of each butterfly: one begins with each axis.
-
-    If links share no ports, there is a mirror image of each.
-    """
-    axes = len(grid.sizes)
-    return [
-        ([*range(first, axes), *range(first)], mirrored)
-        for mirrored in (False, True)[: 1 if network.ports else 2]
-        for first in range(axes)
-    ]
+    """Return (axes, mirrored) of each butterfly; mirror images pay only if links share no ports."""
+    return grid.ways(mirrored=not network.ports)
 
 
 def _partners(grid: Grid, axes: Sequence[int], mirrored: bool) -> list[Indices]:

@@ -42,17 +42,12 @@ from synth.scheduling import (
     StepTrees,
     grids,
     in_turn,
-    share_counts,
+    shared_sums,
     step_trees,
     summed_axes,
 )
 
 __all__ = ["chunk_counts", "synthesize"]
-
-# All_reduces are tried with so many chunks for each axis, and with so many for each of its owners.
-_FEW, _LAPS = (1, 4), (1, 2, 4)
-# Finer cuts with more sends than this are not tried.
-_MOST_SENDS = 600_000
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
@@ -70,15 +65,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def chunk_counts(network: Network) -> list[int]:
-    """Return the numbers of chunks into which to cut the buffer of an all_reduce.
-
-    They are a few for each axis, one for each share of some axes, and one or more of every rank.
-    """
+    """Return the numbers of chunks into which to cut the buffer of an all_reduce."""
     grid = next(grids(network))
-    ways = 2 * len(grid.sizes)
-    few = {ways * lap for lap in _FEW} | set(share_counts(grid, ways))
-    many = [network.ranks * ways * lap for lap in _LAPS if 2 * network.ranks**2 * ways * lap <= _MOST_SENDS]
-    return [*sorted(count for count in few if count < network.ranks * ways), *many]
+    return shared_sums.chunk_counts(grid, len(grid.ways(mirrored=True)))
 
 
 def _torus(network: Network, table: Ints) -> Grid:
@@ -165,16 +154,8 @@ class _Job:
 
     @cached_property
     def ways(self) -> list[tuple[list[int], bool]]:
-        """(axes, mirrored): chunks begin with each axis in turn, and then with each axis the other way round.
-
-        So ranks that are equally far both ways are reached one way by some chunks, the other way by others.
-        """
-        axes = len(self.grid.sizes)
-        return [
-            ([*range(first, axes), *range(first)], mirrored)
-            for mirrored in (False, True)
-            for first in range(axes)
-        ]
+        """The axes, in turn and both ways round, along which the chunks go."""
+        return self.grid.ways(mirrored=True)
 
     def schedule(self) -> Schedule:
         """Return the bandwidth-optimal algorithm, in fewer chunks than it needs the latency-optimal one."""

@@ -27,7 +27,6 @@ from .pipelining import pipelined as pipelined
 from .shared_sums import (
     Known as Known,
     SharedSums as SharedSums,
-    share_counts as share_counts,
     summed_axes as summed_axes,
 )
 from .step_trees import (

@@ -22,7 +22,7 @@ from synth.scheduling.justification import justified
 from synth.scheduling.list_scheduling import SendsOfParts
 from synth.scheduling.step_trees import Grid, StepTrees
 
-__all__ = ["Known", "SharedSums", "pays", "share_counts", "suits", "summed_axes", "trees_pay"]
+__all__ = ["Known", "SharedSums", "chunk_counts", "pays", "suits", "summed_axes", "trees_pay"]
 
 # The most ranks for which auto tries these methods.
 _MOST_RANKS = 256
@@ -33,6 +33,9 @@ _OWN = -1
 # latency to the farthest rank: by exchange, and by reduce_scatter and all_gather (benchmarks/sizes.py on
 # torus:4x4x4 and torus:8x8; benchmarks/published_and_ours.py trivance).
 _MOST_BYTES, _MOST_BYTES_OF_TREES = 0.6, 8.0
+# All_reduces are tried with so many chunks for each way, and with so many for each way and rank. Finer cuts
+# with more sends than the last number are not tried.
+_FEW, _LAPS, _MOST_SENDS = (1, 4), (1, 2, 4), 600_000
 
 Known = dict[int, list[int]]
 """The rows that make up the sum at each rank that takes part in an exchange."""
@@ -82,9 +85,17 @@ def summed_axes(
     return min(found)[1]
 
 
-def share_counts(grid: Grid, ways: int) -> list[int]:
-    """Return numbers of chunks with which some axes can be summed: one for each way and share."""
-    return [ways * math.prod(sorted(grid.sizes)[-axes:]) for axes in range(1, len(grid.sizes))]
+def chunk_counts(grid: Grid, ways: int) -> list[int]:
+    """Return the numbers of chunks into which to cut the buffer of an all_reduce, in ascending order.
+
+    They are a few for each of the ``ways``, one for each way and share of some axes, and one or more for each
+    way and rank.
+    """
+    ranks = math.prod(grid.sizes)
+    few = {ways * lap for lap in _FEW}
+    few |= {ways * math.prod(sorted(grid.sizes)[-axes:]) for axes in range(1, len(grid.sizes))}
+    many = [ranks * ways * lap for lap in _LAPS if 2 * ranks**2 * ways * lap <= _MOST_SENDS]
+    return [*sorted(count for count in few if count < ranks * ways), *many]
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,19 @@ class Grid:
         rank = np.arange(math.prod(self.sizes))
         return np.asarray(rank // self._stride(axis) % self.sizes[axis])
 
+    def ways(self, *, mirrored: bool) -> list[tuple[list[int], bool]]:
+        """Return (axes in turn, whether the other way round), one for each axis to begin with.
+
+        If ``mirrored``, each also comes the other way round: ranks that are equally far both ways are then
+        reached one way by some chunks, the other way by others.
+        """
+        axes = range(len(self.sizes))
+        return [
+            ([*axes[first:], *axes[:first]], other)
+            for other in ((False, True) if mirrored else (False,))
+            for first in axes
+        ]
+
     def _stride(self, axis: int) -> int:
         return math.prod(self.sizes[:axis])
 

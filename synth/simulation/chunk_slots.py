@@ -13,9 +13,9 @@ from synth.schedules import Schedule
 
 __all__ = ["Touched", "are_few", "dependencies", "numbered", "touched"]
 
-# From this many slots on, an array over all slots is too large (64 MiB at 8 bytes a slot), unless the columns
-# of the sends are as large: a send takes about as much as _PER_SEND slots (chunk, link, op, both slots, start
-# and arrival: 33 bytes).
+# An array over all slots is too large from _SPARSE_FROM slots on (64 MiB at 8 bytes a slot), unless the
+# columns of the sends are as large. A send takes about as much as _PER_SEND slots (chunk, link, op, both
+# slots, start and arrival: 33 bytes).
 _SPARSE_FROM, _PER_SEND = 1 << 23, 4
 
 
