@@ -192,7 +192,7 @@ def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator
     """Yield notes on the table of collectives: units, the meaning of 100 %, and whether results are right."""
     heads = {column.head for column in columns}
     if _UNRELIABLE.head in heads:
-        yield "no: cores: ranks waited for cores, so these times do not say which library is faster"
+        yield "no: cores means that ranks waited for cores, so these times do not say which library is faster"
     if "algbw" in heads:
         yield "algbw, busbw: GB/s as nccl-tests defines them"
     for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):

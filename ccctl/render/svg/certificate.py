@@ -21,8 +21,7 @@ _FAULT, _REMARK, _POSSIBLE, _BOUGHT = COLOURS[1], COLOURS[4], COLOURS[0], COLOUR
 _MOST_CULPRITS, _MOST_ROWS = 12, 24
 # The largest share that a bar shows (1 is the bound). A row beyond it is wrong, so its bar is cut off there.
 _MOST_SHARE = 10.0
-# The largest factor that a bar shows: a certificate may hold a time of nearly 0, so a factor that no float
-# holds.
+# The largest factor that a bar shows. A certificate may hold a time of nearly 0; the factor is then infinite.
 _MOST_TIMES = 1e6
 
 

@@ -119,7 +119,7 @@ def limit(schedule: AnySchedule, timing: Timing) -> str:
         full = [one for one, share in shares if share >= most - _AS_BUSY]
         names, several = busy.in_words(listed.network, full)
         return (
-            f"limited by {names}: busy {percent(most)} of the time, so that only a plan that moves fewer "
+            f"limited by {names}: busy {percent(most)} of the time, so only a plan that moves fewer "
             f"bytes through {'them' if several else 'it'} is faster"
         )
     less = f"the busiest, {busy.in_words(listed.network, [name])[0]}, is busy {percent(most)} of the time"
