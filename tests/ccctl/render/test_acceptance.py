@@ -110,7 +110,7 @@ def test_rows_of_a_run_whose_ranks_waited_for_cores_are_marked():
     certificate = replace(table(*WHOLE), culprits=(crowded,))
     columns = acceptance.whole_columns(certificate)
     assert {columns[-1].cell(row) for row in WHOLE} == {"no: cores"}
-    assert any(words.startswith("no: cores: ") for words in acceptance.whole_notes(WHOLE, columns))
+    assert any(words.startswith("no: cores means ") for words in acceptance.whole_notes(WHOLE, columns))
     assert not any(words.startswith("no: ") for words in acceptance.whole_notes(WHOLE, columns[:-1]))
 
 
