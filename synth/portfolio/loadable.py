@@ -70,13 +70,15 @@ def loadable_among(
     """
     best = fastest.listed
     candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
+    # The search may prefer another one to the fastest over links alone.
+    free_s = min(map(_time_s, candidates))
     limits: dict[str, str] = {}
     for tried, schedule in enumerate(candidates, start=1):
         progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
         made = _compiled(schedule, runtime)
         if made.variant is not None:
             limit = next(iter(limits.values()), "")
-            found = _synthesis(fastest, schedule, runtime, made.variant, limit, tried)
+            found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
             return _as_run(found, made.variant, candidates[tried:], progress)
         limits.setdefault(_named(schedule), made.limit)
     limit = next(iter(limits.values()), "")
@@ -84,7 +86,7 @@ def loadable_among(
         progress.update(tried, tried, f"merging the messages of {schedule.method} for {runtime}")
         made = _compiled(schedule, runtime, merging=True)
         if made.variant is not None:
-            found = _synthesis(fastest, schedule, runtime, made.variant, limit, tried)
+            found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
             return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
     raise _none_loads(runtime, len(candidates), limits)
@@ -335,18 +337,21 @@ def _synthesis(
     schedule: Schedule,
     runtime: str,
     made: Variant,
+    free_s: float,
     limit: str,
     tried: int,
 ) -> Synthesis:
-    """Return the search result with the program; if the fastest does not load, ``schedule`` replaces it."""
+    """Return the search result with the program; if the fastest does not load, ``schedule`` replaces it.
+
+    ``free_s`` is the least time of all schedules, whether they load or not.
+    """
     outcome = fastest.listed.outcome
     assert outcome is not None
-    loaded = Loaded(runtime, made.program, made.plan, outcome.percent_of_optimal, limit, tried)
+    free = replace(outcome, time_s=free_s).percent_of_optimal
+    loaded = Loaded(runtime, made.program, made.plan, free, limit, tried)
     if not limit:
         return replace(fastest, loaded=loaded)
     proven = proven_with(replace(schedule, seed=fastest.listed.seed), outcome.bounds)
-    if proven.outcome is not None and proven.outcome.percent_of_optimal > outcome.percent_of_optimal:
-        loaded = replace(loaded, unrestricted_percent=proven.outcome.percent_of_optimal)
     why = f"the fastest that {runtime} can load"
     return replace(fastest, schedule=proven, why=why, loaded=loaded)
 

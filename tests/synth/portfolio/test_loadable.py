@@ -16,6 +16,7 @@ from synth.msccl import beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
+from synth.portfolio.loadable import loadable_among
 from synth.portfolio.runtime_variants import variants_of
 from synth.schedules import Selection
 
@@ -43,6 +44,17 @@ def test_what_is_found_loads_and_is_proven(runtime: str) -> None:
     outcome = found.listed.outcome
     assert outcome is not None
     assert outcome.percent_of_optimal <= found.loaded.unrestricted_percent + 1e-9
+
+
+def test_what_loads_is_no_nearer_to_the_bound_than_the_best_of_all() -> None:
+    """Also if the search prefers another schedule to the fastest over links."""
+    request = replace(_request("msccl", "dgx-a100:1"), runtime="")
+    slow, fast = (synthesize(replace(request, method=method)) for method in ("ring", "direct"))
+    assert fast.listed.outcome is not None and slow.listed.outcome is not None
+    assert fast.listed.outcome.time_s < slow.listed.outcome.time_s
+    found = loadable_among(slow, [slow.listed, fast.listed], "msccl").loaded
+    assert found is not None
+    assert found.unrestricted_percent == pytest.approx(fast.listed.outcome.percent_of_optimal)
 
 
 def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
