@@ -15,13 +15,16 @@ from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
 from exec.cuda.streams.nccl import available as nccl_available
 from exec.launcher.run import World, run_ranks
 from exec.program import expected_output
+from exec.program.interpreter import interpret
 from exec.program.layout import Layout
 from exec.run_once import fitting
 from probes.base.columns import ints
 from probes.base.errors import LostRankError, UnavailableError, UsageError
+from synth import synthesize
 from synth.collective import KINDS
 from synth.compiler.lowering import lower
 from synth.lang.algorithm_file import compiled_algorithm
+from synth.networks import family
 from synth.program import INPUT, OUTPUT
 
 HELPERS = Path(__file__).parents[2] / "helpers"
@@ -248,3 +251,28 @@ def test_nccls_own_collectives_are_exact(monkeypatch):
     found = run_ranks("posing_ranks:nccl_task", (layouts, "float32"), World(4))
     assert {name: bad for name, bad in found.items() if bad} == {}
     assert len(found) >= 2 * len(kinds)
+
+
+@pytest.mark.parametrize("by", ["Simple", "LL", "LL128"])
+@pytest.mark.parametrize("network", ["ring:4", "switch:4", "fully_connected:4"])
+def test_sums_in_a_fixed_order_are_the_same_bits_as_on_the_cpu(device, network, by):
+    """Whatever the network, the number of chunks, the protocol and the tiles."""
+    random = np.random.default_rng(1)
+    inputs = [
+        np.ascontiguousarray(random.standard_normal(4000) * 2.0 ** random.integers(-6, 7, 4000), np.float32)
+        for _ in range(4)
+    ]
+    right: set[bytes] = set()
+    for chunks in (4, 8):
+        found = synthesize(
+            family(network, [1e-6], [50e9]), "all_reduce", chunk_bytes=256, chunks=chunks, reproducible=True
+        )
+        program = lower(found.listed)
+        right |= {output.tobytes() for output in interpret(program, inputs)}
+        layout = Layout(replace(program, protocol=by), 4000)
+        for tile_bytes in (1024, 1 << 20):
+            sends = [device.cupy.asarray(each) for each in inputs]
+            recvs = [device.cupy.zeros(4000, np.float32) for _ in inputs]
+            OneDevice(device, layout, sends, recvs, "float32", "sum", tile_bytes=tile_bytes).run()
+            right |= {device.cupy.asnumpy(each).tobytes() for each in recvs}
+    assert len(right) == 1
