@@ -1,5 +1,6 @@
 """The kernels on a GPU: all ranks on one device, in one cooperative kernel."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,7 +228,7 @@ POSES = {
 def test_ranks_that_pose_as_having_a_gpu_each_are_exact(name, how, monkeypatch):
     if "nccl" in how and not nccl_available():
         pytest.skip("CuPy finds no NCCL")
-    monkeypatch.setenv("PYTHONPATH", str(HELPERS))
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=os.pathsep)
     if name == "hierarchical":
         example = next(path for path in EXAMPLES if path.stem == "hierarchical_allreduce")
         program, _ = compiled_algorithm(str(example), {"nodes": 1, "gpus": 3})
@@ -243,7 +244,7 @@ def test_ranks_that_pose_as_having_a_gpu_each_are_exact(name, how, monkeypatch):
 def test_nccls_own_collectives_are_exact(monkeypatch):
     if not nccl_available():
         pytest.skip("CuPy finds no NCCL")
-    monkeypatch.setenv("PYTHONPATH", str(HELPERS))
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=os.pathsep)
     kinds = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast")
     kinds += ("all_to_all", "scatter", "gather", "all_to_next")
     # NCCL averages by multiplying by 1 / ranks, which is exact for four.
