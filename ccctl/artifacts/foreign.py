@@ -226,7 +226,9 @@ def _decoded(
                 "expected a report of ccctl, or what nccl-tests, rccl-tests, the OSU benchmarks or NCCL's "
                 "Inspector wrote, found none of these"
             ],
-            hint="Give all that they print: lines that begin with # name the columns.",
+            hint="The topology of a machine? Read it with ccctl detect --from."
+            if content.lstrip().startswith(b"<")
+            else "Give all that they print: lines that begin with # name the columns.",
         )
     return codec.decode(content, source, *kinds)
 

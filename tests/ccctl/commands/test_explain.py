@@ -354,6 +354,13 @@ def test_a_folder_of_benchmarks_alone_is_refused_with_what_to_do(run_ccctl, well
     assert "ccctl explain FOLDER/FILE" in done.stderr
 
 
+def test_a_topology_is_refused_with_the_command_that_reads_it(run_ccctl, tmp_path):
+    (tmp_path / "topo.xml").write_text('<system version="1"/>')
+    done = run_ccctl("explain", "topo.xml")
+    assert (done.returncode, done.stdout) == (65, "")
+    assert "ccctl detect --from" in done.stderr
+
+
 def test_a_folder_without_files_of_the_inspector_is_refused(run_ccctl, tmp_path):
     (tmp_path / "empty").mkdir()
     done = run_ccctl("explain", "empty", "--network", "dgx-h100")
