@@ -1,5 +1,6 @@
 """The kernels on a GPU: all ranks on one device, in one cooperative kernel."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -277,3 +278,21 @@ def test_sums_in_a_fixed_order_are_the_same_bits_as_on_the_cpu(device, network, 
             OneDevice(device, layout, sends, recvs, "float32", "sum", tile_bytes=tile_bytes).run()
             right |= {device.cupy.asnumpy(each).tobytes() for each in recvs}
     assert len(right) == 1
+
+
+@pytest.mark.mpi
+@pytest.mark.alone
+def test_the_log_of_a_real_job_of_nccl_is_read(run_ccctl, tmp_path, monkeypatch):
+    if not nccl_available():
+        pytest.skip("CuPy finds no NCCL")
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=os.pathsep)
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    monkeypatch.setenv("NCCL_DEBUG_SUBSYS", "INIT,ENV,GRAPH,TUNING,COLL,NET")
+    monkeypatch.setenv("NCCL_DEBUG_FILE", str(tmp_path / "nccl.%p.log"))
+    layouts = [Layout(lower(random_schedule(kind, 4, 1, 3)), 1600) for kind in ("all_reduce", "all_gather")]
+    run_ranks("posing_ranks:nccl_task", (layouts, "float32"), World(4))
+    logs = sorted(path.name for path in tmp_path.glob("nccl.*.log"))
+    done = run_ccctl("explain", *logs, "--json")
+    read = json.loads(done.stdout)["nccl"]
+    assert read["size"] == 4, done.stdout
+    assert {"AllReduce", "AllGather"} <= {choice["collective"] for choice in read["choices"]}
