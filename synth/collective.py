@@ -5,29 +5,29 @@ that hold it at first. If the chunk is ``reduced``, each source holds its own co
 the same copy. Its ``targets`` are the ranks that must hold it at the end, with every contribution exactly
 once.
 
-| collective      | chunks C, k of them     | source of chunk c | wanted at        |
+| collective      | C chunks, k of them     | source of chunk c | wanted at        |
 |-----------------|-------------------------|-------------------|------------------|
-| all_gather      | k a rank: C = N·k       | c // k            | every rank       |
-| reduce_scatter  | k a rank: C = N·k       | every rank        | c // k           |
-| all_reduce      | C = k a buffer          | every rank        | every rank       |
-| broadcast       | C = k a buffer          | root              | every rank       |
-| reduce          | C = k a buffer          | every rank        | root             |
-| scatter         | k a rank: C = N·k       | root              | c // k           |
-| gather          | k a rank: C = N·k       | c // k            | root             |
-| all_to_all      | k a pair: C = N·N·k     | c // (N·k)        | (c // k) mod N   |
-| all_to_next     | k a rank: C = (N − 1)·k | c // k            | c // k + 1       |
+| all_gather      | per rank: C = N·k       | c // k            | every rank       |
+| reduce_scatter  | per rank: C = N·k       | every rank        | c // k           |
+| all_reduce      | in all: C = k           | every rank        | every rank       |
+| broadcast       | in all: C = k           | root              | every rank       |
+| reduce          | in all: C = k           | every rank        | root             |
+| scatter         | per rank: C = N·k       | root              | c // k           |
+| gather          | per rank: C = N·k       | c // k            | root             |
+| all_to_all      | per pair: C = N·N·k     | c // (N·k)        | (c // k) mod N   |
+| all_to_next     | per rank: C = (N − 1)·k | c // k            | c // k + 1       |
 
-On a subset of the network's ranks, N counts its ``members``, and the table's numbers are positions among
-them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk. An
-uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom collective
-whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom collective may have blocks of
-its own, each with its size, sources and targets (`of_blocks`).
-``several`` is two or more collectives at once; their chunks are numbered consecutively.
+If only some ranks of the network are ``members``, N counts the members, and the table's numbers are positions
+among them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every
+chunk. An uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom
+collective whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom collective may have
+blocks of its own, each with its size, sources and targets (`of_blocks`). ``several`` is two or more
+collectives at once; their chunks are numbered consecutively.
 
-With the sum order "aligned", every sum has one order of additions. It follows the aligned tree, which depends
-only on the number of sources. The leaves of the tree are the sources, rising. A tree over n leaves adds the
-sum of the first m to the sum of the others, where m is the largest power of two below n (as in the Merkle
-tree of RFC 6962). Two summands may be swapped, as a + b and b + a are the same number.
+With the sum order "aligned", every sum is added up along the aligned tree, which depends only on the number
+of sources. The leaves of the tree are the sources, rising. A tree over n leaves adds the sum of the first m
+to the sum of the others, where m is the largest power of two below n (as in the Merkle tree of RFC 6962). Two
+summands may be swapped, as a + b and b + a are the same number.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Custom:
         return found or self._not_rising() or self._contradicts_blocks(ranks, chunks)
 
     def _contradicts_blocks(self, ranks: int, chunks: int) -> list[str]:
-        """Return a finding for each difference between the sets and the sets of the blocks' kind."""
+        """Return a finding for each column that differs from the one that the blocks' kind implies."""
         if self.blocks is None:
             return []
         if found := self.blocks.problems(ranks, chunks):
@@ -311,7 +311,7 @@ class Collective:
 
     @property
     def whole(self) -> bool:
-        """Whether this is a collective of the table above, over all ranks of the network."""
+        """Whether this is a collective of the module's table, over all ranks of the network."""
         return self.kind in KINDS and not self.members
 
     @property
@@ -356,7 +356,7 @@ class Collective:
 
     @property
     def share(self) -> int:
-        """The k of the module's table: chunks a rank, pair or buffer; 1 for custom and several."""
+        """The k of the module's table: chunks per rank, pair or buffer; 1 for custom and several."""
         if self.kind in ("custom", "several"):
             return 1
         return self.chunks // max(1, _owners(self.kind, self.size))
@@ -418,9 +418,9 @@ class Collective:
 
     @property
     def reversal(self) -> Collective | None:
-        """The collective whose schedules serve this one in reverse time and direction, or None.
+        """The collective whose schedules, reversed in time and direction, serve this one; else None.
 
-        It is all_gather for reduce_scatter, and broadcast for reduce.
+        all_gather for reduce_scatter, broadcast for reduce.
         """
         kind = _REVERSALS.get(self.kind)
         return replace(self, kind=kind, sum_order="any") if kind else None
@@ -545,7 +545,7 @@ class Collective:
 def collective(
     kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0, members: Sequence[int] = ()
 ) -> Collective:
-    """Return a collective of ``members`` (default: all) with ``chunks_per_rank`` chunks an input.
+    """Return a collective of ``members`` (default: all) with ``chunks_per_rank`` chunks in each input.
 
     In reduce_scatter, scatter and all_to_all, an input holds chunks for every member, so the count is rounded
     up to a multiple of the members. Raises UsageError if the request makes no sense.
@@ -715,7 +715,7 @@ def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tup
 
 
 def _or_several(sets: RankSets, always: bool) -> Ints:
-    """Return the only rank of each set, or -1; ``always`` gives -1 even on a network of a single rank."""
+    """Return the only rank of each set, or -1; -1 for all sets if ``always``, even on a single rank."""
     return np.full(len(sets.group), -1, dtype=np.int32) if always else sets.only()
 
 

@@ -1,12 +1,12 @@
 """The network that schedules run on: ranks, directed links with alpha and beta, shared ports.
 
-A chunk of c bytes on link e occupies the link and every port that the link names for beta_e·c seconds. It
-arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held for
-alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
+A chunk of c bytes on link e occupies the link and every port that the link names for beta_e·c seconds, and
+arrives alpha_e seconds later. With ``hold_alpha`` the link and its ports are held for alpha_e + beta_e·c
+instead, which is the cost model of TACOS (Sec. III).
 
 On a network that ``queues``, as Ethernet and TCP do, a link between hosts holds a port only for the port's
 own time per byte. The rest of the chunk waits in a queue, and the port serves other links meanwhile. So a
-fast NIC sends to several slow ones at once.
+fast NIC sends to several slow NICs at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["Link", "Network", "build"]
 # Within these limits, sums of times and of bandwidths stay finite.
 _MOST_ALPHA_S = 1e12
 _BETA_S_PER_BYTE = (1e-30, 1e12)
-# The most times that a link may be slower than another. With a larger spread, a float that holds the time of
-# some thousand slow sends could not resolve a fast one.
+# The largest ratio of the times of two links. With a larger ratio, a float with the time of some thousand
+# slow sends could not resolve a fast send.
 _MOST_SPREAD = 1e9
 # Chunk sizes at which links are compared: at the small one latency decides, at the large one the rate.
 _SIZES_BYTES = (1 << 12, 1 << 30)
@@ -132,7 +132,7 @@ class Network:
     def port_s_per_byte(self) -> Floats:
         """Seconds that each port needs for a byte: those of its fastest links, or a smaller measured time.
 
-        If links between hosts use the port, only those links count. The result is the median of the links
+        If links between hosts use the port, only those links count. The time is the median over the links
         about as fast as the fastest, because one link may have been measured too fast.
         """
         found = np.zeros(len(self.ports))
@@ -190,7 +190,7 @@ class Network:
     def slowed(self, load: Floats) -> Network:
         """Return the network with each link's time per byte raised by the largest load of its resources.
 
-        A load of 1 doubles it.
+        A load of 1 doubles the time.
         """
         start, resource = self.link_resources
         busiest = np.maximum.reduceat(load[resource], start[:-1])
@@ -226,7 +226,7 @@ class Network:
     def opposite_links(self) -> Indices | None:
         """Return, for each link, the opposite link with the same cost.
 
-        Return None unless reversing all links only renumbers links and ports.
+        Return None if reversing all links changes more than the numbers of links and ports.
         """
         there = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
         back = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
@@ -342,14 +342,14 @@ def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
 
 
 def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
-    """Return, for each (src, dst) that a link joins, the row of the link that delivers a chunk first."""
+    """Return the row of the fastest link for a chunk, by (src, dst)."""
     rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
     ends = zip(network.src[rows].tolist(), network.dst[rows].tolist(), strict=True)
     return dict(zip(ends, rows.tolist(), strict=True))
 
 
 def cheapest_of_parallel(nodes: int, src: Indices, dst: Indices, cost: Floats) -> Indices:
-    """Return the row of the cheapest edge of each pair, ordered by (src, dst); of equal ones the last."""
+    """Return the row of the cheapest edge of each pair, ordered by (src, dst); the last row wins a tie."""
     pair = src.astype(np.int64) * nodes + dst
     rows = np.lexsort((-np.arange(len(pair)), cost, pair))
     return rows[np.diff(pair[rows], prepend=-1) > 0]

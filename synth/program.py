@@ -13,11 +13,10 @@ the k-th message sent is the k-th received.
 | re   | dst := dst + src                         | rrcs | dst := received + src, forward it        |
 | nop  | only wait                                |      |                                          |
 
-In rrc, rrs and rrcs, ``src`` is the local operand that is added to what is received; the runtime reads it
-from the slot of ``src``, not of ``dst``.
+In rrc, rrs and rrcs, the runtime adds the content of the slot ``src``, not ``dst``, to what is received.
 
-A step of several chunks has no order among them. The slots that it reads are either exactly those that it
-writes, or disjoint from them. Executors copy tile by tile, so a partial overlap would give different results.
+The chunks of a step have no order. A step reads exactly the slots that it writes, or only others: executors
+copy tile by tile, so a partial overlap would give different results.
 """
 
 from __future__ import annotations
@@ -70,15 +69,15 @@ class Program:
     columns: ``op`` indexes OPS; ``src_buffer``/``dst_buffer`` index BUFFERS and ``src_slot``/ ``dst_slot``
     count chunks in that buffer (-1: unused); ``count`` is in chunks; ``wait_tb`` (the row number of a
     threadblock of the same rank, or -1) and ``wait_step`` (counted within that threadblock) name the step
-    that must have finished first. The program is valid with separate input and output (``out_of_place``),
-    with output and input sharing memory as the collective defines it (``in_place``), or both. ``min_bytes``
-    and ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit). ``input_chunks`` and
+    that must finish first. The program is valid with separate input and output (``out_of_place``), with
+    output and input sharing memory as the collective defines it (``in_place``), or both. ``min_bytes`` and
+    ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit). ``input_chunks`` and
     ``output_chunks`` are the sizes of the buffers if the collective is unknown, as in a file that only says
     "custom"; otherwise they are empty, and the collective gives the sizes. ``source`` and ``line`` (for each
     step) name the statement that made the step, if known. ``turn`` is the position of each step in the order
     of the schedule that was compiled, else empty. If several transfers could take a port at the same moment,
     the simulator gives it to the earliest turn. ``tb_bytes_per_s`` limits the rate of each threadblock on a
-    network with queues, so that it ends with the schedule's busiest link or port (empty: no limit).
+    network with queues, so that all end together with the schedule's busiest link or port (empty: no limit).
     """
 
     name: str

@@ -82,7 +82,7 @@ def every(members: Indices, chunks: int) -> RankSets:
 
 
 def of_sets(sets: Sequence[Iterable[int]]) -> RankSets:
-    """Return the sets of all chunks, given in full; equal sets share a group."""
+    """Return the sets of all chunks, one for each of ``sets``; equal sets share a group."""
     number: dict[tuple[int, ...], int] = {}
     group = [number.setdefault(tuple(sorted(set(ranks))), len(number)) for ranks in sets]
     start = np.cumsum([0, *map(len, number)])

@@ -1,8 +1,8 @@
 """AdapCC's strategy as a linear integer program (Sec. IV-D): one in-tree for each sub-collective.
 
-Each sub-collective m has columns for its share of the tensor and for its root r. For each edge it has columns
+Each sub-collective m has columns for its share of the tensor and for its root r, and for each edge columns
 for the edge's use x, for the flows f from every node, and for the load N. Flows and loads are scaled by the
-share. So the program is linear, and its relaxation is the fractional packing of trees. Its rows, with the
+share, so the program is linear, and its relaxation is the fractional packing of trees. The rows, with the
 paper's numbers:
 
 - (1) every flow leaves its source, arrives at the root, and is conserved between;
@@ -175,7 +175,7 @@ def _wait(program: StrategyProgram, part: _Columns, steps: Sequence[float]) -> N
     """Add (2): the time at which the first chunk is ready at each node, and so at the root."""
     model, graph = program.model, program.graph
     ready = [model.number() for _ in range(graph.nodes)]
-    # No path takes longer, so a row whose edge is not used does not limit anything.
+    # No path takes longer than this sum, so the row of an unused edge limits nothing.
     longest = sum(sorted(steps)[-graph.nodes :])
     for at, edge in enumerate(graph.edges):
         columns = [ready[edge.dst], ready[edge.src], part.routed[at]]

@@ -87,7 +87,7 @@ def plan(
 
 
 def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
-    """Return a shortest-path tree for each demand; the best connected nodes are roots where none is given."""
+    """Return a shortest-path tree for each demand; without a given root, well connected nodes are roots."""
     into = np.zeros(graph.nodes)
     for edge, step_s in zip(graph.edges, graph.steps_s(chunk_bytes).tolist(), strict=True):
         into[edge.dst] += 1.0 / step_s
@@ -109,7 +109,7 @@ def _chains(graph: NodeGraph, trees: Sequence[Tree], chunk_bytes: int) -> list[T
     """Return for each tree a chain of all nodes to its root, built greedily from the fastest edges.
 
     In a chain each node receives from at most one other, while shortest-path trees concentrate traffic at the
-    root. If a chain does not reach all nodes, the tree is returned instead.
+    root. A chain that does not reach all nodes is replaced by the given tree.
     """
     steps_s = graph.steps_s(chunk_bytes).tolist()
     into: list[list[int]] = [[] for _ in range(graph.nodes)]
@@ -160,7 +160,7 @@ def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
 
 
 def _radius_s(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> float:
-    """Return a lower bound on the first chunk's time: no tree is faster than shortest paths to its root."""
+    """Return a lower bound on the first chunk's time to its root, by shortest paths."""
     farthest_s = graph.paths_to(chunk_bytes).cost.max(axis=1)
     # A tree with no share takes no time, so only demands with a share count.
     given = [farthest_s[demand.root] for demand in demands if demand.root is not None and demand.share]

@@ -1,6 +1,6 @@
 """General lower bounds, for collectives of any shape: the data that each rank must receive, send or relay.
 
-They use only each chunk's set of sources and targets, so they hold for all_to_all, scatter, gather,
+The bounds use only each chunk's set of sources and targets, so they hold for all_to_all, scatter, gather,
 all_to_next, custom collectives, subsets of the ranks and several collectives at once:
 
 - *ingress*, *egress*, *cut*: a chunk with a target inside a set of ranks must enter the set if no source is
@@ -8,7 +8,7 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
 - *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the farthest
   contribution to a sum;
 - *flow*: the optimum of the concurrent-flow LP, if it is small;
-- *distance*: let every link and port have a price y. In time T they offer T·Σy together. A chunk costs at
+- *distance*: let every link and port have a price y. In time T all together offer T·Σy. A chunk costs at
   least the cheapest path to its farthest target, and at least the sum of the cheapest last links into its
   targets. So T is at least the cost of all chunks divided by Σy. Three kinds of prices are tried: equal
   prices, prices of one cost level, and prices found by raising busy resources' prices over many rounds.
@@ -38,7 +38,7 @@ __all__ = ["point_bounds"]
 
 # The most sizes of cuts around the first ranks, and the most cuts out of holders.
 _MOST_SWEEPS = 64
-# The most ranks for which the longest axis is computed: it takes the eigenvectors of a dense matrix.
+# The most ranks for which the longest axis is computed, from the eigenvectors of a dense matrix.
 _MOST_FOR_AXIS = 1024
 # The most rounds that adjust prices, and the most ranks times links of all rounds together.
 _MOST_ROUNDS = 40
@@ -131,7 +131,7 @@ class _Problem:
                 yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
 
     def _holders(self) -> Iterator[Cut]:
-        """Yield cuts out of each set of ranks that hold the same chunk: one of them must send it."""
+        """Yield the cut out of each set of ranks that hold the same chunk: one of these must send it."""
         holders = dict.fromkeys(
             tuple(sources.tolist()) for sources, _, reduced, _ in self.others if not reduced
         )
@@ -142,7 +142,7 @@ class _Problem:
                 yield cut_around(self.network, inside, f"cut out of {len(chosen)} holders", "cut")
 
     def flow(self) -> Bound | None:
-        """Return the concurrent-flow optimum of the point-to-point chunks; None if it is too large."""
+        """Return the concurrent-flow optimum of the point-to-point chunks; None if none, or too many."""
         if not self.demands.any() or not fits(self.network, self.demands):
             return None
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)

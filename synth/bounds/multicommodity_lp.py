@@ -59,7 +59,7 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     capacity = coo_array((held, (holder, column)), shape=(resources, count + 1))
     cost = np.zeros(count + 1)
     cost[-1] = 1.0
-    # Imported only here: it takes a tenth of a second, which a process that solves no program saves.
+    # Imported only here, because the import takes a tenth of a second.
     from scipy.optimize import linprog
 
     found = linprog(

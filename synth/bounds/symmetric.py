@@ -1,7 +1,8 @@
 """Lower bounds on collectives of all ranks of a symmetric network, computed from one link of each orbit.
 
-A block is all ranks that agree in all digits from some digit on: one rank, a host, a group, all ranks below a
-switch. Translations map blocks to blocks, so the rate into a block is computed once for each orbit:
+The digits of a rank are those of its number, such as (GPU, host, pod); a translation adds to the digits
+(`SymmetricNetwork`). A block is all ranks that agree in all digits from some digit on: a rank, a host, a pod.
+Translations map blocks to blocks, so the rate into a block is computed once for each orbit:
 
 - *ingress*, *egress*, *cut*: data that the ranks of a block need from outside enters over the block's links
   and ports (ForestColl, Sec. 4); data that is summed outside leaves over them.
@@ -71,7 +72,7 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Return bounds on an all_reduce of ``members``, the ranks that are left, by rates into their hosts.
+    """Return bounds on an all_reduce of ``members``, the ranks left after failures, by rates into hosts.
 
     Data enters a host through the ports at which links between hosts end. Return [] unless each rank has
     exactly one port at which all its links from other hosts end; ranks may share a port.

@@ -1,10 +1,10 @@
 """A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
 
-For each rank v an ideal run is simulated, with the chunks that v lacks. It does not tell chunks apart: a free
-link sends whenever its source has more chunks than the link has sent, and every arrival counts as one more
-chunk at its receiver. At any time a rank holds no more chunks than could have reached it by then over
-shortest paths. No schedule is faster: at any time each rank holds at least as many chunks in the ideal run as
-in any schedule. Unlike cuts, this bound counts several hops of alpha before a bottleneck. It ignores ports.
+For each rank v an ideal run is simulated, with the chunks that v lacks. The run does not tell chunks apart: a
+free link sends whenever its source has more chunks than the link has sent, and every arrival counts as one
+more chunk at its receiver, up to the number that shortest paths could have brought by then. No schedule is
+faster: at any time each rank holds at least as many chunks in the ideal run as in any schedule. Unlike cuts,
+this bound counts several hops of alpha before a bottleneck. It ignores ports.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _filled_s(
         size = pop(heap_s, heap_link, size)
         if has[rank] >= most:
             continue
-        # An arrival counts no earlier than that many chunks can have reached the rank over shortest paths.
+        # The n-th arrival counts no earlier than n chunks can have reached the rank over shortest paths.
         ready_s = max(now_s, near_s[rank, has[rank]])
         has[rank] += 1
         if rank == sink and has[rank] == most:

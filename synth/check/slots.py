@@ -32,8 +32,7 @@ class Slots:
     """The slots of all ranks in one numbering.
 
     Buffer b of rank r has ``size[r, b]`` slots, from ``first[r, b]`` on. ``same[n]`` is the first slot that
-    shares memory with slot n. If the collective is unknown, so are the chunks of its outputs: ``outputs``
-    then has only sizes.
+    shares memory with slot n. If the collective is unknown, ``outputs`` has only sizes, and no chunks.
     """
 
     first: Indices
@@ -73,8 +72,8 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
     elif in_place:
         # The buffers share memory slot by slot, whatever they hold.
         to = np.flatnonzero(outputs.slot < inputs.sizes[outputs.rank])
-        of, slot = outputs.rank[to], outputs.slot[to]
-        same[first[of, OUTPUT] + slot] = first[of, INPUT] + slot
+        rank, slot = outputs.rank[to], outputs.slot[to]
+        same[first[rank, OUTPUT] + slot] = first[rank, INPUT] + slot
     return Slots(first, size, same, inputs, outputs)
 
 

@@ -94,6 +94,6 @@ FORMS: Mapping[str, tuple[Callable[[Any], bool], ...]] = {
 
 
 def require(form: str, value: object) -> None:
-    """Check every rule of ``form``; raises AssertionError naming the one that is broken."""
+    """Check every rule of ``form``; raises AssertionError naming the broken rule."""
     for rule in FORMS[form]:
         assert rule(value), f"{form}: {rule.__name__.strip('_').replace('_', ' ')} does not hold"

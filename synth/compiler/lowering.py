@@ -58,10 +58,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
-    """Return the operations of a schedule, and copies of input chunks that are also output.
-
-    O(sends · log sends).
-    """
+    """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
@@ -114,9 +111,9 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
 def _channels(schedule: Schedule, timing: Timing) -> Indices:
     """Return for each send the number of its connection among those between the same ranks.
 
-    Each stream has its own connection, so that none waits for another. Without streams each parallel link has
-    one. A link has two if it carries both sums and results, and these overlap much in time: in a shared
-    connection a late message would delay all messages behind it.
+    Each stream has its own connection, so that no stream waits for another. Without streams each parallel
+    link has one connection. A link that carries both sums and results has two if these overlap much in time,
+    because in a shared connection a late message would delay all messages behind it.
     """
     if len(schedule.stream):
         return _numbered(schedule)

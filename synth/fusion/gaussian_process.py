@@ -19,8 +19,8 @@ __all__ = ["expected_improvement", "posterior"]
 
 # Grids of the kernel's length and of the noise's variance, for places in a range of length 1 and observations
 # of variance 1. Times jump when the number of buckets changes, so short lengths and little noise would
-# overfit. Ten pairs of grids were tried with six seeds on the five shipped models, and these found the best
-# buffers. On other seeds they gave no gain.
+# overfit. Ten pairs of grids were tried with six seeds on the five shipped models, and this pair found the
+# best buffers. On other seeds it gave no gain.
 _LENGTHS = np.geomspace(0.2, 1.0, 10)
 _NOISES = np.geomspace(1e-3, 0.6, 8)
 

@@ -82,7 +82,7 @@ class Tuning:
         )
 
     def next_bytes(self) -> int:
-        """Return the buffer to try next. The same trials give the same one. O(trials³)."""
+        """Return the buffer to try next, which depends on the trials and the seed alone; O(trials³)."""
         if not self.trials:
             return self.first_bytes
         if self.strategy == "random":
@@ -150,7 +150,7 @@ class Tuning:
         return floats((scale(size_bytes) - low) / (high - low))
 
     def _on_the_grid(self) -> int:
-        """Return the buffer of the grid that is farthest from all tried ones; refine a used-up grid."""
+        """Return the buffer of the grid that is farthest from all tried buffers; refine a used-up grid."""
         points = _GRID
         while True:
             asked = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
@@ -176,8 +176,8 @@ def begun(
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
     """Return the fastest plan of ``method`` with its default buffer or one of 40 from 1 to 100 MiB.
 
-    The 40 are a geometric series. For Horovod it also tries cycles of 1, 5 and 10 ms and the cycle of
-    ``overheads``.
+    The 40 buffers are a geometric series. For Horovod, cycles of 1, 5 and 10 ms and the cycle of
+    ``overheads`` are also tried.
     """
     extra = overheads or Overheads()
     buffers = [

@@ -18,7 +18,7 @@ __all__ = ["Calendar", "calendar_of", "enter", "pop", "push", "take"]
 
 @compiled
 def push(heap_key: Floats, heap_what: Indices, size: int, key: float, what: int) -> int:
-    """Add an entry to a binary heap, the least key first, and return its new size."""
+    """Add an entry to a binary heap with the least key first, and return the heap's new size."""
     at = size
     while at > 0:
         parent = (at - 1) // 2

@@ -1,8 +1,8 @@
 """Keeps numba from reading ``.numba_config.yaml`` in the working directory, which others may have written.
 
 numba reads that file while it is imported, and again before compiling. Its environment variables still apply.
-numba also imports coverage.py wherever that is installed, which takes a tenth of numba's own import. It is
-kept from that, too, unless coverage.py measures this process.
+numba also imports coverage.py if that is installed, which takes a tenth of numba's own import. This import is
+prevented, too, unless coverage.py measures this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 __all__ = ["leave_file_unread"]
 
 _MODULE = "numba.core.config"
-# For each module of numba the optional package that it is kept from.
+# For each module of numba, the optional package that it must not import.
 _WITHHELD = {_MODULE: "yaml", "numba.misc.coverage_support": "coverage"}
 
 
