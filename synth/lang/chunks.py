@@ -50,7 +50,7 @@ class Chunk:
     ) -> Chunk:
         """Copy these chunks to a buffer of ``rank``, from slot ``index`` on; return a reference to the copy.
 
-        Given another reference instead of a buffer, copy its chunks into this one's slots.
+        If ``buffer`` is another reference, its chunks are copied into the slots of this reference instead.
         """
         if buffer.__class__ is Chunk:
             source, target = buffer, self

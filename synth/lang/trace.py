@@ -15,7 +15,7 @@ from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
 
 __all__ = ["UNWRITTEN", "Trace", "current", "statement"]
 
-# The writer of a slot that nothing has written, and of one that holds input; operations count from 0.
+# The writer of a slot that nothing has written, and of a slot that holds input; operations count from 0.
 UNWRITTEN = -2
 _START = -1
 # The most slots of a scratch buffer: a list of more would fill the memory.
@@ -25,7 +25,7 @@ _active: list[Trace] = []
 
 
 def current() -> Trace:
-    """Return the trace of the program that is being run; raise UsageError outside of one."""
+    """Return the trace of the program that is being run; raise UsageError if none is."""
     if not _active:
         raise UsageError("chunk() belongs in a function that @program decorates", hint="see synth/lang")
     return _active[-1]
@@ -43,7 +43,7 @@ def statement() -> tuple[str, int]:
 class Buffer:
     """One buffer of one rank: ``writers`` holds the number of the operation that last wrote each slot.
 
-    Buffers that share memory share the list; this one begins at index ``start`` of it.
+    Buffers that share memory share the list; this buffer begins at index ``start`` of the list.
     """
 
     __slots__ = ("grows", "kind", "name", "number", "rank", "size", "start", "writers")

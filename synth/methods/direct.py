@@ -72,10 +72,10 @@ def _add_copies(sends: Sends, table: Ints, travel_s: Floats, collective: Collect
 
 
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
-    """Add sends between each chunk's owner and all other ranks: to it for a reduce, from it for a copy.
+    """Add sends between each chunk's owner and all other ranks: reduces to the owner, or copies from it.
 
     On each link the first chunks of all owners go before their second chunks, and copies go after sums. When
-    an owner's copies have their turn, its first chunks are already summed, even if later ones still arrive.
+    an owner's copies have their turn, its first chunks are already summed, even if later chunks still arrive.
     """
     ranks = len(table)
     owner, lap = collective.owner_of()

@@ -21,7 +21,7 @@ _DEEPEST = 64
 _MOST_ELEMENTS = 1 << 23
 # The largest C int. MSCCL's parser reads attributes as C ints (xmlGetAttrInt).
 _LARGEST = (1 << 31) - 1
-# Stands for a value that is missing or no number.
+# The number that stands for a value that is missing or unreadable.
 _UNREADABLE = np.iinfo(np.int64).min
 # The attributes that are kept as text; all others are numbers.
 _TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
@@ -134,7 +134,7 @@ def parse(content: bytes, source: str) -> Elements:
     except DataError:
         raise
     except Exception as error:
-        # For an encoding unknown to Expat, a Python codec decodes all 256 byte values, and it may raise
+        # If Expat does not know the encoding, a Python codec decodes all 256 byte values, and may raise
         # anything.
         raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     for table in (reader.elements.gpus, reader.elements.blocks, reader.elements.steps):

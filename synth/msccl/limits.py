@@ -23,9 +23,9 @@ _ENOUGH = 8
 
 @dataclass(frozen=True)
 class RuntimeLimits:
-    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest numbers it stores.
+    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest possible numbers.
 
-    ``multiprocessors`` are those of the GPUs on which it runs, 0 if unknown.
+    ``multiprocessors`` is the number in each GPU that runs programs, 0 if unknown.
     """
 
     steps: int

@@ -54,7 +54,7 @@ class _Unreadable(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Threadblocks by rank and id: each one's row in the file and rank, and each rank's first."""
+    """Threadblocks by rank and id: the row in the file and the rank of each; the first of each rank."""
 
     row: Indices
     rank: Indices
@@ -201,7 +201,7 @@ def _waits(
     columns: dict[str, Any],
     found: list[str],
 ) -> None:
-    """Resolve the step that each step waits for: step ``goal`` of threadblock ``other`` of its rank."""
+    """Resolve the step that each step waits for: step ``goal`` of threadblock ``other`` on its rank."""
     rank = blocks.rank[tb] if len(tb) else tb
     waits = other >= 0
     of_rank = (blocks.first[1:] - blocks.first[:-1])[rank]
