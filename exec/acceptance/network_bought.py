@@ -1,8 +1,8 @@
 """Networks made from the measured one: as it should be, with a fault repaired, without some hosts.
 
-The normal cost of a link depends on its class: within a host, between hosts of a rack, or between racks. It
-follows from what was bought if that is known. Otherwise it is the usual cost of the profile's links of the
-class.
+The normal cost of a link depends on its class: within a host, between hosts of a rack, or between racks. If
+the bought rates are known, they determine the normal cost. Otherwise it is the usual cost of the profile's
+links of the class.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def sound_network(
 ) -> Network:
     """Return the network of ``profile`` as it should be: every link at its normal cost.
 
-    Between hosts, the rate and the latency are those that were bought, as far as known, otherwise the
-    usual ones (`usual_costs`). Within a host, the bought rate is used only if the profile was
-    measured on GPUs, because processes on CPUs communicate through memory. If the rate of a NIC was bought,
-    the ranks of a host share its NICs: a rank with a declared NIC uses that one, and the others are spread
-    over the NICs in the order of their numbers. The plan's trunks replace the measured ones if the plan gives
-    their rate. Otherwise every measured trunk gets the rate of the fastest one.
+    Between hosts, links get the bought rate and latency as far as known, otherwise the usual costs
+    (`usual_costs`). Within a host, the bought rate is used only if the profile was measured on GPUs, because
+    processes on CPUs communicate through memory. If the rate of a NIC is known, the ranks of a host share its
+    NICs: a rank with a declared NIC uses it, and the others are spread over the NICs in the order of their
+    numbers. The plan's trunks replace the measured trunks if the plan gives their rate. Otherwise every
+    measured trunk gets the rate of the fastest.
     """
     plan = plan or FabricPlan()
     usual = usual_costs(profile, plan)
@@ -169,7 +169,7 @@ _LEAST = 1e-6
 # fault of a NIC does not explain all of them: some were not measured, and others have another fault.
 _MOST_OF_A_PORT = 0.5
 # A restored port has a rate of its own only if it is faster than its fastest link by more than this factor.
-# `synth.network.Network.port_s_per_byte` takes smaller differences for errors of measurement.
+# Smaller differences count as errors of measurement (`synth.network.Network.port_s_per_byte`).
 _ALIKE = 1.1
 
 
@@ -210,7 +210,7 @@ class _Ports:
             del self._users[name], self._own[name]
 
     def level_trunks(self) -> None:
-        """Give every trunk the rate of the fastest; one without a rate counts with its fastest link's."""
+        """Give every trunk the rate of the fastest trunk, which has its own rate or its fastest link's."""
         rates = {
             name: self._own[name] or float(self._beta[users].min())
             for name, users in self._users.items()

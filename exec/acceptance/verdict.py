@@ -269,7 +269,7 @@ def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
 
 
 def _joined(hosts: Sequence[Culprit], faults: Sequence[tuple[Fault, Culprit]]) -> Iterator[Culprit]:
-    """Yield all culprits; a host's problem that explains slow links takes over their evidence and cost."""
+    """Yield all culprits; a host's problem that explains slow links absorbs their evidence and cost."""
     causes = list(hosts)
     for _, slow in faults:
         at = next((at for at, one in enumerate(causes) if _explains(one, slow)), None)
@@ -380,7 +380,7 @@ def _of_evidence(one: Evidence) -> Culprit:
 
 
 def _rank(culprit: Culprit) -> tuple[int, float, str, str]:
-    """Return the key that puts faults first, and the costliest first among them."""
+    """Return a sort key: faults before remarks, then the costliest first."""
     times = culprit.cost.times if culprit.cost else (float("inf") if culprit.kind == "dead" else 1.0)
     return (int(culprit.severity == "remark"), -times, culprit.kind, culprit.part)
 
@@ -457,7 +457,7 @@ def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
 
 
 def _unread(health: ClusterHealth | None) -> dict[str, str]:
-    """Return {what could not be read: reasons}; a reason that not all hosts have names how many have it."""
+    """Return {unread fact: reasons}; a reason has the number of its hosts unless it holds for all."""
     reasons: dict[tuple[str, str], int] = {}
     hosts = list(health.every()) if health else []
     for one in hosts:

@@ -289,8 +289,8 @@ class Backend:
             state.contexts.run(go.request, part, mine, self._result, partial(self._offers, go))
         self._parts.append(go.part)
         if not go.request.alike:
-            # No other rank can supply this result later, so all ranks must have their results before any
-            # hands one over.
+            # No other rank can supply this result later, so all ranks must have their results before any rank
+            # hands its result over.
             state.group.named("whole").Barrier()
         self._report(PartDone(go.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
         if go.last:
@@ -371,7 +371,7 @@ class Backend:
             ready = {seq: work.request for seq, work in self._works.items()}
         done = -1 if self._is_new else self._done
         self._report(WorkerState(after.epoch, done, tuple(self._parts), ready, self._result.open_to))
-        # All ranks derive the same schedules from the same costs, so none waits for another's.
+        # All ranks derive the same schedules from the same costs, so no rank waits for another.
         requests = [one for one in state.requests if not one.rooted or one.root in after.members]
         schedules = first_schedules(state.connected_network, requests, after.members)
         version = Version(0, schedules, after.epoch)
@@ -414,8 +414,8 @@ class Backend:
     def _catch_up(self, seq: int, holder: int, topic: str) -> None:
         """Finish a request that ``holder`` has finished, with its result or this rank's own.
 
-        If results differ between ranks, this rank has its own, because no result is handed over before every
-        rank has its own.
+        If results differ between ranks, this rank already has its own, because no rank hands a result over
+        before all ranks have theirs.
         """
         work = self._works.get(seq)
         if work is not None and not work.request.alike:

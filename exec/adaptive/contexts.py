@@ -1,12 +1,12 @@
 """Transmission contexts: programs ready to run on registered buffers, made once and used again (Sec. V-A).
 
 A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others
-relay. The first part of a request is phase 1, which serves every rank. Each later part is a phase 2, carried
-out in the way that is fastest in simulation. A broadcast has the data of one rank alone, so it has no such
-parts. A rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these
-chunks out.
+relay. The first part of a request is phase 1, which serves every rank. Each later part is a phase 2, by the
+schedule that is fastest in simulation. A broadcast has the data of one rank alone, so it has no later parts.
+A rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these chunks
+out.
 
-Callers lay out their data by the ranks of the session's start, contexts by those of their group.
+Callers lay out data by the ranks of the session's start, contexts by the ranks of their group.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Result:
             self.open_to, self.joined = frozenset(), None
 
     def whole(self, request: CollectiveCall) -> Array:
-        """Return all parts combined; ranks that get the same result get the same bits."""
+        """Return all parts combined; where ranks get the same result, they get the same bits."""
         if request.kind in _SIDE_BY_SIDE and self._senders:
             senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
             return np.concatenate(self.parts)[np.argsort(senders)].reshape(-1)

@@ -1,12 +1,12 @@
 """The coordinator: decides which ranks communicate now, who waits, and who is lost (AdapCC, Sec. IV-C).
 
-A state machine without threads or clocks: messages go in with the time, decisions come out. It runs on the
-lowest live rank. A request is carried out in parts. The first part has the ranks that are ready when waiting
-has cost as much as going on without the rest; the others follow as they come. The parts add up to the exact
-result.
+The coordinator is a state machine without threads or clocks: messages go in with the time, decisions come
+out. It runs on the lowest of the ranks that have been members longest. A request is carried out in parts. The
+first part has the ranks that are ready when waiting has cost as much as going on without the rest; the other
+ranks follow as they come. The parts add up to the exact result.
 
-Ranks that were started again join at a special request. Once all members have arrived at it, an epoch that
-includes the new ranks begins, and the request ends in it.
+Ranks that were started again join at a special request. Once all members have arrived at this request, an
+epoch that includes the new ranks begins, in which the request ends.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "RequestHistory", "WaitPolicy"]
 
-# Factor on the allowed silence of a rank on another host that still acknowledges data. From afar a process
-# that lacks CPU time for seconds looks like a stopped one: both are silent, and their host acknowledges data.
+# Factor on the allowed silence of a rank whose host is another one and still acknowledges data. From afar a
+# process that lacks CPU time for seconds looks like a stopped process: both are silent, and their hosts
+# acknowledge data.
 ANSWERING = 3.0
 
 # The most requests whose history is kept.
@@ -59,7 +60,7 @@ class WaitPolicy:
     cannot be inspected.
 
     ``as_published``: decide as AdapCC's paper does. Waiting is compared with the cost for the ranks that are
-    ready now, as volume over bandwidth, and a rank that is not ready ``fault_factor`` times as long after the
+    ready now, as volume over bandwidth. A rank that is not ready ``fault_factor`` times as long after the
     first part is lost, although it may be alive.
     """
 
@@ -73,7 +74,7 @@ class WaitPolicy:
 class RequestHistory:
     """The parts of one request, and the seconds from its first ready rank to its last part.
 
-    It serves figures; no decision depends on it.
+    No decision depends on the history; it is for reports.
     """
 
     seq: int
@@ -101,8 +102,8 @@ class _Round:
 class Coordinator:
     """The state machine of the coordinating rank.
 
-    ``buy_s(request, ready, late)``: seconds that going on without ``late`` costs beyond a run with all at
-    once.
+    ``buy_s(request, ready, late)`` returns the seconds that going on without ``late`` costs beyond one run of
+    all ranks.
     """
 
     def __init__(
@@ -258,7 +259,8 @@ class Coordinator:
         chosen: dict[int, int] = {}
         for rank, (join, asked_s) in sorted(self._waiting.items()) if arrived else ():
             needed = self._starts_of(self.members) | chosen
-            if now_s - asked_s <= _ASKS_S and all(join.met.get(of) == start for of, start in needed.items()):
+            met = all(join.met.get(other) == start for other, start in needed.items())
+            if now_s - asked_s <= _ASKS_S and met:
                 chosen[rank] = join.start
         return chosen
 

@@ -27,8 +27,8 @@ __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iteratio
 # An element is the sum of two whole numbers below this, so it is at most 30. A float32 holds whole numbers up
 # to 2^24 exactly, so sums over half a million ranks are exact in every order.
 _CYCLE = 16
-# Longest wait for the survivors to begin an epoch, after this rank has noticed a loss. The others notice it
-# within UNHEARD_S (20 s, exec.sockets.reach).
+# Longest wait for the survivors to begin an epoch, after this rank has noticed a loss. Other ranks notice the
+# loss within UNHEARD_S (20 s, exec.sockets.reach).
 _REGROUPED_S = 30.0
 
 
@@ -145,10 +145,7 @@ def _use_core(duration_s: float) -> None:
 
 
 def _tell(session: Session, progress: Safekeeping, told: int) -> int:
-    """Hand over the coordinator's events after the first ``told``; return the count of all so far.
-
-    The result is ``told`` of the next call.
-    """
+    """Hand over the coordinator's events after the first ``told``; return ``told`` for the next call."""
     events = session.events[told:]
     if session.rank == session.coordinator:
         for event in events:

@@ -53,7 +53,7 @@ _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
 _GUESSED_ALPHA_S, _GUESSED_BETA = 1e-4, 1e-9
 # Tags of messages: the two ways of a round trip, trains, and a receiver's replies about them.
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
-# A link that takes longer than this counts as dead; a live one needs a small part of it.
+# A link that takes longer than this counts as dead; a live link needs a small part of this time.
 _PATIENCE_S = 3.0
 # A train slower than usual by this factor is sent again, up to this many trains.
 _DOUBTED, _TRAINS = 1.1, 3
@@ -77,8 +77,8 @@ class LinkNow:
 class KnownLinks:
     """The capability of the links between the ranks ``slots`` of a session.
 
-    ``start`` is the network known at the start. In it, the links of the spare ranks ``guessed`` are guesses.
-    ``measured`` are the first measurements of links of spares that have joined.
+    ``start`` is the network known at the start, in which the links of the spare ranks ``guessed`` are
+    guesses. ``measured`` are the first measurements of links of spares that have joined.
     """
 
     slots: tuple[int, ...]
@@ -291,7 +291,7 @@ def _target_s(round_trip_s: float) -> float:
 def _send_batches(group: Group, there: int, target_s: float, deadline_s: float) -> int:
     """Send batches of growing size for about ``target_s``, two in flight; return the last reply.
 
-    The reply is the number of bytes received, or how the train went.
+    The reply is the number of bytes received, or `_ALL`, `_AGAIN` or `_NOTHING`.
     """
     started_s, sent, size, came = time.perf_counter(), 0, _FIRST_BYTES, 1
     for number in itertools.count():
@@ -355,9 +355,9 @@ def _arrivals(group: Group, back: int, deadline_s: float) -> list[float]:
 def steady_s(at_s: Sequence[float]) -> float:
     """Return the seconds between arrivals of equal pieces, some of which are seen late but none early.
 
-    It is the slope of the line below all arrivals that is nearest to them on average: the middle edge of
-    their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter, which filled buffers, is left
-    out.
+    The result is the slope of the line below all arrivals that is nearest to them on average: the middle edge
+    of their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter, which filled buffers, is
+    left out.
     """
     first = len(at_s) // 4
     hull: list[tuple[int, float]] = []

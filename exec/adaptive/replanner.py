@@ -35,8 +35,8 @@ __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 _LEAST_GAIN = 1.03
 # Attempts at a search whose process dies.
 _TRIES = 2
-# Methods are started only in this share of the budget. The rest is for the last one to finish, and for
-# predicting the times of what was found.
+# Methods are started only in this share of the budget. The rest is for the last method to finish, and for
+# predicting the times of the schedules found.
 _SEARCHING = 0.6
 # A search that takes this many times its budget is killed with its process.
 _PATIENCE = 5
@@ -94,7 +94,7 @@ def _first(network: Network, request: CollectiveCall, members: Sequence[int]) ->
 def good_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int], budget_s: float
 ) -> dict[CollectiveCall, Schedule]:
-    """Return the best schedule for each request that is found in ``budget_s`` seconds."""
+    """Return the best schedule found for each request, in ``budget_s`` seconds for all together."""
     return {
         request: _synthesized(network, request, members, budget_s / len(requests)) for request in requests
     }
@@ -103,9 +103,9 @@ def good_schedules(
 class Replanner:
     """One process that searches for better schedules, kept for search after search.
 
-    ``found`` is called on a thread with the result of a search. After ``budget_s`` seconds, counted from when
-    the process has loaded its compiled loops, a search returns its best result. A process that dies is
-    replaced. The process ends with its parent, even if the parent is killed.
+    ``found`` is called on a thread with the result of a search. A search returns its best result ``budget_s``
+    seconds after the process has loaded its compiled loops. A process that dies is replaced. The process ends
+    with its parent, even if the parent is killed.
     """
 
     def __init__(self, found: Callable[[Replanned], None], budget_s: float) -> None:
@@ -209,7 +209,7 @@ class Replanner:
             best, over = pipe.recv()
             if over:
                 return best
-        # A search inside compiled loops does not read messages.
+        # A search inside compiled loops reads no messages, so the process is killed.
         with self._lock:
             self._end()
         return best
@@ -232,7 +232,7 @@ class _Search:
 
 
 def _started(*pipes: Any) -> subprocess.Popen[bytes]:
-    """Start a process that serves ``pipes``; multiprocessing would run the caller's script again in it."""
+    """Start a process that serves ``pipes``; multiprocessing would run the caller's script again there."""
     ends = [pipe.fileno() for pipe in pipes]
     command = [sys.executable, "-P", "-c", _COMMAND, *map(str, ends), *sys.path]
     return subprocess.Popen(command, pass_fds=ends, stdin=subprocess.DEVNULL)
@@ -262,7 +262,7 @@ def serve(*ends: int) -> None:
 
 
 def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
-    """Queue search orders, and kill the process once the other end is gone; runs on a thread of it."""
+    """Queue search orders, and kill this process once the other end is gone; runs on its own thread."""
     with contextlib.suppress(OSError, EOFError):
         while True:
             asked.put(pipe.recv())
@@ -270,7 +270,7 @@ def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
 
 
 def _compile(pipe: Any, working: threading.Lock) -> None:
-    """Compile late parts until others are requested; runs on a thread of the process.
+    """Compile late parts until other parts are requested; runs on its own thread.
 
     A search waits for one part at most, and no part takes the core from a search.
     """

@@ -1,9 +1,9 @@
 """The state of a session on one rank, which all its threads share.
 
-`Backend` alone changes it, in the order of the coordinator's decisions, and all others read it. A `Regroup`
-begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So once ``version``
-belongs to the new epoch, ``group``, ``links`` and ``membership`` do, too. A `Resume` ends the joining of
-ranks. A `Measure` replaces the severed pairs, and a `Swap` replaces the contexts.
+`Backend` alone changes the state, in the order of the coordinator's decisions; all other threads read it. A
+`Regroup` begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So once
+``version`` belongs to the new epoch, ``group``, ``links`` and ``membership`` do, too. A `Resume` ends the
+joining of ranks. A `Measure` replaces the severed pairs, and a `Swap` replaces the contexts.
 """
 
 from __future__ import annotations

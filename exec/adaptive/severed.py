@@ -1,9 +1,10 @@
 """Pairs of live hosts between which nothing passes: when they count as severed, and when as healed.
 
-A state machine without threads or clocks. A rank reports that its data to or from another is stalled. If both
-hosts still send heartbeats, the pair is severed and schedules go around it. Its ends then keep trying to
-connect. Once every try has succeeded for long enough, the pair is used again. After each new failure, tries
-must succeed for twice as long, so that a pair that fails again and again is not used each time.
+The tracker is a state machine without threads or clocks. A rank reports that its data to or from another is
+stalled. If both ranks still send heartbeats, the pair of their hosts is severed and schedules go around it.
+The two hosts then keep trying to connect. Once every try has succeeded for long enough, the pair is used
+again. After each new failure, tries must succeed for twice as long, so that a pair that fails again and again
+is not used each time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ __all__ = ["FIRST_HOLD_S", "HostPair", "Severed", "is_connected", "pair_of", "wi
 HostPair = tuple[int, int]
 """Two hosts, each named by its lowest rank, in rising order."""
 
-# A rank counts as alive if it was heard within this many seconds; whether others are lost is decided
-# elsewhere.
+# A rank counts as alive if it was heard within this many seconds; the `Coordinator` decides which ranks are
+# lost.
 _LIVES_S = 0.35
 # Seconds after which a report is dropped if its pair has not been severed.
 _DROPPED_S = 10.0

@@ -35,7 +35,7 @@ class Slow:
     """A slow host that ``sends``, ``receives`` or does both slowly, or a slow link from one host to another.
 
     ``hosts`` holds one name for a host, two for a link, and none for the whole network. ``factor`` is how
-    many times slower it is than its capability.
+    many times slower the part is than its capability.
     """
 
     hosts: tuple[str, ...]

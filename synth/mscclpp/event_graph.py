@@ -1,8 +1,8 @@
 """A graph of a plan's events: the order that holds in every run, and the data that each event surely sees.
 
-Events are numbers, and each follows lower ones only. Most pairs are ordered by their places: events of one
-threadblock by its nops and threads, events of one rank by the ends of its launches. For the others the graph
-is searched, for many pairs at once.
+Events are numbers, and each follows lower numbers only. Most pairs are ordered by their places: events of one
+threadblock by its nops and threads, events of one rank by the ends of its launches. For all other pairs the
+graph is searched, for many pairs at once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _WORDS = 8
 
 
 def weakly(event: int) -> int:
-    """Return the number that stands for an event which is followed without its data being seen."""
+    """Return the number by which an event is followed without its data being seen."""
     return ~event
 
 
 class EventGraph:
     """The events so far, with the place, base and thread of each.
 
-    A place is a threadblock or a rank's proxy in a launch, or the caller of a rank between launches.
-    An event follows all events of its place up to its ``base``, and the earlier ones of its thread (≥ 0).
+    A place is a threadblock or a rank's proxy in a launch, or the caller of a rank between launches. An event
+    follows all events of its place up to its ``base``, and the earlier events of its thread (≥ 0).
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class EventGraph:
         self.rank_of, self.turn_of = [-1], [0]
 
     def new_place(self, rank: int, turn: int) -> int:
-        """Return the number of a new place; what a rank does in one turn precedes all of its later turns."""
+        """Return the number of a new place; all that a rank does in a turn precedes its later turns."""
         self.rank_of.append(rank)
         self.turn_of.append(turn)
         return len(self.rank_of) - 1
@@ -58,7 +58,7 @@ class EventGraph:
         return len(self.follows) - 1
 
     def surely(self, earlier: int, later: int) -> bool:
-        """Return whether the places of two events already order them, and the later one sees all data."""
+        """Return whether the places of two events already order them, so that the later sees all data."""
         here, there = self.place[earlier], self.place[later]
         if here == there:
             thread = self.thread[earlier]
@@ -116,7 +116,7 @@ class EventGraph:
     def _searched(self, earlier: Indices, later: Indices, *, data: bool) -> Mask:
         """Search the graph for pairs that are sorted by the earlier event."""
         start, follows = self._edges
-        # An event that is followed weakly is left out of a search for data: -1 is no event.
+        # A search for data leaves out events that are followed weakly: -1 is no event.
         follows = np.maximum(follows, -1) if data else np.where(follows < 0, ~follows, follows)
         found = np.zeros(len(earlier), dtype=bool)
         number = np.cumsum(np.diff(earlier, prepend=earlier[:1]) > 0)

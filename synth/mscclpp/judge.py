@@ -97,7 +97,10 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
         return findings, []
     users = [
         np.union1d(
-            *(memory.of(rank, buffer, 0) + _heads(memory, atoms, rank, buffer) for buffer in ("i", "o"))
+            *(
+                memory.first_cell(rank, buffer, 0) + _heads(memory, atoms, rank, buffer)
+                for buffer in ("i", "o")
+            )
         )
         for rank in range(plan.ranks)
     ]
@@ -122,7 +125,7 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
 
 
 class _Uses(NamedTuple):
-    """The uses of cells, in the order of accesses: for each its access, and the part of that access."""
+    """The uses of cells in the order of accesses, each with its access and the part of that access."""
 
     cell: Indices
     access: Indices
@@ -210,7 +213,7 @@ class _Races:
         return [self.named(*one) for one in told[:_ENOUGH]], relaxed
 
     def blind(self, writer: Indices, later: Indices) -> tuple[list[tuple[int, int, str]], int]:
-        """Return the uses that do not surely follow the write before, or do not see its data."""
+        """Return the uses that do not surely follow the last write, or do not see its data."""
         access, packet = self.uses.access, self.uses.packet
         one, two = self.event[access[writer]], self.event[access[later]]
         open_uses = np.flatnonzero(~self.graph.orders(one, two, data=True))
@@ -233,9 +236,9 @@ class _Races:
     def has_ended(self, writers: Indices, events: Indices) -> Mask:
         """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
         turns = {(one.rank, one.launch): one.event for one in self.accesses if one.element is None}
-        of = [self.accesses[writer] for writer in writers.tolist()]
-        ends = np.array([turns.get((one.rank, one.launch + 1), -1) for one in of], dtype=np.int64)
-        callers = np.array([one.element is None for one in of], dtype=bool)
+        writes = [self.accesses[writer] for writer in writers.tolist()]
+        ends = np.array([turns.get((one.rank, one.launch + 1), -1) for one in writes], dtype=np.int64)
+        callers = np.array([one.element is None for one in writes], dtype=bool)
         there = (ends >= 0) & (ends < events)
         found: Mask = callers.copy()
         found[there] |= self.graph.orders(ends[there], events[there], data=False)
@@ -256,9 +259,9 @@ class _Races:
 
 
 class _Values:
-    """The value of each cell: a number that stands for a multiset of input cells, whose sum it is.
+    """The value of each cell: a number that stands for the sum of a multiset of input cells.
 
-    The number of a single input cell is the cell's own, below ``singles``.
+    A single input cell has its own number, below ``singles``.
     """
 
     def __init__(self, cells: int, singles: int) -> None:
@@ -326,8 +329,8 @@ class _Results:
             rank, launch = access.rank, access.launch
             if launch and known(self.plan.collective):
                 found += self.checked(rank, launch - 1)
-            held[memory.of(rank, "o", 0) + self.outputs[rank]] = _STALE
-            held[memory.of(rank, "i", 0) + self.inputs[rank]] = _source(
+            held[memory.first_cell(rank, "o", 0) + self.outputs[rank]] = _STALE
+            held[memory.first_cell(rank, "i", 0) + self.inputs[rank]] = _source(
                 memory, launch, rank, self.inputs[rank]
             )
         return list(dict.fromkeys(found))
@@ -336,7 +339,7 @@ class _Results:
         """Compare the output of a rank at the end of a launch with what it must be."""
         memory, plan = self.memory, self.plan
         at = self.outputs[rank]
-        held, wanted = self.values.held[memory.of(rank, "o", 0) + at], self.expected(rank, launch)
+        held, wanted = self.values.held[memory.first_cell(rank, "o", 0) + at], self.expected(rank, launch)
         bad = np.flatnonzero(held != wanted)
         chunks, first = np.unique(at[bad] // memory.cells, return_index=True)
         for chunk, one in zip(chunks.tolist(), bad[first].tolist(), strict=True):
@@ -346,7 +349,7 @@ class _Results:
 
     def expected(self, rank: int, launch: int) -> Indices:
         """Return the value that each atom of the output must have."""
-        # These collectives end alike on all ranks.
+        # These collectives give all ranks the same output.
         key = (-1 if self.plan.collective in ("allreduce", "broadcast") else rank, launch)
         if key not in self.expected_values:
             chunks, inside = np.divmod(self.outputs[rank], self.memory.cells)
@@ -367,13 +370,13 @@ class _Results:
 
 def _heads(memory: PlanMemory, atoms: Mask, rank: int, buffer: str) -> Indices:
     """Return the first cell of each atom of input or output, counted from the buffer's first cell."""
-    first = memory.of(rank, buffer, 0)
+    first = memory.first_cell(rank, buffer, 0)
     cells = memory.plan.gpus[rank].chunks(buffer) * memory.cells
     return np.flatnonzero(atoms[first : first + cells])
 
 
 def _source(memory: PlanMemory, launch: int, rank: int, at: _Cells) -> _Cells:
-    """Return the number of an input cell's contribution; it differs from launch to launch."""
+    """Return the number of an input cell's contribution, which differs from launch to launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 

@@ -1,7 +1,7 @@
 """Checks the form of a plan: ids that exist, operands that fit, and the executor's limits.
 
 Limits are those of the library's executor (``execution_common.hpp``, the same from v0.5 on). The executor
-checks only the number of operations itself; if another limit is exceeded, it writes past its structures.
+itself checks only the number of operations; beyond other limits it writes past its structures.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def _pitfalls(
 ) -> Iterator[str]:
     """Yield findings on plans that the format allows but the executor runs differently."""
     name, kind = operation.name, operation.channel_type
-    # The executor ignores the type of channel of an operation that uses none.
+    # The executor ignores the channel type of an operation that uses no channels.
     over_port = kind == "port" and bool(_FORMS[name].channels)
     if name == "get" and any(a.index != b.index for a, b in zip(operation.src, operation.dst, strict=True)):
         yield f"{place}: the executor exchanges the offsets of source and destination, so they must be equal"
@@ -319,7 +319,7 @@ def _pitfalls(
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Return findings on barriers with a wrong number of threadblocks, or that some use more often."""
+    """Return findings on barriers with a wrong number of threadblocks, or used unequally often by them."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}
