@@ -141,10 +141,10 @@ _TARGETS: dict[str, _Owner] = {
 class UnevenBlocks:
     """The data of an uneven collective of ``kind``.
 
-    Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. A rank has one block. In an all_to_all of N
-    ranks a pair has one: block i·N + j goes from rank i to rank j. With kind custom, the sets of the chunks
-    say which ranks hold and want each block. The chunks of a block are consecutive and about equal. A block
-    without data has no chunk.
+    Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. There is one block for each rank, or for each
+    pair in an all_to_all of N ranks: block i·N + j goes from rank i to rank j. With kind custom, the sets of
+    the chunks say which ranks hold and want each block. The chunks of a block are consecutive and about
+    equal. A block without data has no chunk.
     """
 
     kind: Kind
@@ -207,8 +207,8 @@ class Custom:
     """The sets of a custom collective: group ``source[c]`` holds chunk c, group ``target[c]`` must get it.
 
     Group g is the ranks ``group_rank[group_start[g] : group_start[g + 1]]``; ``reduced`` is 1 where the
-    sources of a chunk contribute to a sum. ``blocks`` are the blocks of an uneven collective; None for all
-    others.
+    sources of a chunk contribute to a sum. ``blocks`` are the blocks of an uneven collective or of a
+    redistribution, else None.
     """
 
     source: Ints
@@ -333,7 +333,7 @@ class Collective:
 
     @property
     def blocks(self) -> UnevenBlocks | None:
-        """The blocks of an uneven collective, else None."""
+        """The blocks of an uneven collective or of a redistribution, else None."""
         return self.custom.blocks if self.custom is not None else None
 
     def buffer_bytes(self) -> Longs:

@@ -219,7 +219,7 @@ class Network:
     def transposed(self) -> Network:
         """Return the network with every link reversed.
 
-        An all_gather on it, reversed in time, is a reduce_scatter on this network (TACOS Sec. IV).
+        An all_gather there, reversed in time, is a reduce_scatter on this network (TACOS Sec. IV).
         """
         return replace(self, src=self.dst, dst=self.src)
 

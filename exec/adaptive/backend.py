@@ -95,7 +95,7 @@ class Work:
 
 
 class Backend:
-    """Works and contexts of one rank; it applies the decisions' changes to `SessionState`."""
+    """The works and contexts of one rank; applies decisions to `SessionState`."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state

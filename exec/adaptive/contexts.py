@@ -39,7 +39,7 @@ from synth.schedules import Schedule
 
 __all__ = ["Contexts", "Result", "Version"]
 
-# Results of these collectives are the senders' blocks side by side; the others reduce their parts.
+# Results of these collectives are the senders' blocks side by side; other collectives combine their parts.
 _SIDE_BY_SIDE = ("all_gather", "all_to_all")
 # Inputs of these collectives have a block for each rank.
 _BLOCK_FOR_EACH = ("reduce_scatter", "all_to_all")
@@ -82,7 +82,7 @@ class Result:
         self._senders: list[tuple[int, ...]] = []
 
     def add(self, phase: Phase, output: Array, rank: int, request: CollectiveCall) -> None:
-        """Add the output of a part that is reduced."""
+        """Add the output of a part of a collective whose results are not side by side."""
         if phase.schedule.collective is phase.whole:
             self.parts.append(output[: request.count].copy())
         else:

@@ -54,10 +54,10 @@ class WaitPolicy:
     """Limits on how long ranks wait for each other.
 
     ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when it
-    is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first part
-    (5 in the paper), and for at least ``silent_s``; a late rank that is alive is waited for. A rank on
-    another host whose kernel still answers is lost only after ``ANSWERING`` times as long, as its process
-    cannot be inspected.
+    is silent for too long; a late rank that is alive is waited for. The limit of silence is ``fault_factor``
+    (5 in the paper) times the time from the first rank's readiness to the end of the first part, and at least
+    ``silent_s``. For a rank on another host whose kernel still answers, it is ``ANSWERING`` times as long,
+    because its process cannot be inspected.
 
     ``as_published``: decide as AdapCC's paper does. Waiting is compared with the cost for the ranks that are
     ready now, as volume over bandwidth. A rank that is not ready ``fault_factor`` times as long after the
@@ -125,8 +125,8 @@ class Coordinator:
         self._looked_s = now_s
         self._states: dict[int, WorkerState] | None = None
         # The bases are sets of ranks; a quorum of each must survive. Joining ranks count once the epoch that
-        # lets them in is complete. A coordinator that takes over does not know whether it is, so it keeps a
-        # base without them and one with them.
+        # lets them in is complete. A coordinator that takes over does not know whether that epoch is
+        # complete, so it keeps a base without the joining ranks and one with them.
         standing = tuple(rank for rank in self.members if rank not in membership.joining)
         self.bases = [standing, self.members] if membership.joining else [self.members]
         self._joined_before = membership.joined
@@ -201,7 +201,7 @@ class Coordinator:
 
         ``answers(rank)`` returns whether the kernel of a rank on another host acknowledges data; such a rank
         is waited for ``ANSWERING`` times as long. The method is called every ``CYCLE_S``. If a call comes
-        late, this process did not run either and read no messages, so that time does not count as silence.
+        late, this process was not running and read no messages, so the delay does not count as silence.
         """
         unwatched_s = max(0.0, now_s - self._looked_s - _MOST_BETWEEN_LOOKS_S)
         self._looked_s = max(self._looked_s, now_s)

@@ -210,9 +210,8 @@ class Session:
         Waits for this rank's earlier requests. A rank that is lost meanwhile is left out as in a request.
         ``count`` is as in MPI: elements of a rank's buffer, of its share for an all_gather or reduce_scatter,
         of its data for one other rank for an all_to_all. ``op`` matters for reductions, ``root`` for a
-        broadcast and a reduce. Contexts are made for all ranks, for each single late rank, and for each pair
-        of late ranks if the request is small. Contexts for other sets of late ranks are made when such a set
-        occurs.
+        broadcast and a reduce. A collective that can go on without late ranks has contexts for each single
+        late rank, and for each pair if it is small; contexts for other sets are made when such a set occurs.
         """
         self._backend.setup(self._request(kind, count, dtype, op, root))
 

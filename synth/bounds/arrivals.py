@@ -14,9 +14,9 @@ which the gates can serve that number. The gates can serve:
 For sums between groups of ranks, the pairs (w, v) that are far apart give a second bound: a byte that starts
 at t serves only pairs where both w and v are near enough to the gate.
 
-The bound can exceed all others where neither latency nor bandwidth dominates. With one port a rank and equal
-links it is near the time of one-shot and two-step all_reduces. Between hosts it is near the time of an
-exchange of shares. It takes O(gates · |W| · |S|) for a set.
+The bound can exceed all others where neither latency nor bandwidth dominates. With one port per rank and
+equal links the bound is near the time of one-shot and two-step all_reduces. Between hosts it is near the time
+of an exchange of shares. O(gates · |W| · |S|) for a set.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ __all__ = ["Carried", "arrivals"]
 Carried = Literal["sums", "copies", "points"]
 """The ranks that one byte serves: many sources and targets (sums), many targets (copies), or one pair."""
 
-# The most ranks of a network. This limit and the next ones keep the search shorter than those of other
-# bounds.
+# The most ranks of a network. With these limits the search takes less time than other bounds.
 _MOST_RANKS = 1024
 # The most ranks times links of all cuts together.
 _MOST_WORK = 30_000_000
@@ -50,7 +49,7 @@ _MOST_LEVELS = 8
 _MOST_TERMS = 250_000
 # The bound by far pairs has its own limits: cuts, ranks, distances, and distinct path times at a gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
-# Steps of bisection, which find the bound by far pairs to 2^-24 of itself.
+# Steps of bisection, which find the bound by far pairs with a relative error of 2^-24.
 _HALVINGS = 24
 # The bound by far pairs is tried only if the plain one is at least this fraction of the best known bound.
 _WORTH_PAIRING = 0.8

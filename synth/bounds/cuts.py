@@ -99,7 +99,7 @@ def distinct_cuts(network: Network) -> Iterator[Cut]:
 
 
 def gates(network: Network, cut: Cut) -> Gates:
-    """Return the gates of ``cut``; a link with several ports is counted at its busiest one."""
+    """Return the gates of ``cut``; a link with several ports is counted at its busiest port."""
     gate_of, held = _gate_of(network, cut.links)
     count = int(gate_of.max(initial=-1)) + 1
     beta = np.full(count, np.inf)

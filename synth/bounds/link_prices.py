@@ -1,4 +1,4 @@
-"""Prices of links, NICs and trunks: what a faster one would save in a step of several collectives.
+"""Prices of links, NICs and trunks: what a faster part would save in a step of several collectives.
 
 A linear program routes all collectives of a step at once, in arbitrarily fine pieces, over trees and paths,
 so that the step ends soonest. Its dual values say how much the end depends on each resource. Column

@@ -56,7 +56,7 @@ class Trees:
 
     @property
     def table(self) -> Indices:
-        """(trees, edges of a tree)"""
+        """The edges of each tree, as an array (trees, edges of a tree)."""
         return np.array([np.frombuffer(key, dtype=np.int64) for _, key in self._height])
 
     @property

@@ -83,7 +83,7 @@ def check_sizes(
     for size in (least, most):
         if findings(size):
             return size, findings(size)
-    # If sends name their addends, they carry the same in every order.
+    # Sends that name their addends carry the same sums in every order.
     if schedule.exchanges:
         return None
     pairs = _free_pairs(schedule)

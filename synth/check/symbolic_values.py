@@ -127,7 +127,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """One row a step: the first slots that it reads and writes, and the start of its message."""
+    """One row per step: the first slots that it reads and writes, and the start of its message."""
 
     op: Indices
     sends: Mask
@@ -142,7 +142,7 @@ class _Steps(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The columns of `Values`, one row a value."""
+    """The columns of `Values`, one row per value."""
 
     chunk: Indices
     bits: Indices

@@ -94,7 +94,7 @@ def place_local(
     for at in range(len(order)):
         row = order[at]
         if local[row]:
-            # A row that depends on a local row stays with it: that costs no synchronization.
+            # A row that depends on a local row stays on its threadblock, which needs no synchronization.
             chosen = -1
             for edge in range(start[row], start[row + 1]):
                 if local[before[edge]]:

@@ -49,7 +49,10 @@ def representatives(layout: RackLayout, period: int | None = None) -> tuple[Divi
 
 
 def alternating(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return divisions that alternate: whole racks, then `representatives`; they always reach consensus."""
+    """Return divisions that alternate: whole racks, then `representatives`.
+
+    With the default period they always reach consensus.
+    """
     count = period or 2 * _fair_period(layout)
     return tuple(_division(layout, at // 2, crossing=bool(at % 2)) for at in range(count))
 

@@ -41,11 +41,11 @@ def plan_groups(
 
     Racks are detected unless given. Without ``pattern``, the paper's pattern is used if it splits the ranks
     into groups and makes all ranks agree. Otherwise, unless ``period`` is given, the fastest predicted
-    pattern that makes all ranks agree is used. The paper's pattern is not replaced only because another is
-    faster: the other may agree more slowly, and how much agreement training needs is not known. ``period``
-    fixes the number of iterations of a period. Raises NotApplicableError for a network without a link between
-    every two ranks. Raises NotApplicableError for a pattern by which ranks never agree (rho = 1), naming the
-    ranks that never exchange anything.
+    pattern that makes all ranks agree is used. A faster pattern alone is no reason to replace the paper's
+    pattern: it may agree more slowly, and how much agreement training needs is not known. ``period`` fixes
+    the number of iterations of a period. Raises NotApplicableError for a network without a link between every
+    two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that never exchange
+    anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
         raise NotApplicableError(f"expected 2 to {MOST_RANKS} ranks, found {network.ranks}")

@@ -105,9 +105,9 @@ _VERSIONS = (
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads stored machine code without importing the modules of numba that it was compiled from.
+    """Reads stored machine code without importing the modules of numba that compiled it.
 
-    numba would import its array functions, and tests with them whether matrix products can be compiled: 0.1 s
+    numba would import its array functions and test whether matrix products can be compiled, which takes 0.1 s
     of every command. Machine code reads only the constants of an environment.
     """
 

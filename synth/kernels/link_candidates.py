@@ -1,4 +1,4 @@
-"""The free links and ports, and the candidate links that may take a chunk next, in an order of choice."""
+"""The free links and ports, the candidate links that may take a chunk next, and their order."""
 
 from __future__ import annotations
 

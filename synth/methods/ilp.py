@@ -34,8 +34,8 @@ __all__ = ["both_halves", "require_one_way", "solve", "suits", "synthesize"]
 # The most deliveries (of a chunk to a rank) of a small program; an all_gather on nine ranks has as many. CBC
 # mostly solves small programs within seconds, and larger ones rarely.
 _MOST_DELIVERIES = 72
-# A search begins with greedy schedules. For each policy there are this number divided by chunks times ranks
-# (at least one), but together at most _MOST_GREEDY_RUNS.
+# A search begins with _GREEDY_SENDS / (chunks · ranks) greedy schedules for each policy, at least one, but
+# with at most _MOST_GREEDY_RUNS in all.
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48
 

@@ -227,7 +227,7 @@ class _Job:
     ) -> Known:
         """Add the exchanges of a chunk along one axis after the other, and return the rows of the result.
 
-        If ``mirrored``, what would come from below comes from above.
+        If ``mirrored``, data that would come from lower places comes from higher places.
         """
         ranks = np.array(list(known))
         for axis in axes:

@@ -45,7 +45,7 @@ class RankPlan:
     blocks: list[Threadblock] = field(default_factory=list)
 
     def new_semaphore(self) -> int:
-        """Return the number of one more semaphore."""
+        """Add a semaphore and return its number."""
         self.semaphores += 1
         return self.semaphores - 1
 

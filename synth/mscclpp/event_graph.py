@@ -138,7 +138,7 @@ class EventGraph:
 def _reached(
     start: Indices, follows: Indices, earlier: Indices, mark: Indices, later: Indices, wanted: Indices
 ) -> Mask:
-    """Return for each later event whether the earlier one with the mark ``wanted`` precedes it.
+    """Return for each later event whether the earlier event with the mark ``wanted`` precedes it.
 
     ``earlier`` is sorted, and ``mark`` has the number of each; ``later`` is sorted.
     """

@@ -5,8 +5,8 @@ follows them by relaxed signals or packets only. Threads of a block meet at a ``
 accesses to data between two nops of a block become known together and are one event. The k-th wait at an end
 of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th release.
 This holds only if the signals of each channel end, and its waits, have a fixed order; that is checked during
-the run. If only the signals are unordered, the last wait of a launch still follows all of them. Waits of one
-counter that race are a finding. In a plan without such races, one run shows whether the plan can deadlock.
+the run. If only the signals are unordered, the last wait of a launch still follows all of them. Racing waits
+of one counter are a finding. In a plan without such races, one run shows whether the plan can deadlock.
 
 Between launches a rank's caller reads the output and writes the input. This turn of the caller is an event of
 its own on each rank, so an access to the buffers of a rank that has not begun or has ended races with it.

@@ -272,7 +272,7 @@ class _Values:
         self.known: dict[tuple[int, ...], int] = {}
 
     def run(self, element: PlanElement) -> None:
-        """Write what an element on data writes."""
+        """Apply an element on data to the values."""
         if element.adds:
             rows = zip(*(self.held[row].tolist() for row in element.reads), strict=True)
             value = np.array([self.sum(numbers) for numbers in rows], dtype=np.int64)

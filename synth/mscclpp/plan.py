@@ -7,14 +7,14 @@ index into its own lists, which in turn index its rank's lists.
 
 | operations               | meaning                                                                  |
 |--------------------------|--------------------------------------------------------------------------|
-| nop, barrier             | all threads of a block, all threads of several blocks of a rank, meet     |
+| nop, barrier             | all threads of a block meet; of several blocks of a rank                  |
 | signal, wait             | count up at the peer's end; wait for the next count at the rank's end     |
 | rlxsignal, rlxwait       | the same, but they order no data                                         |
 | sem_release, sem_acquire | count a semaphore of the rank up; wait and count it down                  |
-| put, pws, pwsf, get      | copy to a peer (with signal, and flush), copy from a peer                |
+| put, pws, pwsf, get      | copy to a peer (pws: and signal, pwsf: and flush); copy from a peer       |
 | copy, re, res, rre, rres | copy; add up; add up and put; add up peers' data; add up peers' data, put |
 | ppkt … recspkt           | the same with packets: data and flag in one word, so no signal is needed |
-| glres, gstore            | load and add up at all ranks of a switch channel and store; store         |
+| glres, gstore            | add up data of all ranks of a switch channel and store it there; store    |
 | pipeline                 | repeat operations for one piece of the data after the other               |
 """
 
