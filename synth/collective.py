@@ -476,7 +476,8 @@ class Collective:
             return False
         if self.kind == "several":
             return all(
-                part.same_but_for_chunks(its) for part, its in zip(self.parts, other.parts, strict=True)
+                part.same_but_for_chunks(other_part)
+                for part, other_part in zip(self.parts, other.parts, strict=True)
             )
         if self.blocks is not None and other.blocks is not None:
             sets = [[piece[1:] for piece in _pieces(each)] for each in (self, other)]
@@ -723,5 +724,5 @@ def _named(members: tuple[int, ...]) -> str:
     return ", ".join(map(str, members[:8])) + (" …" if len(members) > 8 else "")
 
 
-def _slots(here: Mask) -> Ints:
-    return np.where(here, np.cumsum(here) - 1, -1).astype(np.int32)
+def _slots(mask: Mask) -> Ints:
+    return np.where(mask, np.cumsum(mask) - 1, -1).astype(np.int32)

@@ -228,18 +228,18 @@ class Network:
 
         Return None if reversing all links changes more than the numbers of links and ports.
         """
-        there = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
-        back = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
+        forward = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
+        backward = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
         counts = np.diff(self.link_port_start)
         columns = (self.alpha_s, self.beta_s_per_byte, counts)
-        same = all(np.array_equal(column[there], column[back]) for column in columns)
-        ends = np.array_equal(self.src[there], self.dst[back]) and np.array_equal(
-            self.dst[there], self.src[back]
+        same = all(np.array_equal(column[forward], column[backward]) for column in columns)
+        ends = np.array_equal(self.src[forward], self.dst[backward]) and np.array_equal(
+            self.dst[forward], self.src[backward]
         )
         if not (same and ends):
             return None
         opposite = np.empty(self.links, np.int64)
-        opposite[there] = back
+        opposite[forward] = backward
         # A reversed link uses its ports in the opposite order.
         first = self.link_port[spans(self.link_port_start[:-1], counts)]
         rising = spans(np.zeros_like(counts), counts)

@@ -189,8 +189,8 @@ class Program:
             found.append(
                 f"min_bytes: expected 0 … max_bytes (0: no limit), found {self.min_bytes} … {self.max_bytes}"
             )
-        untold = bool(self.input_chunks) and not self.collective.keeps_apart
-        if self.in_place and not self.collective.in_place and not untold:
+        may_share = bool(self.input_chunks) and not self.collective.keeps_apart
+        if self.in_place and not self.collective.in_place and not may_share:
             found.append(
                 f"in_place: expected false, {self.collective.label} cannot run in place: "
                 "input and output slots hold different chunks"
@@ -198,9 +198,11 @@ class Program:
         if not self.input_chunks:
             return found
         # An unknown collective is written as a custom one in which each rank keeps its own input.
-        wanted = self.collective
-        owner = wanted.sources.only() if wanted.kind == "custom" else ints([-1])
-        unknown = not wanted.reduces and (owner >= 0).all() and np.array_equal(owner, wanted.targets.only())
+        collective = self.collective
+        owner = collective.sources.only() if collective.kind == "custom" else ints([-1])
+        unknown = (
+            not collective.reduces and (owner >= 0).all() and np.array_equal(owner, collective.targets.only())
+        )
         if not unknown:
             found.append(
                 f"input_chunks: expected none beside collective {self.collective.label}, which says itself "
@@ -213,9 +215,9 @@ class Program:
     def _overlaps(self) -> list[str]:
         """Return a finding for each step whose source and destination overlap partly."""
         both = np.array(READS_SRC)[self.op] & np.array(WRITES_DST)[self.op]
-        apart = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
+        distance = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
         rows = np.flatnonzero(
-            both & (self.src_buffer == self.dst_buffer) & (apart > 0) & (apart < self.count)
+            both & (self.src_buffer == self.dst_buffer) & (distance > 0) & (distance < self.count)
         )
         return [f"dst_slot[{row}]: {self.overlap(int(row))}" for row in rows[:5]]
 

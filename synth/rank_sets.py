@@ -28,7 +28,6 @@ class RankSets:
         return first[self.group]
 
     def of(self, chunk: int) -> Ints:
-        """Return the ranks of one chunk."""
         group = self.group[chunk]
         return self.rank[self.start[group] : self.start[group + 1]]
 

@@ -153,8 +153,8 @@ class _Step:
             again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
             found.append([again if one == at else plan for one, plan in enumerate(best)])
         first = self.groups[0]
-        alike = {(group.size_bytes, group.release_s) for group in self.groups}
-        if number == 0 and len(self.groups) > 1 and len(alike) == 1:
+        distinct = {(group.size_bytes, group.release_s) for group in self.groups}
+        if number == 0 and len(self.groups) > 1 and len(distinct) == 1:
             whole = StepGroup("all", first.request, first.size_bytes, first.release_s)
             requests = tuple(group.request for group in self.groups)
             at_once = _planned(self.network, whole, seed, requests)

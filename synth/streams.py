@@ -28,7 +28,7 @@ def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
     on = network or schedule.network
     if not len(schedule.stream):
         return schedule if network is None else replace(schedule, network=on)
-    link = _links(schedule)
+    link = _link_of_stream(schedule)
     beta = busiest_s_per_byte(schedule, on) / np.maximum(1, np.bincount(schedule.stream))
     streams = replace(
         on,
@@ -60,8 +60,7 @@ def streams_of(schedule: Schedule, rows: Indices | Mask) -> Ints:
     return ints(np.unique(schedule.stream[rows], return_inverse=True)[1])
 
 
-def _links(schedule: Schedule) -> Indices:
-    """Return the link of each stream."""
+def _link_of_stream(schedule: Schedule) -> Indices:
     found = np.zeros(int(schedule.stream.max(initial=-1)) + 1, dtype=np.int64)
     found[schedule.stream] = schedule.link
     return found

@@ -74,9 +74,9 @@ def expected_s(
         goodput = bought.goodput if bought else Bought("").goodput
         racks = [(plan.rack_of(src), plan.rack_of(dst)) for src, dst in ends]
         out, into = (Counter(pair[end] for pair in racks if pair[0] != pair[1]) for end in (0, 1))
-        for at, (here, there) in enumerate(racks):
-            if here != there:
-                shared = max(out[here], into[there]) / (plan.trunk_bytes_per_s * goodput)
+        for at, (source_rack, target_rack) in enumerate(racks):
+            if source_rack != target_rack:
+                shared = max(out[source_rack], into[target_rack]) / (plan.trunk_bytes_per_s * goodput)
                 s_per_byte[at] = max(s_per_byte[at], shared)
     return floats(np.array(s_per_byte) * flows.size_bytes)
 

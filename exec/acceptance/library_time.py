@@ -69,7 +69,6 @@ def _pair(message: _Message) -> tuple[int, int]:
 
 
 def _steps(ranks: int, size_bytes: float, *, halves: bool) -> Iterator[list[_Message]]:
-    """Yield the messages of each step."""
     power = 1 << (ranks.bit_length() - 1)
     extra = ranks - power
     evens, odds = range(0, 2 * extra, 2), range(1, 2 * extra, 2)

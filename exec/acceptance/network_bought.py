@@ -52,8 +52,8 @@ def link_classes(hosts: Sequence[str], src: Indices, dst: Indices, plan: FabricP
     found: list[LinkClass] = []
     for one, other in zip(src.tolist(), dst.tolist(), strict=True):
         ends = hosts[one], hosts[other]
-        here, there = rack_of[ends[0]], rack_of[ends[1]]
-        found.append("inside" if ends[0] == ends[1] else "rack" if here == there else "across")
+        source_rack, target_rack = rack_of[ends[0]], rack_of[ends[1]]
+        found.append("inside" if ends[0] == ends[1] else "rack" if source_rack == target_rack else "across")
     return found
 
 
@@ -137,9 +137,11 @@ def repaired(network: Network, sound: Network, fault: Fault, others: Iterable[Fa
     alpha_s, beta = network.alpha_s.copy(), network.beta_s_per_byte.copy()
     normal_alpha, normal_beta = sound.alpha_s.copy(), sound.beta_s_per_byte.copy()
     for other in others:
-        its = np.array(other.rows, dtype=np.int64)
-        normal_beta[its] = np.maximum(normal_beta[its], sound.beta_s_per_byte[its] / max(other.level, _LEAST))
-        normal_alpha[its] += other.extra_s
+        other_rows = np.array(other.rows, dtype=np.int64)
+        normal_beta[other_rows] = np.maximum(
+            normal_beta[other_rows], sound.beta_s_per_byte[other_rows] / max(other.level, _LEAST)
+        )
+        normal_alpha[other_rows] += other.extra_s
     alpha_s[rows] = np.minimum(alpha_s[rows], normal_alpha[rows])
     beta[rows] = np.minimum(beta[rows], normal_beta[rows])
     mended = replace(network, alpha_s=floats(alpha_s), beta_s_per_byte=floats(beta))
@@ -222,9 +224,9 @@ class _Ports:
     def add_trunks(self, network: Network, plan: FabricPlan, beta: float) -> None:
         """Add the uplink of every rack, each way, for its links to other racks."""
         racks = np.array([plan.rack_of(host) for host in network.hosts])
-        here, there = racks[network.src], racks[network.dst]
+        source_rack, target_rack = racks[network.src], racks[network.dst]
         for rack in dict.fromkeys(racks.tolist()):
-            for word, mine, other in (("up", here, there), ("down", there, here)):
+            for word, mine, other in (("up", source_rack, target_rack), ("down", target_rack, source_rack)):
                 rows = np.flatnonzero((mine == rack) & (other != rack))
                 self._add(f"{TRUNK}{rack} {word}", rows, beta)
 
@@ -279,8 +281,8 @@ def _restored(network: Network, mended: Network, rows: Indices, level: float) ->
     explained[rows] = True
     start, users = network.port_links
     for port, first in enumerate(start[:-1]):
-        its = users[first : start[port + 1]]
-        if len(its) and explained[its].mean() > _MOST_OF_A_PORT:
+        port_links = users[first : start[port + 1]]
+        if len(port_links) and explained[port_links].mean() > _MOST_OF_A_PORT:
             restored = before[port] * min(level, 1.0)
-            found[port] = restored if restored * _ALIKE < mended.beta_s_per_byte[its].min() else 0.0
+            found[port] = restored if restored * _ALIKE < mended.beta_s_per_byte[port_links].min() else 0.0
     return floats(found if found.any() else [])

@@ -103,7 +103,8 @@ def judge(
     """Return the certificate of a cluster, without the digests of files and the seal.
 
     ``skipped`` maps each host that was not tested to the reason. The verdict is "undecided" if no fault was
-    found, but a stage was not done, the links were not measured, or a fault of links is not confirmed.
+    found, but a stage was not done, links or collectives were not measured, or a fault of links is not
+    confirmed.
     """
     skipped = dict(skipped or {})
     links = _links(measured.profile, terms)
@@ -213,9 +214,9 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
 
 def _of_problems(same: Sequence[HostProblem]) -> Culprit:
     first, hosts = same[0], tuple(dict.fromkeys(one.host for one in same))
-    whose = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
+    owner = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
     evidence = () if len(hosts) == 1 else (f"on {some(list(hosts), _MOST_NAMED)}",)
-    part = f"{whose} {first.part}" if first.part else whose
+    part = f"{owner} {first.part}" if first.part else owner
     return Culprit(first.kind, part, hosts, first.severity, first.text, evidence, "certain", first.remedy)
 
 
@@ -343,7 +344,7 @@ def _of_integrity(measured: Measured) -> Iterator[Culprit]:
 
 
 def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
-    here, there = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
+    rank_name, peer_name = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
     named = tuple(dict.fromkeys(hosts[rank] for rank in (one.peer, one.rank) if rank in hosts))
     if one.step < 0:
         detail = "the checksum of its output differs from the reference, although those of its steps agree"
@@ -352,14 +353,14 @@ def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
         detail += f"; {one.steps} steps went wrong here, this one first" if one.steps > 1 else ""
     evidence = (detail,)
     if one.kind == "link":
-        text = f"data from {there} to {here} arrives changed, and no error is reported"
+        text = f"data from {peer_name} to {rank_name} arrives changed, and no error is reported"
         remedy = "look at the error counters of both NICs and of the switch; swap the cable, then each NIC"
         return Culprit(
-            "corrupt_link", f"{there} and {here}", named, "fault", text, evidence, "certain", remedy
+            "corrupt_link", f"{peer_name} and {rank_name}", named, "fault", text, evidence, "certain", remedy
         )
-    text = f"{here} computes wrong results from correct data, and no error is reported"
+    text = f"{rank_name} computes wrong results from correct data, and no error is reported"
     remedy = "take the host out; test its memory (ECC counters, memtester) and its processor or GPU"
-    return Culprit("corruption", here, named, "fault", text, evidence, "certain", remedy)
+    return Culprit("corruption", rank_name, named, "fault", text, evidence, "certain", remedy)
 
 
 def _of_unlike(name: str, ranks: Sequence[int], kind: Kind) -> Culprit:
@@ -472,7 +473,6 @@ def _unread(health: ClusterHealth | None) -> dict[str, str]:
 
 
 def _versions(measured: Measured) -> dict[str, str]:
-    """Return the versions of software by name."""
     found = dict(measured.report.machine) if measured.report else {}
     if measured.profile:
         found["library"] = measured.profile.library

@@ -134,7 +134,6 @@ class Coordinator:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The ranks that take part."""
         return self.membership.members
 
     @property
@@ -223,18 +222,18 @@ class Coordinator:
         the two sides of a split network never both go on. The members of the last complete epoch are counted,
         so ranks lost one by one before the next complete epoch count together.
         """
-        gone = {rank: how for rank, how in lost.items() if rank in self.members}
-        if not gone:
+        lost_members = {rank: how for rank, how in lost.items() if rank in self.members}
+        if not lost_members:
             return []
-        after = self.membership.without(gone)
+        after = self.membership.without(lost_members)
         for base in self.bases:
-            here = [rank for rank in base if rank in after.members]
-            twice, all_of_them = 2 * len(here), len(base)
+            left = [rank for rank in base if rank in after.members]
+            twice, all_of_them = 2 * len(left), len(base)
             leader = leader_of(base, self._joined_before)
-            if twice < all_of_them or (twice == all_of_them and leader not in here):
-                named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
+            if twice < all_of_them or (twice == all_of_them and leader not in left):
+                named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(lost_members.items()))
                 raise LostRankError(
-                    f"{len(here)} of {all_of_them} ranks are left, which cannot go on: {named}"
+                    f"{len(left)} of {all_of_them} ranks are left, which cannot go on: {named}"
                 )
         return self.regroup(after, now_s)
 

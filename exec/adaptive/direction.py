@@ -127,7 +127,6 @@ class Direction:
         self._searched_for = -1, -1
 
     def hear(self, rank: int, message: Any) -> None:
-        """Take a worker's message."""
         now_s = time.monotonic()
         self._swap_if_made()
         if isinstance(message, MeasuredLinks):
@@ -222,7 +221,6 @@ class Direction:
         return tuple(self._links.start.hosts[place] for place in self._state.places(pair))
 
     def close(self) -> None:
-        """End the replanner."""
         self._replanner.close()
 
     def _is_settled(self) -> bool:
@@ -331,8 +329,8 @@ class Direction:
         now, before = self._network(), self._searched
         if before is None or before.hosts != now.hosts or before.links != now.links:
             return True
-        off = np.abs(np.log(now.beta_s_per_byte / before.beta_s_per_byte))
-        return bool(off.max(initial=0.0) > _CHANGED)
+        changes = np.abs(np.log(now.beta_s_per_byte / before.beta_s_per_byte))
+        return bool(changes.max(initial=0.0) > _CHANGED)
 
     def _name_slow(self) -> bool:
         """Report newly slow and recovered parts; return whether one more measurement is needed."""

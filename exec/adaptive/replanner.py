@@ -179,7 +179,6 @@ class Replanner:
         made(parts)
 
     def close(self) -> None:
-        """End the process, if there is one."""
         with self._lock:
             self._closed = True
             self._end()
@@ -248,11 +247,11 @@ def serve(*ends: int) -> None:
     os.nice(5)
     working = threading.Lock()
     threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()
-    asked: queue.SimpleQueue[_Search] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
+    orders: queue.SimpleQueue[_Search] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, orders), daemon=True).start()
     known: dict[CollectiveCall, list[Schedule]] = {}
     while True:
-        search = asked.get()
+        search = orders.get()
         if search.wanted:
             pipe.send(None)
         with working:
@@ -261,11 +260,11 @@ def serve(*ends: int) -> None:
                     pipe.send((found, over))
 
 
-def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
+def _listen(pipe: Any, orders: queue.SimpleQueue[_Search]) -> None:
     """Queue search orders, and kill this process once the other end is gone; runs on its own thread."""
     with contextlib.suppress(OSError, EOFError):
         while True:
-            asked.put(pipe.recv())
+            orders.put(pipe.recv())
     os.kill(os.getpid(), signal.SIGKILL)
 
 

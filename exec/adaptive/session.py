@@ -428,12 +428,14 @@ class Session:
         if self._direction is None:
             # A member may have been lost before and started again: only the loss of its present start counts.
             now = self.membership
-            gone = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
-            left = {*now.members} - gone or {self.rank}
+            lost_members = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
+            left = {*now.members} - lost_members or {self.rank}
             if not now.members or self.rank != leader_of(left, now.joined):
                 return
             self._direction = Direction(self._state, now, self._fence)
-            self._guarded(self._direction.lose, {one: self._mesh.lost.get(one, "is gone") for one in gone})
+            self._guarded(
+                self._direction.lose, {one: self._mesh.lost.get(one, "is gone") for one in lost_members}
+            )
         if isinstance(message, _Gone):
             self._guarded(self._direction.lose, {rank: message.how}, message.start)
         else:

@@ -100,12 +100,10 @@ class SessionState:
         return found
 
     def send(self, rank: int, message: object) -> None:
-        """Send a message to one rank of the session."""
         self.mesh.send(rank, TOPIC, message)
 
     def tell(
         self, what: str, seconds: float = 0.0, stood_s: float = 0.0, detail: dict[str, Any] | None = None
     ) -> None:
-        """Note an event."""
         at_s = time.monotonic() - self.started_s
         self.events.append(SessionEvent(what, at_s, seconds, stood_s, detail or {}))

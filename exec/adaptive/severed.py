@@ -116,11 +116,11 @@ def without_pairs(
 ) -> Network:
     """Return ``network``, whose ranks are ``members``, without the links between hosts of ``pairs``."""
     host = np.array([hosts[rank] for rank in members])
-    gone = np.zeros(network.links, dtype=np.bool_)
+    dropped = np.zeros(network.links, dtype=np.bool_)
     for one, other in pairs:
         src, dst = host[network.src], host[network.dst]
-        gone |= ((src == one) & (dst == other)) | ((src == other) & (dst == one))
-    return kept_links(network, ~gone) if gone.any() else network
+        dropped |= ((src == one) & (dst == other)) | ((src == other) & (dst == one))
+    return kept_links(network, ~dropped) if dropped.any() else network
 
 
 def is_connected(network: Network) -> bool:

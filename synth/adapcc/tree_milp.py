@@ -103,10 +103,10 @@ def build(program: StrategyProgram) -> None:
     shares = [part.share for part in program.parts]
     model.row(shares, [1.0] * len(shares), 1.0, 1.0)
     _share_bandwidth(program)
-    alike = [
+    open_parts = [
         part for part, demand in zip(program.parts, program.demands, strict=True) if demand.share is None
     ]
-    for larger, smaller in pairwise(alike):
+    for larger, smaller in pairwise(open_parts):
         model.row([larger.share, smaller.share], [1.0, -1.0], low=0.0)
 
 
@@ -150,10 +150,10 @@ def _route(program: StrategyProgram, part: _Columns) -> None:
             model.row([column, part.load[at]], [1.0, -1.0], high=0.0)
             model.row([column, part.routed[at]], [1.0, -1.0], high=0.0)
         for node in range(graph.nodes):
-            ways = [flow[at] for at in leaving[node]] + [flow[at] for at in entering[node]]
+            columns = [flow[at] for at in leaving[node]] + [flow[at] for at in entering[node]]
             signs = [1.0] * len(leaving[node]) + [-1.0] * len(entering[node])
             own = [part.share] if node == source else []
-            model.row([*ways, part.root_share[node], *own], [*signs, 1.0, *[-1.0] * len(own)], 0.0, 0.0)
+            model.row([*columns, part.root_share[node], *own], [*signs, 1.0, *[-1.0] * len(own)], 0.0, 0.0)
     for at, edge in enumerate(graph.edges):
         # Without aggregation at its tail the edge carries every flow separately.
         model.row(

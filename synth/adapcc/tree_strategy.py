@@ -63,13 +63,16 @@ def plan(
         return None
     program = StrategyProgram(graph, demands, total_bytes, chunk_bytes, floor_s)
     build(program)
-    ways = 2.0 if graph.both else 1.0
+    directions = 2.0 if graph.both else 1.0
     bound = 0.0
     starts = [trees, _chains(graph, trees, chunk_bytes)]
     best_s, best = min(((_time_s(program, start), start) for start in starts), key=lambda pair: pair[0])
     # The first step minimizes the load alone, which is proven quickly. The second step adds the first chunk's
     # time, which rarely decides and slows the proof.
-    steps = (({program.busy: 1.0}, 0.6, _GAP / 4), ({program.busy: 1.0, program.first: ways}, 1.0, _GAP))
+    steps = (
+        ({program.busy: 1.0}, 0.6, _GAP / 4),
+        ({program.busy: 1.0, program.first: directions}, 1.0, _GAP),
+    )
     for cost, part, enough in steps:
         if best_s <= bound * (1 + _GAP):
             break
@@ -80,7 +83,7 @@ def plan(
         found = best if solution.values is None else trees_of(program, solution.values)
         if _time_s(program, found) < best_s:
             best, best_s = found, _time_s(program, found)
-        first_s = ways * _radius_s(graph, demands, chunk_bytes) if len(cost) == 1 else 0.0
+        first_s = directions * _radius_s(graph, demands, chunk_bytes) if len(cost) == 1 else 0.0
         bound = max(bound, floor_s + first_s, solution.bound * program.unit_s + first_s)
     busy_s = _busy_s(graph, demands, best, total_bytes)
     return Strategy(tuple(best), busy_s, best_s, min(bound, best_s))

@@ -155,21 +155,21 @@ class _Crossing:
         # best[gate, path time to it, path time from it] is the number of pairs that a byte over the gate's
         # best link serves.
         best = np.maximum.reduceat(served, self.start, axis=0)
-        alike, counts = np.unique(
+        distinct, counts = np.unique(
             np.concatenate((best.reshape(len(best), -1), self.rate[:, None]), axis=1),
             axis=0,
             return_counts=True,
         )
-        rate = alike[:, -1] * counts
-        table = np.tensordot(rate, alike[:, :-1], axes=1).reshape(best.shape[1:])
+        rate = distinct[:, -1] * counts
+        table = np.tensordot(rate, distinct[:, :-1], axes=1).reshape(best.shape[1:])
 
         def served_by(time_s: float) -> float:
             turns_s = np.unique(np.clip(np.concatenate(([0.0, time_s], to_s, time_s - from_s)), 0.0, time_s))
             middle_s = (turns_s[1:] + turns_s[:-1]) / 2
             a = np.searchsorted(to_s, middle_s, side="right") - 1
             b = np.searchsorted(from_s, time_s - middle_s, side="right") - 1
-            there = (a >= 0) & (b >= 0)
-            return float((np.where(there, table[a, b], 0.0) * np.diff(turns_s)).sum())
+            valid = (a >= 0) & (b >= 0)
+            return float((np.where(valid, table[a, b], 0.0) * np.diff(turns_s)).sum())
 
         return _least_s(served_by, needed, at_least_s)
 

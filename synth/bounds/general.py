@@ -174,10 +174,10 @@ class _Problem:
         at = np.unravel_index(int(wanted.argmax()), wanted.shape)
         worst_s, ends = float(wanted[at]), (int(at[0]), int(at[1]))
         for sources, targets, reduced, _ in self.others:
-            ways = reach_s[np.ix_(sources, targets)]
-            far_s = ways.max() if reduced else ways.min(axis=0).max()
+            paths_s = reach_s[np.ix_(sources, targets)]
+            far_s = paths_s.max() if reduced else paths_s.min(axis=0).max()
             if far_s > worst_s:
-                worst_s, ends = float(far_s), (int(sources[0]), int(targets[ways.max(axis=0).argmax()]))
+                worst_s, ends = float(far_s), (int(sources[0]), int(targets[paths_s.max(axis=0).argmax()]))
         return Bound("latency", worst_s, f"from rank {ends[0]} to rank {ends[1]}")
 
     def distances(self) -> Iterator[Bound]:
@@ -207,8 +207,8 @@ class _Problem:
         enter = np.full(self.network.ranks, np.inf)
         np.minimum.at(enter, self.network.dst, length)
         for sources, targets, reduced, count in self.others:
-            ways = reach[np.ix_(sources, targets)]
-            far = ways.max() if reduced else ways.min(axis=0).max()
+            costs = reach[np.ix_(sources, targets)]
+            far = costs.max() if reduced else costs.min(axis=0).max()
             lacking = targets if reduced and len(sources) > 1 else np.setdiff1d(targets, sources)
             total += count * max(float(far), float(enter[lacking].sum()))
         offered = float(price.sum())

@@ -79,8 +79,8 @@ class _Problem:
     @cached_property
     def candidates(self) -> tuple[Cut, ...]:
         """The candidate cuts; only one of several symmetric cuts if all ranks supply equally much."""
-        alike = len(np.unique(self.supply)) == 1
-        return tuple(distinct_cuts(self.network) if alike else candidate_cuts(self.network))
+        equal_supply = len(np.unique(self.supply)) == 1
+        return tuple(distinct_cuts(self.network) if equal_supply else candidate_cuts(self.network))
 
     def needed(self, inside: Mask) -> int:
         """Return the number of chunks that must cross into the set at least once."""

@@ -35,8 +35,8 @@ def resource_load(network: Network) -> tuple[Indices, csc_array]:
     than each of its ports.
     """
     slow = np.ones(network.links, dtype=bool)
-    alike = network.held_s_per_byte * ALIKE >= network.beta_s_per_byte[network.port_user]
-    slow[network.port_user[alike]] = False
+    as_fast = network.held_s_per_byte * ALIKE >= network.beta_s_per_byte[network.port_user]
+    slow[network.port_user[as_fast]] = False
     alone = np.flatnonzero(slow)
     row = np.concatenate((network.links + network.link_port, alone))
     column = np.concatenate((network.port_user, alone))

@@ -132,24 +132,24 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
     rate = 1.0 / network.beta_s_per_byte[rows]
     entry, row = _ports_there(network, rows, block)
     port = network.link_port[entry] + of_block[dst[rows[row]] // block] * len(network.ports)
-    asked, most = np.zeros((2, len(orbits) * len(network.ports)))
-    np.add.at(asked, port, rate[row])
-    np.maximum.at(most, port, rate[row])
+    demanded, capacity = np.zeros((2, len(orbits) * len(network.ports)))
+    np.add.at(demanded, port, rate[row])
+    np.maximum.at(capacity, port, rate[row])
     # Each link is charged to the port that is most oversubscribed.
-    over = np.divide(asked, most, out=np.zeros_like(asked), where=most > 0)
+    over = np.divide(demanded, capacity, out=np.zeros_like(demanded), where=capacity > 0)
     order = np.lexsort((-over[port], row))
     first = np.unique(row[order], return_index=True)[1]
     charged, at = row[order][first], port[order][first]
     worth = over[at] > 1
     charged, at = charged[worth], at[worth]
-    ports = np.zeros_like(asked)
+    ports = np.zeros_like(demanded)
     np.add.at(ports, at, rate[charged])
     alone = np.ones(len(rows), bool)
     alone[charged] = False
     found = np.zeros(len(orbits))
     np.add.at(found, of_block[dst[rows[alone]] // block], rate[alone])
     if len(network.ports):
-        found = found + np.minimum(ports, most).reshape(len(orbits), -1).sum(axis=1)
+        found = found + np.minimum(ports, capacity).reshape(len(orbits), -1).sum(axis=1)
     return np.asarray(found * inner)
 
 

@@ -127,21 +127,21 @@ def _follow(
     count = np.zeros(6, np.int64)
     place = np.zeros(len(by_arrival), np.int64)
     for chunk in range(len(reduced)):
-        begun, end = chunk_start[chunk], chunk_start[chunk + 1]
-        for at in range(begun, end):
+        next_start, end = chunk_start[chunk], chunk_start[chunk + 1]
+        for at in range(next_start, end):
             place[by_arrival[at]] = at - chunk_start[chunk]
         _begin(own, complete, ranks_of(sources, chunk), reduced[chunk])
         bits[:] = own
         came_s[:] = -np.inf
         busy_until_s[:] = 0.0
         overwritten[:] = False
-        message = np.zeros((end - begun, words), np.uint64)
+        message = np.zeros((end - next_start, words), np.uint64)
         for at in range(chunk_start[chunk], end):
             row = by_arrival[at]
             # At one instant arrivals come first: a chunk that arrives at t can leave at t.
-            while begun < end and not start[by_start[begun]] >= arrival[row]:
-                sent = by_start[begun]
-                begun += 1
+            while next_start < end and not start[by_start[next_start]] >= arrival[row]:
+                sent = by_start[next_start]
+                next_start += 1
                 sender, carried = src[sent], message[place[sent]]
                 parts = addend[addend_start[sent] : addend_start[sent + 1]] if len(addend) > 0 else addend
                 held = start_s[sent] >= came_s[sender] if len(parts) == 0 else not overwritten[sender]

@@ -98,7 +98,10 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 
 
 class _Blocks(NamedTuple):
-    """The threadblock of each step; for each threadblock, the first of its rank and their number."""
+    """The threadblock of each step.
+
+    For each threadblock, the first threadblock of its rank and the number of threadblocks there.
+    """
 
     tb_of: Indices
     first_tb: Indices

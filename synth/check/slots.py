@@ -65,8 +65,8 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
     ends = offsets(size.ravel())
     first, same = ends[:-1].reshape(size.shape), np.arange(ends[-1])
     if in_place and collective.in_place:
-        into, there = (side.rank * collective.chunks + side.chunk for side in (outputs, inputs))
-        _, to, at = np.intersect1d(into, there, assume_unique=True, return_indices=True)
+        output_key, input_key = (side.rank * collective.chunks + side.chunk for side in (outputs, inputs))
+        _, to, at = np.intersect1d(output_key, input_key, assume_unique=True, return_indices=True)
         source = first[inputs.rank[at], INPUT] + inputs.slot[at]
         same[first[outputs.rank[to], OUTPUT] + outputs.slot[to]] = source
     elif in_place:

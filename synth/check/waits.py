@@ -96,9 +96,9 @@ class Waits:
         program = self.program
         start = offsets(np.bincount(program.tb_of[theirs], minlength=len(peer_tb)))
         partner, number = peer_tb[program.tb_of[mine]], self._number(mine) - behind
-        there = (partner >= 0) & (number >= 0) & (number < np.diff(start)[partner])
+        exists = (partner >= 0) & (number >= 0) & (number < np.diff(start)[partner])
         found = np.full(program.steps, -1, dtype=np.int64)
-        found[np.flatnonzero(mine)[there]] = np.flatnonzero(theirs)[start[partner[there]] + number[there]]
+        found[np.flatnonzero(mine)[exists]] = np.flatnonzero(theirs)[start[partner[exists]] + number[exists]]
         return found
 
 

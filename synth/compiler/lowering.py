@@ -123,14 +123,14 @@ def _channels(schedule: Schedule, timing: Timing) -> Indices:
     first_result_s = timing.start_s[~adds].min(initial=np.inf)
     overlap = last_sum_s - first_result_s > _OVERLAP * timing.time_s
     carries = [np.bincount(link[one], minlength=network.links) > 0 for one in (adds, ~adds)]
-    apart = carries[0] & carries[1] & overlap
+    split = carries[0] & carries[1] & overlap
     order = np.lexsort((network.dst, network.src))
     pair = network.src[order].astype(np.int64) * network.ranks + network.dst[order]
-    needed = 1 + apart[order].astype(np.int64)
+    needed = 1 + split[order].astype(np.int64)
     before = np.cumsum(needed) - needed
     first = np.empty(network.links, dtype=np.int64)
     first[order] = before - before[np.searchsorted(pair, pair)]
-    channel: Indices = first[link] + (apart[link] & ~adds)
+    channel: Indices = first[link] + (split[link] & ~adds)
     return channel
 
 

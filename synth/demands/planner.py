@@ -72,7 +72,6 @@ class DemandPlan:
 
     @property
     def paths(self) -> DemandPaths:
-        """The columns of the paths."""
         return DemandPaths(self.source, self.leaves, self.enters, self.target, self.size_bytes)
 
     @property
@@ -188,10 +187,14 @@ class DemandPlanner:
         if self._members is None:
             return
         group, place = self._ways.group, self._ways.place
-        here, there = group[direct.source], group[direct.target]
-        beside = np.where(here == there, direct.source, self._members[here, place[direct.target]])
+        source_group, target_group = group[direct.source], group[direct.target]
+        beside = np.where(
+            source_group == target_group, direct.source, self._members[source_group, place[direct.target]]
+        )
         yield direct._replace(leaves=beside)
-        beside = np.where(here == there, direct.target, self._members[there, place[direct.source]])
+        beside = np.where(
+            source_group == target_group, direct.target, self._members[target_group, place[direct.source]]
+        )
         yield direct._replace(enters=beside)
 
     def _overloaded(self, paths: DemandPaths, load_s: Floats, target_s: float) -> Indices:

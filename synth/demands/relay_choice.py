@@ -121,9 +121,9 @@ def _best(
     The path is the first with room for ``wanted`` bytes, or else the one with most room. Each pair of ranks
     begins its search at another relay, so that pairs do not crowd on one relay.
     """
-    here, there = ways.group[s], ways.group[d]
-    first, last = ways.first[here], ways.first[here + 1]
-    begin, end = ways.first[there], ways.first[there + 1]
+    source_group, target_group = ways.group[s], ways.group[d]
+    first, last = ways.first[source_group], ways.first[source_group + 1]
+    begin, end = ways.first[target_group], ways.first[target_group + 1]
     leaves, enters = s, d
     room = _room(ways, s, s, d, d, load_s, target_s)
     for step in range(end - begin):

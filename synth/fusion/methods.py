@@ -83,10 +83,10 @@ def fusion_plan(
 ) -> FusionPlan:
     """Simulate an iteration of ``model`` by ``method``; ``buffer_bytes`` 0: the method's default.
 
-    ``wfbp`` all_reduces layer by layer behind the backward pass; ``ddp``, ``mg-wfbp`` and ``horovod`` do so
-    bucket by bucket. ``bytescheduler`` cuts tensors into parts and sends those first that the next forward
-    pass needs first. ``dear`` reduce_scatters behind the backward pass and all_gathers behind the forward
-    pass; ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the reduce_scatters, and
+    ``wfbp`` all_reduces layer by layer during the backward pass; ``ddp``, ``mg-wfbp`` and ``horovod`` do so
+    bucket by bucket. ``bytescheduler`` cuts tensors into parts, and sends first what the next forward pass
+    needs first. ``dear`` reduce_scatters during the backward pass and all_gathers during the forward pass;
+    ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the reduce_scatters, and
     ``dear-feedpipe`` only the all_gathers. Raises UsageError for another method.
     """
     if method not in METHODS:

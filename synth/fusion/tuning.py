@@ -125,9 +125,9 @@ class Tuning:
             even = np.linspace(self.low_bytes, self.high_bytes, _CANDIDATES)
         else:
             even = np.linspace(np.sqrt(self.low_bytes), np.sqrt(self.high_bytes), _CANDIDATES) ** 2
-        asked = np.rint(even).astype(np.int64).clip(self.low_bytes, self.high_bytes)
-        untried = asked[~np.isin(asked, self.buffer_bytes)]
-        left = untried if len(untried) else asked
+        candidates = np.rint(even).astype(np.int64).clip(self.low_bytes, self.high_bytes)
+        untried = candidates[~np.isin(candidates, self.buffer_bytes)]
+        left = untried if len(untried) else candidates
         # The Gaussian process minimizes, so throughput is negated.
         observed = -1.0 / self.seconds if paper else np.log(self.seconds)
         spread = float(observed.std()) or 1.0
@@ -153,10 +153,10 @@ class Tuning:
         """Return the buffer of the grid that is farthest from all tried buffers; refine a used-up grid."""
         points = _GRID
         while True:
-            asked = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
-            far = np.abs(asked[:, None] - self.buffer_bytes[None, :]).min(axis=1)
+            grid = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
+            far = np.abs(grid[:, None] - self.buffer_bytes[None, :]).min(axis=1)
             if far.max() > 0 or points > self.high_bytes - self.low_bytes:
-                return int(asked[np.argmax(far)])
+                return int(grid[np.argmax(far)])
             points = 2 * points - 1
 
 

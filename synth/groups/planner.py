@@ -107,8 +107,8 @@ def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
     apart = parties(ranks, iterations)
     if len(apart) == 1:
         return ""
-    told = " and ".join(f"{plural(len(one), 'rank')} ({some(list(map(str, one)), 4)})" for one in apart[:2])
-    return f"rho = 1, replicas never agree: {told} exchange nothing in any iteration of the period"
+    named = " and ".join(f"{plural(len(one), 'rank')} ({some(list(map(str, one)), 4)})" for one in apart[:2])
+    return f"rho = 1, replicas never agree: {named} exchange nothing in any iteration of the period"
 
 
 def _chosen(

@@ -145,11 +145,11 @@ def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[
         if clusters and near:
             strays = [cluster[0] for cluster in found if len(cluster) == 1]
             placed = [(stray, _nearest(stray, clusters, beta, alpha)) for stray in strays]
-            told = []
+            uncertain = []
             for stray, (cluster, sure) in placed:
                 clusters[cluster].append(stray)
-                told += [] if sure else [(stray, clusters[cluster])]
-            return clusters, told
+                uncertain += [] if sure else [(stray, clusters[cluster])]
+            return clusters, uncertain
     return [list(range(count))], []
 
 

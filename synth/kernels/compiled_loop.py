@@ -153,8 +153,10 @@ class _Cache(NullCache):
             return False
         processor = cpu_target.target_context.codegen().magic_tuple()
         baseline, shipped = _baseline(processor), shipped_loops()
-        came = baseline is not None and shipped is not None and shipped.read(*self._labelled(sig, baseline))
-        found = bool(came or _store.read(*self._labelled(sig, processor)))
+        is_shipped = (
+            baseline is not None and shipped is not None and shipped.read(*self._labelled(sig, baseline))
+        )
+        found = bool(is_shipped or _store.read(*self._labelled(sig, processor)))
         if not found:
             self._looked_for.add(sig)
         return found
@@ -318,10 +320,10 @@ def all_compiled() -> Iterator[None]:
 def fitting_loops() -> tuple[int, int]:
     """Return (loops that came with the package, those that fit this processor and these versions)."""
     baseline = _baseline(cpu_target.target_context.codegen().magic_tuple())
-    here = [baseline and [*baseline], [*_VERSIONS]]
+    this_machine = [baseline and [*baseline], [*_VERSIONS]]
     shipped = shipped_loops()
     made_for = [json.loads(label)[3:5] for label in shipped.labels()] if shipped is not None else []
-    return len(made_for), made_for.count(here)
+    return len(made_for), made_for.count(this_machine)
 
 
 def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:

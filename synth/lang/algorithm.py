@@ -53,8 +53,8 @@ class Algorithm:
     def trace(self, parameters: Mapping[str, Any], network: Network | None = None) -> tuple[ChunkDag, int]:
         """Run the function and return (its chunk DAG, number of instances).
 
-        With a network, every statement that sends needs a link. Raises DataError, naming the statement at
-        fault, and UsageError for wrong parameters.
+        If there is a network, every statement that sends needs a link in it. Raises DataError, naming the
+        statement at fault, and UsageError for wrong parameters.
         """
         values, settings = self._bound(parameters)
         wanted, gpus = self._collective(values, settings)

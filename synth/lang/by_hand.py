@@ -55,8 +55,8 @@ def _same(dag: ChunkDag, rows: Indices, keys: Indices, values: Indices, words: s
     wrong = np.flatnonzero(values != values[first][group])
     if len(wrong):
         other = first[group[wrong[0]]]
-        said = words.format(*keys[wrong[0]], a=values[other], b=values[wrong[0]])
-        _refuse(dag, [rows[wrong[0]], rows[other]], said)
+        message = words.format(*keys[wrong[0]], a=values[other], b=values[wrong[0]])
+        _refuse(dag, [rows[wrong[0]], rows[other]], message)
 
 
 def _refuse(dag: ChunkDag, rows: list[int], problem: str) -> None:

@@ -94,20 +94,20 @@ class Trace:
         written[cells.first[cells.inputs.rank, INPUT] + cells.inputs.slot] = _START
         for rank in range(self.collective.ranks):
             (start_in, start_out, _), (inputs, outputs, _) = first[rank], size[rank]
-            own = written[start_in : start_in + inputs].tolist()
-            apart = [UNWRITTEN] * outputs
+            input_writers = written[start_in : start_in + inputs].tolist()
+            output_writers = [UNWRITTEN] * outputs
             shared = cells.same[start_out : start_out + outputs] - start_in
             offset_in = offset_out = 0
             overlay = np.flatnonzero(shared < start_out - start_in)
             if len(overlay):
                 first_out, first_in = int(overlay[0]), int(shared[overlay[0]])
                 offset_in, offset_out = max(0, first_out - first_in), max(0, first_in - first_out)
-                whole = own if inputs >= outputs else apart
-                whole[offset_in : offset_in + inputs] = own
-                own = apart = whole
+                whole = input_writers if inputs >= outputs else output_writers
+                whole[offset_in : offset_in + inputs] = input_writers
+                input_writers = output_writers = whole
             for name, buffer in (
-                ("input", Buffer(rank, INPUT, "input", own, inputs, offset_in)),
-                ("output", Buffer(rank, OUTPUT, "output", apart, outputs, offset_out)),
+                ("input", Buffer(rank, INPUT, "input", input_writers, inputs, offset_in)),
+                ("output", Buffer(rank, OUTPUT, "output", output_writers, outputs, offset_out)),
             ):
                 self.buffers[rank, name] = self.buffers[rank, name[0]] = buffer
 
@@ -144,7 +144,6 @@ class Trace:
         return found
 
     def grow(self, buffer: Buffer, size: int) -> None:
-        """Extend a scratch buffer to ``size`` slots."""
         if size > _MOST_SCRATCH:
             self.fail(f"{buffer.slot(size - 1)}: scratch has at most {_MOST_SCRATCH} slots")
         buffer.writers.extend([UNWRITTEN] * (size - buffer.size))

@@ -27,9 +27,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     links = fastest_links(network, chunk_bytes)
     order = best_cycle(network, chunk_bytes)
     ranks = network.ranks
-    there = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
-    back = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
-    hops = np.array([there, back])
+    forward = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
+    backward = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
+    hops = np.array([forward, backward])
     chunk = np.arange(collective.chunks)
     owner, lap = owner_places(collective, order)
     sends = Sends()

@@ -116,14 +116,14 @@ def _over(skips: list[int], places: int, chunks: int) -> _Sends:
     begins = rounds - chunks + 1 + _PAUSE
     # The reduction uses the skips backwards. So does the broadcast, to use the same skip in each round.
     phase = (rounds - 1 - begins) % count
-    met = [skips[(phase - step) % count] for step in range(count)]
-    then, copied, giver, taker = _broadcast(met, places, chunks)
+    onward = [skips[(phase - step) % count] for step in range(count)]
+    copy_round, copied, giver, taker = _broadcast(onward, places, chunks)
     return _Sends(
-        np.concatenate((rounds - 1 - at, begins + then)),
+        np.concatenate((rounds - 1 - at, begins + copy_round)),
         np.concatenate((chunks - 1 - chunk, copied)),
         np.concatenate((-dst % places, giver)),
         np.concatenate((-src % places, taker)),
-        np.repeat(bytes_of([REDUCE, COPY]), (len(at), len(then))),
+        np.repeat(bytes_of([REDUCE, COPY]), (len(at), len(copy_round))),
     )
 
 

@@ -49,17 +49,17 @@ class ElementTable:
     def flush(self) -> None:
         """Convert the elements added since the last flush into columns."""
         first = self.rows - len(self._batch)
-        alike: list[list[str]] = []
+        same_names: list[list[str]] = []
         names: list[str] = []
         for attributes in self._batch:
-            if attributes[::2] != names and alike:
-                self._store(first, names, alike)
-                first += len(alike)
-                alike = []
-            names = names if alike else attributes[::2]
-            alike.append(attributes)
-        if alike:
-            self._store(first, names, alike)
+            if attributes[::2] != names and same_names:
+                self._store(first, names, same_names)
+                first += len(same_names)
+                same_names = []
+            names = names if same_names else attributes[::2]
+            same_names.append(attributes)
+        if same_names:
+            self._store(first, names, same_names)
         self._batch = []
 
     def _store(self, first: int, names: list[str], rows: list[list[str]]) -> None:

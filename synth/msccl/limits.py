@@ -1,7 +1,7 @@
 """Limits of the runtimes that execute MSCCL XML, and the places where a program exceeds them.
 
 The limits are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's. All threadblocks
-of a rank run at once, so a GPU has at least as many multiprocessors (GC3 Sec. 4.4).
+of a rank run at once, so its GPU must have at least as many multiprocessors (GC3 Sec. 4.4).
 """
 
 from __future__ import annotations

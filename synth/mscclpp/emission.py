@@ -125,16 +125,16 @@ class Emission:
         left = self._operations
         acquired: tuple[int, ...] = ()
         while left:
-            here = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
-            if len(here) + len(left) <= MOST_OPERATIONS:
-                here, left = here + left, []
+            piece = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
+            if len(piece) + len(left) <= MOST_OPERATIONS:
+                piece, left = piece + left, []
             else:
-                room = MOST_OPERATIONS - len(here) - 2
+                room = MOST_OPERATIONS - len(piece) - 2
                 acquired = (self._rank.new_semaphore(),)
                 released = Operation("sem_release", semaphores=acquired)
-                here, left = [*here, *left[:room], Operation("nop"), released], left[room:]
+                piece, left = [*piece, *left[:room], Operation("nop"), released], left[room:]
             yield Threadblock(
-                operations=tuple(here),
+                operations=tuple(piece),
                 memory=tuple(self._lists["memory"]),
                 port=tuple(self._lists["port"]),
                 memory_buffers=tuple(self._buffers["memory"]),

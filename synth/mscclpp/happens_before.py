@@ -170,8 +170,8 @@ class _Run:
             self.ready.popleft().go()
         stuck = [block for blocks in self.sleeping.values() for block in blocks]
         stuck += [block for blocks in self.meeting.values() for block in blocks]
-        told = {block.element.where for block in stuck}
-        self.order.findings += [f"{place} waits for ever" for place in sorted(told)]
+        places = {block.element.where for block in stuck}
+        self.order.findings += [f"{place} waits for ever" for place in sorted(places)]
         for key in dict.fromkeys((*self.per_launch, *self.downs)):
             counts = self.per_launch[key], self.downs[key]
             if counts[0] != counts[1]:
@@ -179,7 +179,6 @@ class _Run:
         return self.order
 
     def access(self, event: int, rank: int, launch: int, element: PlanElement | None) -> Access:
-        """Add an access to data."""
         made = Access(event, rank, launch, element)
         self.order.accesses.append(made)
         return made
@@ -339,9 +338,9 @@ class _Block:
     def barrier(self, element: PlanElement) -> bool:
         """Meet with the other blocks; return whether all of them have arrived."""
         run, key = self.run, (self.rank, element.counter)
-        there = run.meeting.setdefault(key, [])
+        arrived = run.meeting.setdefault(key, [])
         self.meet()
-        there.append(self)
+        arrived.append(self)
         users = sum(
             any(
                 one.name == "barrier" and one.barrier == element.counter
@@ -350,11 +349,11 @@ class _Block:
             )
             for block in run.plan.gpus[self.rank].threadblocks
         )
-        if len(there) < users:
+        if len(arrived) < users:
             return False
         del run.meeting[key]
-        base = run.graph.add([block.base for block in there])
-        for block in there:
+        base = run.graph.add([block.base for block in arrived])
+        for block in arrived:
             block.base = base
             if block is not self:
                 block.at += 1

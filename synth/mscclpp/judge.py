@@ -59,9 +59,9 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
     cautions: list[str] = []
     for cells in finenesses(plan):
         memory = PlanMemory(plan, cells)
-        found, told = _examine(plan, memory)
+        found, remarks = _examine(plan, memory)
         findings += found
-        cautions += told
+        cautions += remarks
         if found:
             break
     if not known(plan.collective):
@@ -134,7 +134,6 @@ class _Uses(NamedTuple):
     packet: Mask
 
     def taken(self, rows: Indices) -> _Uses:
-        """Return the uses of these rows, in this order."""
         return _Uses(
             self.cell[rows], self.access[rows], self.part[rows], self.writes[rows], self.packet[rows]
         )
@@ -202,15 +201,15 @@ class _Races:
         after = np.minimum.accumulate(np.where(writes, at, len(at))[::-1])[::-1]
         after = np.concatenate([after[1:], [len(at)]])
         after[(after < len(at)) & (first[np.minimum(after, len(at) - 1)] != first)] = len(at)
-        told = [(use, -1, "") for use in np.flatnonzero(~writes & (last < 0)).tolist()]
+        reported = [(use, -1, "") for use in np.flatnonzero(~writes & (last < 0)).tolist()]
         later = np.flatnonzero((last >= 0) & (part != part[last]))
         blind, relaxed = self.blind(last[later], later)
-        told += blind
+        reported += blind
         earlier = np.flatnonzero(~writes & (after < len(at)) & (part != part[np.minimum(after, len(at) - 1)]))
         free = ~self.graph.orders(self.event[access[earlier]], self.event[access[after[earlier]]], data=False)
-        told += [(int(after[use]), int(use), "reads") for use in earlier[free].tolist()]
-        told.sort(key=lambda one: (int(self.order[one[0]]), int(self.order[one[1]])))
-        return [self.named(*one) for one in told[:_ENOUGH]], relaxed
+        reported += [(int(after[use]), int(use), "reads") for use in earlier[free].tolist()]
+        reported.sort(key=lambda one: (int(self.order[one[0]]), int(self.order[one[1]])))
+        return [self.named(*one) for one in reported[:_ENOUGH]], relaxed
 
     def blind(self, writer: Indices, later: Indices) -> tuple[list[tuple[int, int, str]], int]:
         """Return the uses that do not surely follow the last write, or do not see its data."""
@@ -219,7 +218,7 @@ class _Races:
         open_uses = np.flatnonzero(~self.graph.orders(one, two, data=True))
         writer, later, one, two = writer[open_uses], later[open_uses], one[open_uses], two[open_uses]
         ordered = self.graph.orders(one, two, data=False)
-        told = [
+        reported = [
             (use, write, "writes")
             for write, use in zip(writer[~ordered].tolist(), later[~ordered].tolist(), strict=True)
         ]
@@ -230,8 +229,8 @@ class _Races:
             if self.accesses[access[use]].element is None:
                 relaxed += 1
             else:
-                told.append((use, write, ""))
-        return told, relaxed
+                reported.append((use, write, ""))
+        return reported, relaxed
 
     def has_ended(self, writers: Indices, events: Indices) -> Mask:
         """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
@@ -343,9 +342,9 @@ class _Results:
         bad = np.flatnonzero(held != wanted)
         chunks, first = np.unique(at[bad] // memory.cells, return_index=True)
         for chunk, one in zip(chunks.tolist(), bad[first].tolist(), strict=True):
-            here, there = (Counter(self.values.parts(int(each[one]))) for each in (held, wanted))
-            told = _difference(memory, here, there, launch)
-            yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {told}"
+            held_sum, wanted_sum = (Counter(self.values.parts(int(each[one]))) for each in (held, wanted))
+            reason = _difference(memory, held_sum, wanted_sum, launch)
+            yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {reason}"
 
     def expected(self, rank: int, launch: int) -> Indices:
         """Return the value that each atom of the output must have."""

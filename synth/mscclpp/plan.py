@@ -137,11 +137,9 @@ class PlanRank:
     threadblocks: tuple[Threadblock, ...]
 
     def chunks(self, buffer: str) -> int:
-        """Return the size of a buffer in chunks."""
         return (self.input_chunks, self.output_chunks, self.scratch_chunks)[BUFFERS.index(buffer)]
 
     def peers(self, channel_type: str) -> tuple[int, ...]:
-        """Return the peers of the channels of a type."""
         return self.memory if channel_type == "memory" else self.port
 
 

@@ -90,7 +90,6 @@ class _Steps:
     acquires: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, rank: int, block: Threadblock, ends: dict[str, list[End]]) -> None:
-        """Append the steps of a threadblock."""
         before = len(self.steps)
         # A put over memory whose signal has not come yet, and its bytes.
         put, put_bytes = -1, 0

@@ -138,11 +138,11 @@ def _block(plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, path: str) ->
         yield f"{path}: {block.stored} operations, the executor takes {MOST_OPERATIONS}"
     for kind in ("memory", "port", "switch"):
         ids: tuple[int, ...] = getattr(block, kind)
-        there = len(getattr(gpu, kind))
+        available = len(getattr(gpu, kind))
         if len(ids) > MOST_CHANNELS:
             yield f"{path}: {len(ids)} {kind} channels, the executor takes {MOST_CHANNELS}"
-        if any(number >= there for number in ids):
-            yield f"{path}.channels: {kind} channel {max(ids)}, the rank has {there}"
+        if any(number >= available for number in ids):
+            yield f"{path}.channels: {kind} channel {max(ids)}, the rank has {available}"
             return
     for kind in ("memory", "port"):
         ids = getattr(block, f"{kind}_buffers")
@@ -194,9 +194,9 @@ def _operation(
         if len(set(operation.channels)) < len(operation.channels):
             yield f"{place}: it names a channel twice"
     if name in (*_SIGNALS, "pws", "pwsf", "flush") or (name in ("put", "ppkt", "rppkt") and kind == "port"):
-        there = len(getattr(block, kind if kind in ("memory", "port") else "port"))
-        if any(number >= there for number in operation.channels):
-            yield f"{place}: {kind} channel {max(operation.channels)}, the threadblock has {there}"
+        available = len(getattr(block, kind if kind in ("memory", "port") else "port"))
+        if any(number >= available for number in operation.channels):
+            yield f"{place}: {kind} channel {max(operation.channels)}, the threadblock has {available}"
             return
         if name not in (*_SIGNALS, "flush") and len(operation.channels) != len(operation.dst):
             yield f"{place}: {len(operation.channels)} channels for {len(operation.dst)} destinations"
@@ -323,19 +323,20 @@ def _barriers(plan: ExecutionPlan) -> list[str]:
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}
-        told: dict[int, set[int]] = {}
+        declared: dict[int, set[int]] = {}
         for block in gpu.threadblocks:
-            here: dict[int, int] = {}
+            counts: dict[int, int] = {}
             for operation in (*block.operations, *(i for o in block.operations for i in o.inner)):
                 if operation.name == "barrier":
-                    here[operation.barrier] = here.get(operation.barrier, 0) + 1
-                    told.setdefault(operation.barrier, set()).add(operation.blocks)
-            for barrier, count in here.items():
+                    counts[operation.barrier] = counts.get(operation.barrier, 0) + 1
+                    declared.setdefault(operation.barrier, set()).add(operation.blocks)
+            for barrier, count in counts.items():
                 uses.setdefault(barrier, []).append(count)
         for barrier, times in uses.items():
-            if told[barrier] != {len(times)} or len(set(times)) > 1:
+            if declared[barrier] != {len(times)} or len(set(times)) > 1:
+                sizes = ", ".join(map(str, sorted(declared[barrier])))
                 found.append(
-                    f"gpus[{rank}]: barrier {barrier} is for {', '.join(map(str, sorted(told[barrier])))} "
-                    f"threadblocks, and {len(times)} come to it, {min(times)} to {max(times)} times"
+                    f"gpus[{rank}]: barrier {barrier} is for {sizes} threadblocks, "
+                    f"and {len(times)} come to it, {min(times)} to {max(times)} times"
                 )
     return found
