@@ -48,7 +48,7 @@ _LARGE_BYTES = 1 << 20
 # The most ranks on which direct sends are ordered by the times at which they can start: that takes 0.02 s at
 # 64 ranks, but 0.2 s at 128.
 _MOST_LISTED = 64
-# If an algorithm uses at most one of this many links, loads are added up for its links only.
+# If an algorithm uses at most one link in this many of the network, loads are added up for its links only.
 _SPARSE = 16
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
 _ROOTED: tuple[Kind, ...] = ("broadcast", "reduce")

@@ -156,7 +156,6 @@ def _links(profile: Profile | None, terms: Terms) -> _Links:
 
 
 def _has_gpus(terms: Terms) -> bool:
-    """Return whether a machine with GPUs was bought."""
     return terms.bought is not None and terms.bought.inside_bytes_per_s is not None
 
 

@@ -264,7 +264,7 @@ class Coordinator:
         return chosen
 
     def _admit(self, chosen: Mapping[int, int], now_s: float) -> list[Decision]:
-        """Begin an epoch with the ranks ``chosen``, which are let in."""
+        """Begin an epoch that lets in the ranks ``chosen``."""
         for rank in chosen:
             del self._waiting[rank]
         return self.regroup(self.membership.with_joining(chosen, self.seq), now_s)

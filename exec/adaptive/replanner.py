@@ -202,7 +202,7 @@ class Replanner:
         best: Replanned = Replanned()
         pipe = self._pipe
         pipe.send(search)
-        pipe.recv()  # it begins
+        pipe.recv()  # the process has begun the search
         until_s = time.monotonic() + _PATIENCE * self._budget_s
         while pipe.poll(max(0.0, until_s - time.monotonic())):
             best, over = pipe.recv()

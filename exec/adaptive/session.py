@@ -442,7 +442,7 @@ class Session:
             self._guarded(self._direction.hear, rank, message)
 
     def _guarded(self, act: Callable[..., None], *given: Any) -> None:
-        """Call ``act``; on an error, end every work with it."""
+        """Call ``act``; if it raises an error, every work fails with that error."""
         try:
             act(*given)
         except Exception as error:

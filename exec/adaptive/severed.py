@@ -33,7 +33,7 @@ FIRST_HOLD_S, _MOST_HOLD_S = 2.0, 120.0
 
 @dataclass
 class _Cut:
-    """When a pair was severed, and since when its tries succeed; None if the last failed or none was made."""
+    """When a pair was severed, and since when all tries have succeeded (None: no try, or the last failed)."""
 
     since_s: float
     good_since_s: float | None = None

@@ -58,8 +58,6 @@ class Tree:
 
 @dataclass(eq=False)
 class _Columns:
-    """The columns of one sub-collective."""
-
     share: int
     root: list[int]
     root_share: list[int]

@@ -44,8 +44,6 @@ class _Events(NamedTuple):
 
 
 class _Sends(NamedTuple):
-    """The columns of the sends, and their times."""
-
     src: Indices
     dst: Indices
     op: Bytes

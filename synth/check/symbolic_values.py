@@ -32,7 +32,7 @@ class Values:
     invalid value, which step ``step[v]`` made. ``cell`` gives the value that each cell holds at the end (-1:
     none); slots that share memory are one cell. For each step that reads unwritten cells, ``unread`` has a
     row (step, the first of these cells). ``uneven`` has a row (step, chunks of its message) for each step
-    that receives a message of another size than its own. Either is an error even if nothing uses the value.
+    that receives a message of another size than its own. Each row is an error even if nothing uses the value.
     """
 
     chunk: Indices

@@ -27,7 +27,7 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         withheld, missing = _WITHHELD[module.__name__], object()
         before = sys.modules.get(withheld, missing)
-        sys.modules[withheld] = None  # type: ignore[assignment] # an import of it fails, as the language says
+        sys.modules[withheld] = None  # type: ignore[assignment] # with None here, Python refuses to import it
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="A Numba config file is found")
@@ -36,7 +36,7 @@ class _Loader(SourceFileLoader):
             if before is missing:
                 del sys.modules[withheld]
             else:
-                sys.modules[withheld] = before  # type: ignore[assignment] # it is what stood there
+                sys.modules[withheld] = before  # type: ignore[assignment]
         if module.__name__ == _MODULE:
             module._config_fname = ""  # type: ignore[attr-defined] # numba's
 

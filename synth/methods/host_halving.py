@@ -1,7 +1,7 @@
 """All_reduce in few large messages: sums within each host, then halving and doubling across hosts.
 
 A lap is one chunk for each rank, numbered by (place in the host, host). Each rank first sends every other
-rank of its host the chunks of the other's place, one for each host; these are contiguous. Ranks of the same
+rank of its host the chunks of that rank's place, one for each host; these are contiguous. Ranks of the same
 place then halve across hosts, as in Rabenseifner's algorithm, and double again, and each rank sends its
 place's chunks to its host. A message of many contiguous chunks takes one instruction if the compiler merges
 it. So the method takes 2 (size − 1 + ⌈log₂ hosts⌉) messages per rank and lap, far fewer than any method that
