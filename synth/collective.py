@@ -172,12 +172,12 @@ class UnevenBlocks:
         everyone, root = every(np.arange(ranks), len(block)), every(np.array([self.root]), len(block))
         if self.kind == "all_to_all":
             return each(block // ranks, ranks), each(block % ranks, ranks)
-        own = each(block, ranks)
+        owners = each(block, ranks)
         return {
-            "all_gather": (own, everyone),
-            "reduce_scatter": (everyone, own),
-            "scatter": (root, own),
-            "gather": (own, root),
+            "all_gather": (owners, everyone),
+            "reduce_scatter": (everyone, owners),
+            "scatter": (root, owners),
+            "gather": (owners, root),
         }[self.kind]
 
     def problems(self, ranks: int, chunks: int) -> list[str]:
@@ -255,9 +255,10 @@ class Custom:
         if self.blocks.kind == "custom":
             return self._not_uniform(self.blocks)
         for name, expected in zip(("source", "target"), self.blocks.sets(ranks), strict=True):
-            own = RankSets(getattr(self, name), self.group_start, self.group_rank)
+            stored = RankSets(getattr(self, name), self.group_start, self.group_rank)
             if any(
-                own.of(chunk).tolist() != expected.of(chunk).tolist() for chunk in _changes(own, expected)
+                stored.of(chunk).tolist() != expected.of(chunk).tolist()
+                for chunk in _changes(stored, expected)
             ):
                 found.append(f"{name}: differs from that of an uneven {self.blocks.kind}")
         if (self.reduced > 0).any() != (self.blocks.kind in REDUCING) or len(set(self.reduced.tolist())) > 1:

@@ -119,8 +119,10 @@ class Network:
 
         Port p has resource number ``links + p``.
         """
-        own = np.arange(self.links)
-        held = np.insert(self.links + self.link_port.astype(np.int64), self.link_port_start[:-1], own)
+        own_resource = np.arange(self.links)
+        held = np.insert(
+            self.links + self.link_port.astype(np.int64), self.link_port_start[:-1], own_resource
+        )
         return self.link_port_start + np.arange(self.links + 1), held
 
     @cached_property
@@ -144,8 +146,8 @@ class Network:
             if len(beta):
                 found[port] = np.median(beta[beta <= beta.min() * _ALIKE])
         if len(self.port_beta_s_per_byte):
-            own = self.port_beta_s_per_byte
-            found = np.where(own > 0, np.minimum(own, found), found)
+            port_beta = self.port_beta_s_per_byte
+            found = np.where(port_beta > 0, np.minimum(port_beta, found), found)
         return floats(found)
 
     @cached_property
@@ -269,10 +271,10 @@ class Network:
         if len(self.port_beta_s_per_byte) not in (0, len(self.ports)):
             wanted = f"no values or {len(self.ports)} like ports"
             found.append(f"port_beta_s_per_byte: expected {wanted}, found {len(self.port_beta_s_per_byte)}")
-        own = self.port_beta_s_per_byte
+        port_beta = self.port_beta_s_per_byte
         low, high = _BETA_S_PER_BYTE
-        for port in np.flatnonzero(~((own == 0) | ((own >= low) & (own <= high))))[:5]:
-            found.append(f"port_beta_s_per_byte[{port}]: expected 0 or a number > 0, found {own[port]}")
+        for port in np.flatnonzero(~((port_beta == 0) | ((port_beta >= low) & (port_beta <= high))))[:5]:
+            found.append(f"port_beta_s_per_byte[{port}]: expected 0 or a number > 0, found {port_beta[port]}")
         start = self.link_port_start
         if start[0] != 0 or start[-1] != len(self.link_port) or (np.diff(start) < 0).any():
             found.append(f"link_port_start: expected to rise from 0 to {len(self.link_port)}")

@@ -145,9 +145,9 @@ def repaired(network: Network, sound: Network, fault: Fault, others: Iterable[Fa
     alpha_s[rows] = np.minimum(alpha_s[rows], normal_alpha[rows])
     beta[rows] = np.minimum(beta[rows], normal_beta[rows])
     mended = replace(network, alpha_s=floats(alpha_s), beta_s_per_byte=floats(beta))
-    own = _restored(network, mended, rows, fault.level)
+    own_beta = _restored(network, mended, rows, fault.level)
     # Several links can use a faster port at once only on a network that queues.
-    return replace(mended, port_beta_s_per_byte=own, queues=network.queues or len(own) > 0)
+    return replace(mended, port_beta_s_per_byte=own_beta, queues=network.queues or len(own_beta) > 0)
 
 
 def without_hosts(network: Network, hosts: Collection[str]) -> Network:
@@ -202,9 +202,11 @@ class _Ports:
 
     def __init__(self, network: Network) -> None:
         start, users = network.port_links
-        own = network.port_beta_s_per_byte
+        own_beta = network.port_beta_s_per_byte
         self._users = {name: users[start[at] : start[at + 1]] for at, name in enumerate(network.ports)}
-        self._own = {name: float(own[at]) if len(own) else 0.0 for at, name in enumerate(network.ports)}
+        self._own = {
+            name: float(own_beta[at]) if len(own_beta) else 0.0 for at, name in enumerate(network.ports)
+        }
         self._beta = network.beta_s_per_byte
 
     def drop(self, unwanted: Callable[[str], bool]) -> None:
@@ -248,35 +250,35 @@ class _Ports:
         users = np.concatenate([self._users[name] for name in names] or [np.zeros(0, np.int64)])
         order = np.argsort(users, kind="stable")
         counts = np.bincount(users, minlength=network.links)
-        own = [self._own[name] for name in names]
+        own_beta = [self._own[name] for name in names]
         return replace(
             network,
             ports=tuple(names),
             link_port_start=ints(np.concatenate([[0], np.cumsum(counts)])),
             link_port=ints(number[order]),
-            port_beta_s_per_byte=floats(own if any(own) else []),
+            port_beta_s_per_byte=floats(own_beta if any(own_beta) else []),
         )
 
-    def _add(self, name: str, rows: Indices, own: float) -> None:
+    def _add(self, name: str, rows: Indices, own_beta: float) -> None:
         if len(rows):
-            self._users[name], self._own[name] = ints(rows), own
+            self._users[name], self._own[name] = ints(rows), own_beta
 
 
 def _nic_names(hosts: Sequence[str], declared: Sequence[str], nics: int) -> list[str]:
     """Return the NIC of each rank: as declared, otherwise consecutive ranks of a host share one."""
     crowd, place = Counter(hosts), Counter[str]()
     found = []
-    for host, own in zip(hosts, declared, strict=True):
+    for host, nic in zip(hosts, declared, strict=True):
         usual = place[host] * min(nics, crowd[host]) // crowd[host]
         place[host] += 1
-        found.append(nic_name(host, "", own or usual).strip())
+        found.append(nic_name(host, "", nic or usual).strip())
     return found
 
 
 def _restored(network: Network, mended: Network, rows: Indices, level: float) -> Floats:
     """Return each port's own time per byte after a repair; 0 means the time of its fastest links."""
-    before, own = network.port_s_per_byte, network.port_beta_s_per_byte
-    found = own.copy() if len(own) else np.zeros(len(network.ports))
+    before, own_beta = network.port_s_per_byte, network.port_beta_s_per_byte
+    found = own_beta.copy() if len(own_beta) else np.zeros(len(network.ports))
     explained = np.zeros(network.links, dtype=bool)
     explained[rows] = True
     start, users = network.port_links

@@ -339,11 +339,11 @@ class Backend:
         """Note the severed pairs of hosts, and let the connections between them survive the outage."""
         mesh, before = self._state.mesh, self._state.membership
         for pair in {*pairs} ^ {*before.severed}:
-            here = mesh.host[mesh.rank]
-            if here in pair:
-                there = pair[1 - pair.index(here)]
+            own_host = mesh.host[mesh.rank]
+            if own_host in pair:
+                other_host = pair[1 - pair.index(own_host)]
                 for rank in range(mesh.size):
-                    if mesh.host[rank] == there:
+                    if mesh.host[rank] == other_host:
                         mesh.outlast(rank, outage=pair in pairs)
         self._state.membership = replace(before, severed=pairs)
 

@@ -299,9 +299,9 @@ def _op(request: CollectiveCall) -> str:
 
 def _neutralize(context: _Context, chunks: Mask, rank: int, op: str) -> None:
     """Set the left-out chunks of a part's output to the operator's neutral element."""
-    own = np.flatnonzero(context.phase.schedule.collective.targets.has(rank))
-    slots = context.recv.reshape(len(own), -1)
-    slots[chunks[own]] = neutral_of(op, context.recv.dtype)
+    own_chunks = np.flatnonzero(context.phase.schedule.collective.targets.has(rank))
+    slots = context.recv.reshape(len(own_chunks), -1)
+    slots[chunks[own_chunks]] = neutral_of(op, context.recv.dtype)
 
 
 def _padded_count(phase: Phase, count: int) -> int:

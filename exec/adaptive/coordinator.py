@@ -275,9 +275,9 @@ class Coordinator:
     def _next_part(self, now_s: float) -> Go | None:
         """Return the next part of the current request, or None if it is not yet due."""
         ready = self._ready[self.seq]
-        here, every = self._round.covered(), set(self.members)
-        fresh = set(ready) & every - here
-        missing = every - here - fresh
+        covered, every = self._round.covered(), set(self.members)
+        fresh = set(ready) & every - covered
+        missing = every - covered - fresh
         if not fresh:
             return None
         requests = {request for request, _ in ready.values()}

@@ -549,15 +549,15 @@ class Direction:
         costs = self._costs_of(request)
         members = self.coordinator.members
         left_out = frozenset(members.index(rank) for rank in late)
-        here = frozenset(members.index(rank) for rank in ready)
+        ready_places = frozenset(members.index(rank) for rank in ready)
         every = frozenset(range(len(members)))
-        if here | left_out == every and self._state.policy.as_published:
-            return costs.phases(here).buy_s
-        if here | left_out == every:
-            extra_s = costs.phases(here).buy_s - costs.whole_s
+        if ready_places | left_out == every and self._state.policy.as_published:
+            return costs.phases(ready_places).buy_s
+        if ready_places | left_out == every:
+            extra_s = costs.phases(ready_places).buy_s - costs.whole_s
         else:
-            both_s = costs.phases(every - here).two_s + costs.phases(every - left_out).two_s
-            extra_s = both_s - costs.phases(every - here - left_out).two_s
+            both_s = costs.phases(every - ready_places).two_s + costs.phases(every - left_out).two_s
+            extra_s = both_s - costs.phases(every - ready_places - left_out).two_s
         usual_s = self._level(request).usual_s
         if usual_s is not None:
             extra_s *= max(1.0, usual_s / costs.whole_s)

@@ -204,11 +204,11 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
         for row in range(network.links)
     ]
     guessed = []
-    for src, here in enumerate(hosts):
-        for dst, there in enumerate(hosts):
+    for src, src_host in enumerate(hosts):
+        for dst, dst_host in enumerate(hosts):
             if src != dst and max(src, dst) >= network.ranks:
-                alpha_s, beta = _middle(network, within=here == there)
-                ports = () if here == there else (f"{here} out", f"{there} in")
+                alpha_s, beta = _middle(network, within=src_host == dst_host)
+                ports = () if src_host == dst_host else (f"{src_host} out", f"{dst_host} in")
                 guessed.append(Link(src, dst, alpha_s, beta, ports))
     found = build(network.name, hosts, known + guessed, hold_alpha=network.hold_alpha)
     return replace(found, measured=network.measured)

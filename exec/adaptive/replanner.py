@@ -134,13 +134,13 @@ class Replanner:
         with self._lock:
             if self._closed or self.pid is not None:
                 return
-            near, far = multiprocessing.Pipe()
-            parts_near, parts_far = multiprocessing.Pipe()
-            self._process = _started(far, parts_far)
-            far.close()
-            parts_far.close()
-            self._pipe, self._parts_pipe = near, parts_near
-            near.send(_Search(network, dict(now), self._budget_s, wanted=False))
+            parent_end, child_end = multiprocessing.Pipe()
+            parts_parent_end, parts_child_end = multiprocessing.Pipe()
+            self._process = _started(child_end, parts_child_end)
+            child_end.close()
+            parts_child_end.close()
+            self._pipe, self._parts_pipe = parent_end, parts_parent_end
+            parent_end.send(_Search(network, dict(now), self._budget_s, wanted=False))
 
     def start(self, network: Network, now: Mapping[CollectiveCall, Schedule]) -> None:
         """Start a search for schedules that are faster on ``network`` than those in use."""
@@ -357,11 +357,11 @@ def _synthesized(
     method: str = "auto",
 ) -> Schedule:
     """Return the schedule whose program is predicted to be the fastest, with the ports that ranks share."""
-    asked = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
+    collective = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
     search = SynthesisRequest(
         network=network,
         kind=request.kind,
-        collectives=(asked,),
+        collectives=(collective,),
         size_bytes=_planned_bytes(network, request),
         method=method,
         time_limit_s=budget_s,

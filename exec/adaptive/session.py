@@ -267,9 +267,9 @@ class Session:
         with schedules that are quick to make; better schedules follow, as after a loss. Raises UsageError if
         requests are under way.
         """
-        own, self._own_admission = self._own_admission, None
-        if own is not None:
-            return own
+        admission, self._own_admission = self._own_admission, None
+        if admission is not None:
+            return admission
         work = self._backend.admit()
         return _admission_of(work, None)
 
@@ -379,12 +379,12 @@ class Session:
         if count < 1:
             raise UsageError(f"count: expected at least 1 element, found {count}")
         size = dtype_of(dtype).itemsize
-        asked = CollectiveCall(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
-        if asked.rooted and root not in self._state.slots:
+        call = CollectiveCall(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
+        if call.rooted and root not in self._state.slots:
             raise UsageError(f"root: expected one of {self._state.slots}, found {root}")
-        if not asked.rooted and root is not None:
+        if not call.rooted and root is not None:
             raise UsageError(f"root: {kind} has none, found {root}")
-        return asked
+        return call
 
     def _hear(self, rank: int, message: Any) -> None:
         """Sort incoming messages; runs on the mesh's thread."""
@@ -406,11 +406,11 @@ class Session:
         """Try to reach the other host of each severed pair that this host is in."""
         while not self._closed.wait(_TRY_S):
             for pair in self.severed:
-                here, there = (
+                own_host, other_host = (
                     [rank for rank in self.members if self._mesh.host[rank] == host] for host in pair
                 )
-                if here and there and self.rank == here[0]:
-                    attempt = ReconnectionAttempt(pair, self._mesh.reaches(there[0]))
+                if own_host and other_host and self.rank == own_host[0]:
+                    attempt = ReconnectionAttempt(pair, self._mesh.reaches(other_host[0]))
                     self._state.send(self.coordinator, attempt)
 
     def _direct(self) -> None:

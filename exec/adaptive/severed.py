@@ -107,8 +107,8 @@ class Severed:
 
 def pair_of(hosts: list[int], rank: int, peer: int) -> HostPair:
     """Return the pair of hosts of two ranks."""
-    here, there = hosts[rank], hosts[peer]
-    return min(here, there), max(here, there)
+    host, peer_host = hosts[rank], hosts[peer]
+    return min(host, peer_host), max(host, peer_host)
 
 
 def without_pairs(

@@ -163,4 +163,4 @@ class SwapGuard:
 
 def _usual_s(runs: Mapping[CollectiveCall, Collection[float]]) -> dict[CollectiveCall, float]:
     """Return the median of the last runs of each request that has enough of them."""
-    return {request: statistics.median(some) for request, some in runs.items() if len(some) == _RUNS}
+    return {request: statistics.median(seconds) for request, seconds in runs.items() if len(seconds) == _RUNS}

@@ -150,8 +150,10 @@ def _route(program: StrategyProgram, part: _Columns) -> None:
         for node in range(graph.nodes):
             columns = [flow[at] for at in leaving[node]] + [flow[at] for at in entering[node]]
             signs = [1.0] * len(leaving[node]) + [-1.0] * len(entering[node])
-            own = [part.share] if node == source else []
-            model.row([*columns, part.root_share[node], *own], [*signs, 1.0, *[-1.0] * len(own)], 0.0, 0.0)
+            supply = [part.share] if node == source else []
+            model.row(
+                [*columns, part.root_share[node], *supply], [*signs, 1.0, *[-1.0] * len(supply)], 0.0, 0.0
+            )
     for at, edge in enumerate(graph.edges):
         # Without aggregation at its tail the edge carries every flow separately.
         model.row(

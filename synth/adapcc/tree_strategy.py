@@ -96,7 +96,7 @@ def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int
         into[edge.dst] += 1.0 / step_s
     preferred = np.argsort(-into, kind="stable").tolist()
     open_shares = sum(demand.share is None for demand in demands)
-    rest = (1.0 - sum(demand.share or 0.0 for demand in demands)) / max(1, open_shares)
+    open_share = (1.0 - sum(demand.share or 0.0 for demand in demands)) / max(1, open_shares)
     paths = graph.paths_to(chunk_bytes)
     trees = []
     for at, demand in enumerate(demands):
@@ -104,7 +104,7 @@ def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int
         if np.isinf(paths.cost[root]).any():
             return None
         above = tuple(graph.edges[edge] if edge >= 0 else None for edge in paths.edge[root].tolist())
-        trees.append(Tree(root, above, rest if demand.share is None else demand.share))
+        trees.append(Tree(root, above, open_share if demand.share is None else demand.share))
     return trees
 
 

@@ -198,10 +198,10 @@ def _parts(cut: Cut, distance_s: Floats, need_bytes: Floats) -> Iterator[tuple[I
     if not len(outside) or not len(inside):
         return
     between_s = distance_s[np.ix_(outside, inside)]
-    for far in _farthest(between_s.min(axis=1)):
-        yield outside[far], inside
-    for far in _farthest(between_s.min(axis=0)):
-        yield outside, inside[far]
+    for farthest in _farthest(between_s.min(axis=1)):
+        yield outside[farthest], inside
+    for farthest in _farthest(between_s.min(axis=0)):
+        yield outside, inside[farthest]
 
 
 def _farthest(away_s: Floats) -> Iterator[Indices]:

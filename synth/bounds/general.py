@@ -208,9 +208,9 @@ class _Problem:
         np.minimum.at(enter, self.network.dst, length)
         for sources, targets, reduced, count in self.others:
             costs = reach[np.ix_(sources, targets)]
-            far = costs.max() if reduced else costs.min(axis=0).max()
+            farthest = costs.max() if reduced else costs.min(axis=0).max()
             lacking = targets if reduced and len(sources) > 1 else np.setdiff1d(targets, sources)
-            total += count * max(float(far), float(enter[lacking].sum()))
+            total += count * max(float(farthest), float(enter[lacking].sum()))
         offered = float(price.sum())
         time_s = total / offered if offered else 0.0
         # With ``hold_alpha`` the hold includes the latency: the chunk has arrived when the link is released.

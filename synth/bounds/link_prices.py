@@ -224,11 +224,11 @@ class _Program:
             for interval, release_s in enumerate(self.releases):
                 # The small addition keeps trees from detours over links that cost nothing.
                 length = floats(self.load.T @ prices[interval] + 1e-9 * network.beta_s_per_byte)
-                there = shortest_paths(network.ranks, network.src, network.dst, length)
-                back = shortest_paths(network.ranks, network.dst, network.src, length)
+                forward = shortest_paths(network.ranks, network.src, network.dst, length)
+                backward = shortest_paths(network.ranks, network.dst, network.src, length)
                 for number, block in enumerate(self.blocks):
                     if block.release_s <= release_s:
-                        for links in _trees(block, there, back, network):
+                        for links in _trees(block, forward, backward, network):
                             self.trees[number, links] = None
 
     def _solve(self) -> None:
@@ -288,15 +288,17 @@ class _Program:
 
 
 def _trees(
-    block: _Block, there: ShortestPaths, back: ShortestPaths, network: Network
+    block: _Block, forward: ShortestPaths, backward: ShortestPaths, network: Network
 ) -> Iterator[tuple[int, ...]]:
     """Yield the links of a cheap tree for a block; for a sum, one tree with its root at each target."""
     if not block.reduced:
-        yield tuple(sorted(_grown(block.sources, block.targets, there, network.dst)))
+        yield tuple(sorted(_grown(block.sources, block.targets, forward, network.dst)))
         return
     for root in block.targets.tolist():
-        into = _grown(np.array([root]), block.sources, back, network.src)
-        out = _grown(np.array([root]), block.targets, there, network.dst) if len(block.targets) > 1 else set()
+        into = _grown(np.array([root]), block.sources, backward, network.src)
+        out = (
+            _grown(np.array([root]), block.targets, forward, network.dst) if len(block.targets) > 1 else set()
+        )
         yield tuple(sorted([*into, *out]))
 
 

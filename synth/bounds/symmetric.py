@@ -158,8 +158,8 @@ def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[
     counts = np.diff(network.link_port_start)[rows]
     entry = spans(network.link_port_start[:-1][rows], counts)
     row = np.repeat(np.arange(len(rows)), counts)
-    there = network.link_port_at[entry] // block == network.shift_of(network.dst[rows[row]]) // block
-    return entry[there], row[there]
+    in_block = network.link_port_at[entry] // block == network.shift_of(network.dst[rows[row]]) // block
+    return entry[in_block], row[in_block]
 
 
 def _path_bounds(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:

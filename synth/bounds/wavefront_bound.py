@@ -59,24 +59,24 @@ def _filled_s(
     ``near_s[rank, n]`` is the time by which n + 1 chunks are near enough to have reached the rank.
     """
     ranks, most = near_s.shape
-    has, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
+    received, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
     heap_s, heap_link = np.empty(len(dst) * most + 1), np.empty(len(dst) * most + 1, np.int64)
     size = 0
     for rank in range(ranks):
-        while has[rank] < most and near_s[rank, has[rank]] <= 0.0:
-            has[rank] += 1
+        while received[rank] < most and near_s[rank, received[rank]] <= 0.0:
+            received[rank] += 1
             size = _pass_on(
                 rank, 0.0, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size
             )
     while size > 0:
         now_s, rank = heap_s[0], dst[heap_link[0]]
         size = pop(heap_s, heap_link, size)
-        if has[rank] >= most:
+        if received[rank] >= most:
             continue
         # The n-th arrival counts no earlier than n chunks can have reached the rank over shortest paths.
-        ready_s = max(now_s, near_s[rank, has[rank]])
-        has[rank] += 1
-        if rank == sink and has[rank] == most:
+        ready_s = max(now_s, near_s[rank, received[rank]])
+        received[rank] += 1
+        if rank == sink and received[rank] == most:
             return float(ready_s)
         size = _pass_on(
             rank, ready_s, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size

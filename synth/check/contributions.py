@@ -117,7 +117,7 @@ def _follow(
     by_start, by_arrival, chunk_start, start, arrival = events
     src, dst, op, start_s, arrival_s, hold_s, addend_start, addend = sends
     words = (ranks + 63) // 64 if reduced.any() else 1
-    bits, own = np.zeros((ranks, words), np.uint64), np.zeros((ranks, words), np.uint64)
+    bits, own_bits = np.zeros((ranks, words), np.uint64), np.zeros((ranks, words), np.uint64)
     complete = np.zeros(words, np.uint64)
     came_s, busy_until_s = np.zeros(ranks), np.zeros(ranks)
     overwritten = np.zeros(ranks, np.bool_)
@@ -128,8 +128,8 @@ def _follow(
         next_start, end = chunk_start[chunk], chunk_start[chunk + 1]
         for at in range(next_start, end):
             place[by_arrival[at]] = at - chunk_start[chunk]
-        _begin(own, complete, ranks_of(sources, chunk), reduced[chunk])
-        bits[:] = own
+        _begin(own_bits, complete, ranks_of(sources, chunk), reduced[chunk])
+        bits[:] = own_bits
         came_s[:] = -np.inf
         busy_until_s[:] = 0.0
         overwritten[:] = False
@@ -147,8 +147,8 @@ def _follow(
                     _copy(carried, bits[sender])
                 for part in parts:
                     held = held and (part < 0 or start_s[sent] >= arrival_s[part])
-                    held = held and not (part < 0 and _is_empty(own[sender]))
-                    if _add(carried, message[place[part]] if part >= 0 else own[sender]):
+                    held = held and not (part < 0 and _is_empty(own_bits[sender]))
+                    if _add(carried, message[place[part]] if part >= 0 else own_bits[sender]):
                         _report(found, count, TWICE, sent, sender, chunk)
                 if not (held and start_s[sent] < np.inf) or _is_empty(carried):
                     _report(found, count, NOT_HELD, sent, sender, chunk)
@@ -214,14 +214,14 @@ def _kept(found: Indices, count: Indices) -> Indices:
 
 
 @compiled
-def _begin(own: _Words, complete: _Words, sources: Indices, reduced: bool) -> None:
+def _begin(own_bits: _Words, complete: _Words, sources: Indices, reduced: bool) -> None:
     """Give each source of the chunk its own contribution; ``complete`` becomes the set of all of them."""
-    own[:] = 0
+    own_bits[:] = 0
     complete[:] = 0
     for rank in sources:
         contribution = rank if reduced else 0
         bit = np.uint64(1) << np.uint64(contribution % 64)
-        own[rank, contribution // 64] |= bit
+        own_bits[rank, contribution // 64] |= bit
         complete[contribution // 64] |= bit
 
 

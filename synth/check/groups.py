@@ -142,8 +142,8 @@ def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
     # The eigenvalues of a nilpotent matrix are 0, but computed ones are roots of rounding errors.
     vanishes = float(np.abs(np.linalg.matrix_power(error, 4)).max()) < _ROUNDING
     for name, claimed, found in (("rho", groups.rho, rho), ("distance", groups.distance, distance)):
-        near = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)
-        if not near:
+        is_close = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)
+        if not is_close:
             yield f"{name}: the file says {claimed:g}, the product of its matrices has {found:g}"
 
 

@@ -138,18 +138,18 @@ def _previous_sends(
     into_source, into_target = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
     latest = np.full(ranks, _EMPTY)
     for chunk in range(len(chunk_start) - 1):
-        own = rows[chunk_start[chunk] : chunk_start[chunk + 1]]
-        if len(own) == 0:
+        chunk_rows = rows[chunk_start[chunk] : chunk_start[chunk + 1]]
+        if len(chunk_rows) == 0:
             continue
         held = ranks_of(sources, chunk)
         for rank in held:
             latest[rank] = _HELD
-        for row in own:
+        for row in chunk_rows:
             into_source[row], into_target[row] = latest[src[row]], latest[dst[row]]
             latest[dst[row]] = row
         for rank in held:
             latest[rank] = _EMPTY
-        for row in own:
+        for row in chunk_rows:
             latest[dst[row]] = _EMPTY
     return into_source, into_target
 

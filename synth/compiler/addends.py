@@ -161,7 +161,9 @@ class _Lowering:
             return frozenset(parts)
         part_of = {self._contributors(slot, part): part for part in parts}
         return frozenset(
-            part for own, part in part_of.items() if not any(own & other == own != other for other in part_of)
+            part
+            for held, part in part_of.items()
+            if not any(held & larger == held != larger for larger in part_of)
         )
 
     def _slot(self, rank: int, chunk: int) -> _Slot:
@@ -181,12 +183,12 @@ class _Lowering:
         last_use = all(_OWN not in later or self._contains(slot, later, wanted) for later in slot.carried)
         front = groups[:2]
         grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
-        own = frozenset({_OWN})
+        own_part = frozenset({_OWN})
         if grows:
             into, ordered = slot.sums.pop(grows[0]), [one for one in groups if one != grows[0]]
-        elif own in front and last_use:
-            into, ordered = self._home(slot), [one for one in groups if one != own]
-            self._do(ASSIGN, slot.rank, places[own], into, when)
+        elif own_part in front and last_use:
+            into, ordered = self._home(slot), [one for one in groups if one != own_part]
+            self._do(ASSIGN, slot.rank, places[own_part], into, when)
         else:
             into, ordered = self._scratch(slot.rank), groups[1:]
             self._do(ASSIGN, slot.rank, places[groups[0]], into, when)

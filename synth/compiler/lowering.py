@@ -173,8 +173,8 @@ class _Homes:
         if not len(self.places):
             return place, place
         arrived = (self.places[at] == place) & (self.first[at] < np.arange(len(place)))
-        own = _slot(self.inputs, place, self.chunks)
-        return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], own)
+        input_slot = _slot(self.inputs, place, self.chunks)
+        return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], input_slot)
 
     def after(self, rank: Indices) -> tuple[Indices, Indices]:
         """Return (buffer, slot) of each send's chunk on ``rank`` once it has arrived."""
@@ -184,9 +184,9 @@ class _Homes:
     def kept(self) -> tuple[Indices, Indices, Indices]:
         """Return (rank, input slot, output slot) of input chunks that are also output and never received."""
         place = self.outputs.rank * self.chunks + self.outputs.chunk
-        own = _slot(self.inputs, place, self.chunks)
-        rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))
-        return self.outputs.rank[rows], own[rows], self.outputs.slot[rows]
+        input_slot = _slot(self.inputs, place, self.chunks)
+        rows = np.flatnonzero((input_slot >= 0) & ~np.isin(place, self.places))
+        return self.outputs.rank[rows], input_slot[rows], self.outputs.slot[rows]
 
 
 def _slot(side: Side, place: Indices, chunks: np.int64) -> Indices:

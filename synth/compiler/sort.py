@@ -87,15 +87,15 @@ def _topological(
     rows = len(start) - 1
     left = into.copy()
     key = np.empty(rows + 1, dtype=np.float64)
-    what = np.empty(rows + 1, dtype=np.int64)
+    heap_entry = np.empty(rows + 1, dtype=np.int64)
     place = np.full(rows, -1, dtype=np.int64)
     size, done = 0, 0
     for row in range(rows):
         if left[row] == 0:
-            size = push(key, what, size, major[row] + minor[row], row)
+            size = push(key, heap_entry, size, major[row] + minor[row], row)
     while size > 0:
-        row = what[0]
-        size = pop(key, what, size)
+        row = heap_entry[0]
+        size = pop(key, heap_entry, size)
         place[row] = done
         done += 1
         for at in range(start[row], start[row + 1]):
@@ -103,5 +103,5 @@ def _topological(
             left[other] -= 1
             if left[other] == 0:
                 second = minor[other] if sender[other] < 0 else rows + place[sender[other]]
-                size = push(key, what, size, major[other] + second, other)
+                size = push(key, heap_entry, size, major[other] + second, other)
     return place

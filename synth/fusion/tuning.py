@@ -154,9 +154,9 @@ class Tuning:
         points = _GRID
         while True:
             grid = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
-            far = np.abs(grid[:, None] - self.buffer_bytes[None, :]).min(axis=1)
-            if far.max() > 0 or points > self.high_bytes - self.low_bytes:
-                return int(grid[np.argmax(far)])
+            distance = np.abs(grid[:, None] - self.buffer_bytes[None, :]).min(axis=1)
+            if distance.max() > 0 or points > self.high_bytes - self.low_bytes:
+                return int(grid[np.argmax(distance)])
             points = 2 * points - 1
 
 

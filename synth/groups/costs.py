@@ -128,8 +128,8 @@ class AveragingCosts:
         """Return the time of the fastest rank's push and pull, as asynchronous ranks wait for no other."""
         flows = self._to_servers()
         load = self._load(flows)
-        own = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
-        return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in own)
+        rank_flows = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
+        return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in rank_flows)
 
     def gossip_s(self) -> float:
         """Return the mean time of a step of a dynamic exponential graph: each rank sends to rank + 2^k."""

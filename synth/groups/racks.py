@@ -141,8 +141,8 @@ def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[
         pairs = tuple((int(a), int(b)) for a, b in np.argwhere(beta <= fast) if a < b)
         found = parties(count, [pairs])
         clusters = [cluster for cluster in found if len(cluster) > 1]
-        near = _within_step(beta, clusters)
-        if clusters and near:
+        separated = _within_step(beta, clusters)
+        if clusters and separated:
             strays = [cluster[0] for cluster in found if len(cluster) == 1]
             placed = [(stray, _nearest(stray, clusters, beta, alpha)) for stray in strays]
             uncertain = []

@@ -330,8 +330,8 @@ def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:
     """Return the target of shipped loops that this processor can run; None if it cannot run any."""
     triple, name, features = processor
     baseline, needed = BASELINES.get(triple.partition("-")[0], ("", frozenset[str]()))
-    has = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
-    return (triple, baseline, "") if baseline and (name == baseline or needed <= has) else None
+    present = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    return (triple, baseline, "") if baseline and (name == baseline or needed <= present) else None
 
 
 @functools.cache

@@ -34,8 +34,8 @@ def current() -> Trace:
 def statement() -> tuple[str, int]:
     """Return (file, line) of the program's statement that is being executed."""
     frame = sys._getframe(1)
-    here = __file__.rpartition("/")[0]
-    while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == here:
+    folder = __file__.rpartition("/")[0]
+    while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == folder:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 

@@ -65,8 +65,8 @@ def _add_copies(sends: Sends, table: Ints, travel_s: Floats, collective: Collect
         for turn, target in enumerate(np.setdiff1d(collective.targets.of(chunk), sources).tolist()):
             ways = table[sources, target]
             time_s = np.where(ways >= 0, travel_s[ways], np.inf)
-            near = sources[time_s <= time_s.min()]
-            source = near[(turn + chunk) % len(near)]
+            nearest = sources[time_s <= time_s.min()]
+            source = nearest[(turn + chunk) % len(nearest)]
             link = links_between(table, np.array([source]), np.array([target]), method)
             sends.add(chunk, link, COPY, (target - source) % len(table))
 
@@ -81,8 +81,8 @@ def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str
     owner, lap = collective.owner_of()
     step = np.arange(1, ranks)
     other = (owner[:, None] + step) % ranks
-    here = np.broadcast_to(owner[:, None], other.shape)
-    src, dst = (other, here) if op == REDUCE else (here, other)
+    owners = np.broadcast_to(owner[:, None], other.shape)
+    src, dst = (other, owners) if op == REDUCE else (owners, other)
     link = links_between(table, src, dst, method)
     turn = lap[:, None] * ranks + step
     before = (int(lap.max(initial=0)) + 1) * ranks if op == COPY else 0

@@ -73,8 +73,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if len(points) and not len(many) and latency_s.max() > _NOTICEABLE * enough_s:
         # Paths of fewer and faster hops, at higher loads.
         ways = _Ways(network, resources(network, chunk_bytes, _LATENCY))
-        near = ways.points(points, source[points], target[points], free_s, seed)
-        sends = _Table.of(network, collective, chunk_bytes, [], (points, *near))
+        fast_paths = ways.points(points, source[points], target[points], free_s, seed)
+        sends = _Table.of(network, collective, chunk_bytes, [], (points, *fast_paths))
         other = _fastest(
             network, collective, chunk_bytes, seed, sends, float(free_s.max(initial=0.0)) * _CLOSE
         )

@@ -234,7 +234,7 @@ class _Job:
             # The rows of each part of each rank's window; at first all that a rank has is its own part.
             windows = {rank: {(0, 0): rows} for rank, rows in known.items()}
             for pieces in _growth(self.grid.sizes[axis], factor):
-                brought = []
+                received = []
                 for away, low, high in pieces:
                     source = self.grid.moved(axis, -away if mirrored else away)[ranks]
                     parts = [
@@ -246,8 +246,8 @@ class _Job:
                         ]
                         for sender in source.tolist()
                     ]
-                    brought.append(((away + low, away + high), sums.send(chunk, source, ranks, parts)))
-                for part, rows in brought:
+                    received.append(((away + low, away + high), sums.send(chunk, source, ranks, parts)))
+                for part, rows in received:
                     for rank, row in zip(ranks.tolist(), rows, strict=True):
                         windows[rank][part] = [row]
             known = {rank: list(chain.from_iterable(window.values())) for rank, window in windows.items()}

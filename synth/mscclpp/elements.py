@@ -102,9 +102,9 @@ def atoms_of(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> Mask:
                         inside = np.arange(1, length)
                         one += [first + inside] * len(firsts)
                         two += [each + inside for each in firsts]
-    here, there = np.concatenate(one), np.concatenate(two)
-    while len(apart := np.flatnonzero(heads[here] != heads[there])):
-        heads[here[apart]] = heads[there[apart]] = True
+    starts, aligned_starts = np.concatenate(one), np.concatenate(two)
+    while len(apart := np.flatnonzero(heads[starts] != heads[aligned_starts])):
+        heads[starts[apart]] = heads[aligned_starts[apart]] = True
     return heads
 
 

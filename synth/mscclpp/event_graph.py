@@ -59,13 +59,13 @@ class EventGraph:
 
     def surely(self, earlier: int, later: int) -> bool:
         """Return whether the places of two events already order them, so that the later sees all data."""
-        here, there = self.place[earlier], self.place[later]
-        if here == there:
+        early, late = self.place[earlier], self.place[later]
+        if early == late:
             thread = self.thread[earlier]
             same = thread >= 0 and thread == self.thread[later] and earlier < later
-            return here > 0 and (earlier <= self.base[later] or same)
-        rank = self.rank_of[here]
-        return rank >= 0 and rank == self.rank_of[there] and self.turn_of[here] < self.turn_of[there]
+            return early > 0 and (earlier <= self.base[later] or same)
+        rank = self.rank_of[early]
+        return rank >= 0 and rank == self.rank_of[late] and self.turn_of[early] < self.turn_of[late]
 
     def precedes(self, earlier: int, later: int) -> bool:
         """Return whether one event precedes another in every run; O(events between the two)."""
@@ -99,11 +99,11 @@ class EventGraph:
     def _surely(self, earlier: Indices, later: Indices) -> Mask:
         place, base, thread = (np.array(one, dtype=np.int64) for one in (self.place, self.base, self.thread))
         rank, turn = np.array(self.rank_of), np.array(self.turn_of)
-        here, there = place[earlier], place[later]
+        early, late = place[earlier], place[later]
         alone = (thread[earlier] >= 0) & (thread[earlier] == thread[later]) & (earlier < later)
-        within = (here == there) & (here > 0) & ((earlier <= base[later]) | alone)
-        turns = (rank[here] >= 0) & (rank[here] == rank[there]) & (turn[here] < turn[there])
-        found: Mask = within | ((here != there) & turns)
+        within = (early == late) & (early > 0) & ((earlier <= base[later]) | alone)
+        turns = (rank[early] >= 0) & (rank[early] == rank[late]) & (turn[early] < turn[late])
+        found: Mask = within | ((early != late) & turns)
         return found
 
     @cached_property

@@ -238,9 +238,9 @@ class _Races:
         writes = [self.accesses[writer] for writer in writers.tolist()]
         ends = np.array([turns.get((one.rank, one.launch + 1), -1) for one in writes], dtype=np.int64)
         callers = np.array([one.element is None for one in writes], dtype=bool)
-        there = (ends >= 0) & (ends < events)
+        ended = (ends >= 0) & (ends < events)
         found: Mask = callers.copy()
-        found[there] |= self.graph.orders(ends[there], events[there], data=False)
+        found[ended] |= self.graph.orders(ends[ended], events[ended], data=False)
         return found
 
     def named(self, use: int, other: int, does: str) -> str:
