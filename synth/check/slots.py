@@ -72,8 +72,8 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
     elif in_place:
         # The buffers share memory slot by slot, whatever they hold.
         to = np.flatnonzero(outputs.slot < inputs.sizes[outputs.rank])
-        rank, slot = outputs.rank[to], outputs.slot[to]
-        same[first[rank, OUTPUT] + slot] = first[rank, INPUT] + slot
+        owner, slot = outputs.rank[to], outputs.slot[to]
+        same[first[owner, OUTPUT] + slot] = first[owner, INPUT] + slot
     return Slots(first, size, same, inputs, outputs)
 
 
