@@ -5,29 +5,29 @@ that hold it at first. If the chunk is ``reduced``, each source holds its own co
 the same copy. Its ``targets`` are the ranks that must hold it at the end, with every contribution exactly
 once.
 
-| collective      | chunks C, k of them     | source of chunk c | wanted at        |
+| collective      | C chunks, k of them     | source of chunk c | wanted at        |
 |-----------------|-------------------------|-------------------|------------------|
-| all_gather      | k a rank: C = N·k       | c // k            | every rank       |
-| reduce_scatter  | k a rank: C = N·k       | every rank        | c // k           |
-| all_reduce      | C = k a buffer          | every rank        | every rank       |
-| broadcast       | C = k a buffer          | root              | every rank       |
-| reduce          | C = k a buffer          | every rank        | root             |
-| scatter         | k a rank: C = N·k       | root              | c // k           |
-| gather          | k a rank: C = N·k       | c // k            | root             |
-| all_to_all      | k a pair: C = N·N·k     | c // (N·k)        | (c // k) mod N   |
-| all_to_next     | k a rank: C = (N − 1)·k | c // k            | c // k + 1       |
+| all_gather      | per rank: C = N·k       | c // k            | every rank       |
+| reduce_scatter  | per rank: C = N·k       | every rank        | c // k           |
+| all_reduce      | in all: C = k           | every rank        | every rank       |
+| broadcast       | in all: C = k           | root              | every rank       |
+| reduce          | in all: C = k           | every rank        | root             |
+| scatter         | per rank: C = N·k       | root              | c // k           |
+| gather          | per rank: C = N·k       | c // k            | root             |
+| all_to_all      | per pair: C = N·N·k     | c // (N·k)        | (c // k) mod N   |
+| all_to_next     | per rank: C = (N − 1)·k | c // k            | c // k + 1       |
 
-On a subset of the network's ranks, N counts its ``members``, and the table's numbers are positions among
-them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every chunk. An
-uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom collective
-whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom collective may have blocks of
-its own, each with its size, sources and targets (`of_blocks`).
-``several`` is two or more collectives at once; their chunks are numbered consecutively.
+If only some ranks of the network are ``members``, N counts the members, and the table's numbers are positions
+among them. Other ranks may relay, but are neither source nor target. ``custom`` lists the sets of every
+chunk. An uneven all_gather, reduce_scatter, scatter, gather or all_to_all, MPI's v-collectives, is a custom
+collective whose ``UnevenBlocks`` say how large the data of each rank or pair is. A custom collective may have
+blocks of its own, each with its size, sources and targets (`of_blocks`). ``several`` is two or more
+collectives at once; their chunks are numbered consecutively.
 
-With the sum order "aligned", every sum has one order of additions. It follows the aligned tree, which depends
-only on the number of sources. The leaves of the tree are the sources, rising. A tree over n leaves adds the
-sum of the first m to the sum of the others, where m is the largest power of two below n (as in the Merkle
-tree of RFC 6962). Two summands may be swapped, as a + b and b + a are the same number.
+With the sum order "aligned", every sum is added up along the aligned tree, which depends only on the number
+of sources. The leaves of the tree are the sources, rising. A tree over n leaves adds the sum of the first m
+to the sum of the others, where m is the largest power of two below n (as in the Merkle tree of RFC 6962). Two
+summands may be swapped, as a + b and b + a are the same number.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ _TARGETS: dict[str, _Owner] = {
 class UnevenBlocks:
     """The data of an uneven collective of ``kind``.
 
-    Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. A rank has one block. In an all_to_all of N
-    ranks a pair has one: block i·N + j goes from rank i to rank j. With kind custom, the sets of the chunks
-    say which ranks hold and want each block. The chunks of a block are consecutive and about equal. A block
-    without data has no chunk.
+    Block b has ``size_bytes[b]`` bytes in ``chunks[b]`` chunks. There is one block for each rank, or for each
+    pair in an all_to_all of N ranks: block i·N + j goes from rank i to rank j. With kind custom, the sets of
+    the chunks say which ranks hold and want each block. The chunks of a block are consecutive and about
+    equal. A block without data has no chunk.
     """
 
     kind: Kind
@@ -172,12 +172,12 @@ class UnevenBlocks:
         everyone, root = every(np.arange(ranks), len(block)), every(np.array([self.root]), len(block))
         if self.kind == "all_to_all":
             return each(block // ranks, ranks), each(block % ranks, ranks)
-        own = each(block, ranks)
+        owners = each(block, ranks)
         return {
-            "all_gather": (own, everyone),
-            "reduce_scatter": (everyone, own),
-            "scatter": (root, own),
-            "gather": (own, root),
+            "all_gather": (owners, everyone),
+            "reduce_scatter": (everyone, owners),
+            "scatter": (root, owners),
+            "gather": (owners, root),
         }[self.kind]
 
     def problems(self, ranks: int, chunks: int) -> list[str]:
@@ -207,8 +207,8 @@ class Custom:
     """The sets of a custom collective: group ``source[c]`` holds chunk c, group ``target[c]`` must get it.
 
     Group g is the ranks ``group_rank[group_start[g] : group_start[g + 1]]``; ``reduced`` is 1 where the
-    sources of a chunk contribute to a sum. ``blocks`` are the blocks of an uneven collective; None for all
-    others.
+    sources of a chunk contribute to a sum. ``blocks`` are the blocks of an uneven collective or of a
+    redistribution, else None.
     """
 
     source: Ints
@@ -246,7 +246,7 @@ class Custom:
         return found or self._not_rising() or self._contradicts_blocks(ranks, chunks)
 
     def _contradicts_blocks(self, ranks: int, chunks: int) -> list[str]:
-        """Return a finding for each difference between the sets and the sets of the blocks' kind."""
+        """Return a finding for each column that differs from the one that the blocks' kind implies."""
         if self.blocks is None:
             return []
         if found := self.blocks.problems(ranks, chunks):
@@ -255,9 +255,10 @@ class Custom:
         if self.blocks.kind == "custom":
             return self._not_uniform(self.blocks)
         for name, expected in zip(("source", "target"), self.blocks.sets(ranks), strict=True):
-            own = RankSets(getattr(self, name), self.group_start, self.group_rank)
+            stored = RankSets(getattr(self, name), self.group_start, self.group_rank)
             if any(
-                own.of(chunk).tolist() != expected.of(chunk).tolist() for chunk in _changes(own, expected)
+                stored.of(chunk).tolist() != expected.of(chunk).tolist()
+                for chunk in _changes(stored, expected)
             ):
                 found.append(f"{name}: differs from that of an uneven {self.blocks.kind}")
         if (self.reduced > 0).any() != (self.blocks.kind in REDUCING) or len(set(self.reduced.tolist())) > 1:
@@ -311,7 +312,7 @@ class Collective:
 
     @property
     def whole(self) -> bool:
-        """Whether this is a collective of the table above, over all ranks of the network."""
+        """Whether this is a collective of the module's table, over all ranks of the network."""
         return self.kind in KINDS and not self.members
 
     @property
@@ -333,7 +334,7 @@ class Collective:
 
     @property
     def blocks(self) -> UnevenBlocks | None:
-        """The blocks of an uneven collective, else None."""
+        """The blocks of an uneven collective or of a redistribution, else None."""
         return self.custom.blocks if self.custom is not None else None
 
     def buffer_bytes(self) -> Longs:
@@ -356,7 +357,7 @@ class Collective:
 
     @property
     def share(self) -> int:
-        """The k of the module's table: chunks a rank, pair or buffer; 1 for custom and several."""
+        """The k of the module's table: chunks per rank, pair or buffer; 1 for custom and several."""
         if self.kind in ("custom", "several"):
             return 1
         return self.chunks // max(1, _owners(self.kind, self.size))
@@ -418,9 +419,9 @@ class Collective:
 
     @property
     def reversal(self) -> Collective | None:
-        """The collective whose schedules serve this one in reverse time and direction, or None.
+        """The collective whose schedules, reversed in time and direction, serve this one; else None.
 
-        It is all_gather for reduce_scatter, and broadcast for reduce.
+        all_gather for reduce_scatter, broadcast for reduce.
         """
         kind = _REVERSALS.get(self.kind)
         return replace(self, kind=kind, sum_order="any") if kind else None
@@ -476,7 +477,8 @@ class Collective:
             return False
         if self.kind == "several":
             return all(
-                part.same_but_for_chunks(its) for part, its in zip(self.parts, other.parts, strict=True)
+                part.same_but_for_chunks(other_part)
+                for part, other_part in zip(self.parts, other.parts, strict=True)
             )
         if self.blocks is not None and other.blocks is not None:
             sets = [[piece[1:] for piece in _pieces(each)] for each in (self, other)]
@@ -545,7 +547,7 @@ class Collective:
 def collective(
     kind: Kind, ranks: int, chunks_per_rank: int = 1, root: int = 0, members: Sequence[int] = ()
 ) -> Collective:
-    """Return a collective of ``members`` (default: all) with ``chunks_per_rank`` chunks an input.
+    """Return a collective of ``members`` (default: all) with ``chunks_per_rank`` chunks in each input.
 
     In reduce_scatter, scatter and all_to_all, an input holds chunks for every member, so the count is rounded
     up to a multiple of the members. Raises UsageError if the request makes no sense.
@@ -715,7 +717,7 @@ def _pieces(collective: Collective) -> list[tuple[Fraction, tuple[int, ...], tup
 
 
 def _or_several(sets: RankSets, always: bool) -> Ints:
-    """Return the only rank of each set, or -1; ``always`` gives -1 even on a network of a single rank."""
+    """Return the only rank of each set, or -1; -1 for all sets if ``always``, even on a single rank."""
     return np.full(len(sets.group), -1, dtype=np.int32) if always else sets.only()
 
 
@@ -723,5 +725,5 @@ def _named(members: tuple[int, ...]) -> str:
     return ", ".join(map(str, members[:8])) + (" …" if len(members) > 8 else "")
 
 
-def _slots(here: Mask) -> Ints:
-    return np.where(here, np.cumsum(here) - 1, -1).astype(np.int32)
+def _slots(mask: Mask) -> Ints:
+    return np.where(mask, np.cumsum(mask) - 1, -1).astype(np.int32)

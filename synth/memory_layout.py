@@ -1,4 +1,4 @@
-"""Memory cells: numbers of every slot of every rank, for the judge, the tracer and the compiler.
+"""Memory cells: one number for every slot of every rank, for the judge, the tracer and the compiler.
 
 Cells are numbered rank by rank; within a rank, input comes first, then output, then scratch. In place,
 ``same`` maps the cell of an output slot to the cell of the input slot whose memory it shares.
@@ -35,7 +35,7 @@ class Side:
 class Cells:
     """The cells of all buffers: ``first[rank, buffer]`` is the cell of slot 0, ``size`` counts the slots.
 
-    ``same[n]`` is the cell whose memory cell n uses. ``outputs`` has no rows if the collective is unknown.
+    Cell n uses the memory of cell ``same[n]``. ``outputs`` has no rows if the collective is unknown.
     """
 
     first: Indices
@@ -62,7 +62,7 @@ class Cells:
 
 
 def side_of(sets: RankSets, ranks: int) -> Side:
-    """Return the slots of all ranks: each rank's chunks in rising order; O(slots)."""
+    """Return the slots of all ranks; a rank's slots hold its chunks in rising order. O(slots)."""
     by_group = np.argsort(sets.group, kind="stable")
     per_group = np.bincount(sets.group, minlength=len(sets.start) - 1)
     first = offsets(per_group)

@@ -1,12 +1,12 @@
 """The network that schedules run on: ranks, directed links with alpha and beta, shared ports.
 
-A chunk of c bytes on link e occupies the link and every port that the link names for beta_e·c seconds. It
-arrives alpha_e seconds after it left them. With ``hold_alpha`` the link and its ports are held for
-alpha_e + beta_e·c instead, which is the cost model of TACOS (Sec. III).
+A chunk of c bytes on link e occupies the link and every port that the link names for beta_e·c seconds, and
+arrives alpha_e seconds later. With ``hold_alpha`` the link and its ports are held for alpha_e + beta_e·c
+instead, which is the cost model of TACOS (Sec. III).
 
 On a network that ``queues``, as Ethernet and TCP do, a link between hosts holds a port only for the port's
 own time per byte. The rest of the chunk waits in a queue, and the port serves other links meanwhile. So a
-fast NIC sends to several slow ones at once.
+fast NIC sends to several slow NICs at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["Link", "Network", "build"]
 # Within these limits, sums of times and of bandwidths stay finite.
 _MOST_ALPHA_S = 1e12
 _BETA_S_PER_BYTE = (1e-30, 1e12)
-# The most times that a link may be slower than another. With a larger spread, a float that holds the time of
-# some thousand slow sends could not resolve a fast one.
+# The largest ratio of the times of two links. With a larger ratio, a float with the time of some thousand
+# slow sends could not resolve a fast send.
 _MOST_SPREAD = 1e9
 # Chunk sizes at which links are compared: at the small one latency decides, at the large one the rate.
 _SIZES_BYTES = (1 << 12, 1 << 30)
@@ -119,8 +119,10 @@ class Network:
 
         Port p has resource number ``links + p``.
         """
-        own = np.arange(self.links)
-        held = np.insert(self.links + self.link_port.astype(np.int64), self.link_port_start[:-1], own)
+        own_resource = np.arange(self.links)
+        held = np.insert(
+            self.links + self.link_port.astype(np.int64), self.link_port_start[:-1], own_resource
+        )
         return self.link_port_start + np.arange(self.links + 1), held
 
     @cached_property
@@ -132,7 +134,7 @@ class Network:
     def port_s_per_byte(self) -> Floats:
         """Seconds that each port needs for a byte: those of its fastest links, or a smaller measured time.
 
-        If links between hosts use the port, only those links count. The result is the median of the links
+        If links between hosts use the port, only those links count. The time is the median over the links
         about as fast as the fastest, because one link may have been measured too fast.
         """
         found = np.zeros(len(self.ports))
@@ -144,8 +146,8 @@ class Network:
             if len(beta):
                 found[port] = np.median(beta[beta <= beta.min() * _ALIKE])
         if len(self.port_beta_s_per_byte):
-            own = self.port_beta_s_per_byte
-            found = np.where(own > 0, np.minimum(own, found), found)
+            port_beta = self.port_beta_s_per_byte
+            found = np.where(port_beta > 0, np.minimum(port_beta, found), found)
         return floats(found)
 
     @cached_property
@@ -190,7 +192,7 @@ class Network:
     def slowed(self, load: Floats) -> Network:
         """Return the network with each link's time per byte raised by the largest load of its resources.
 
-        A load of 1 doubles it.
+        A load of 1 doubles the time.
         """
         start, resource = self.link_resources
         busiest = np.maximum.reduceat(load[resource], start[:-1])
@@ -219,27 +221,27 @@ class Network:
     def transposed(self) -> Network:
         """Return the network with every link reversed.
 
-        An all_gather on it, reversed in time, is a reduce_scatter on this network (TACOS Sec. IV).
+        An all_gather there, reversed in time, is a reduce_scatter on this network (TACOS Sec. IV).
         """
         return replace(self, src=self.dst, dst=self.src)
 
     def opposite_links(self) -> Indices | None:
         """Return, for each link, the opposite link with the same cost.
 
-        Return None unless reversing all links only renumbers links and ports.
+        Return None if reversing all links changes more than the numbers of links and ports.
         """
-        there = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
-        back = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
+        forward = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.dst, self.src))
+        backward = np.lexsort((self.beta_s_per_byte, self.alpha_s, self.src, self.dst))
         counts = np.diff(self.link_port_start)
         columns = (self.alpha_s, self.beta_s_per_byte, counts)
-        same = all(np.array_equal(column[there], column[back]) for column in columns)
-        ends = np.array_equal(self.src[there], self.dst[back]) and np.array_equal(
-            self.dst[there], self.src[back]
+        same = all(np.array_equal(column[forward], column[backward]) for column in columns)
+        ends = np.array_equal(self.src[forward], self.dst[backward]) and np.array_equal(
+            self.dst[forward], self.src[backward]
         )
         if not (same and ends):
             return None
         opposite = np.empty(self.links, np.int64)
-        opposite[there] = back
+        opposite[forward] = backward
         # A reversed link uses its ports in the opposite order.
         first = self.link_port[spans(self.link_port_start[:-1], counts)]
         rising = spans(np.zeros_like(counts), counts)
@@ -269,10 +271,10 @@ class Network:
         if len(self.port_beta_s_per_byte) not in (0, len(self.ports)):
             wanted = f"no values or {len(self.ports)} like ports"
             found.append(f"port_beta_s_per_byte: expected {wanted}, found {len(self.port_beta_s_per_byte)}")
-        own = self.port_beta_s_per_byte
+        port_beta = self.port_beta_s_per_byte
         low, high = _BETA_S_PER_BYTE
-        for port in np.flatnonzero(~((own == 0) | ((own >= low) & (own <= high))))[:5]:
-            found.append(f"port_beta_s_per_byte[{port}]: expected 0 or a number > 0, found {own[port]}")
+        for port in np.flatnonzero(~((port_beta == 0) | ((port_beta >= low) & (port_beta <= high))))[:5]:
+            found.append(f"port_beta_s_per_byte[{port}]: expected 0 or a number > 0, found {port_beta[port]}")
         start = self.link_port_start
         if start[0] != 0 or start[-1] != len(self.link_port) or (np.diff(start) < 0).any():
             found.append(f"link_port_start: expected to rise from 0 to {len(self.link_port)}")
@@ -342,14 +344,14 @@ def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
 
 
 def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
-    """Return, for each (src, dst) that a link joins, the row of the link that delivers a chunk first."""
+    """Return the row of the fastest link for a chunk, by (src, dst)."""
     rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
     ends = zip(network.src[rows].tolist(), network.dst[rows].tolist(), strict=True)
     return dict(zip(ends, rows.tolist(), strict=True))
 
 
 def cheapest_of_parallel(nodes: int, src: Indices, dst: Indices, cost: Floats) -> Indices:
-    """Return the row of the cheapest edge of each pair, ordered by (src, dst); of equal ones the last."""
+    """Return the row of the cheapest edge of each pair, ordered by (src, dst); the last row wins a tie."""
     pair = src.astype(np.int64) * nodes + dst
     rows = np.lexsort((-np.arange(len(pair)), cost, pair))
     return rows[np.diff(pair[rows], prepend=-1) > 0]

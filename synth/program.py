@@ -13,11 +13,10 @@ the k-th message sent is the k-th received.
 | re   | dst := dst + src                         | rrcs | dst := received + src, forward it        |
 | nop  | only wait                                |      |                                          |
 
-In rrc, rrs and rrcs, ``src`` is the local operand that is added to what is received; the runtime reads it
-from the slot of ``src``, not of ``dst``.
+In rrc, rrs and rrcs, the runtime adds the content of the slot ``src``, not ``dst``, to what is received.
 
-A step of several chunks has no order among them. The slots that it reads are either exactly those that it
-writes, or disjoint from them. Executors copy tile by tile, so a partial overlap would give different results.
+The chunks of a step have no order. A step reads exactly the slots that it writes, or only others: executors
+copy tile by tile, so a partial overlap would give different results.
 """
 
 from __future__ import annotations
@@ -70,15 +69,15 @@ class Program:
     columns: ``op`` indexes OPS; ``src_buffer``/``dst_buffer`` index BUFFERS and ``src_slot``/ ``dst_slot``
     count chunks in that buffer (-1: unused); ``count`` is in chunks; ``wait_tb`` (the row number of a
     threadblock of the same rank, or -1) and ``wait_step`` (counted within that threadblock) name the step
-    that must have finished first. The program is valid with separate input and output (``out_of_place``),
-    with output and input sharing memory as the collective defines it (``in_place``), or both. ``min_bytes``
-    and ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit). ``input_chunks`` and
+    that must finish first. The program is valid with separate input and output (``out_of_place``), with
+    output and input sharing memory as the collective defines it (``in_place``), or both. ``min_bytes`` and
+    ``max_bytes`` limit the sizes for which a runtime should choose it (0: no limit). ``input_chunks`` and
     ``output_chunks`` are the sizes of the buffers if the collective is unknown, as in a file that only says
     "custom"; otherwise they are empty, and the collective gives the sizes. ``source`` and ``line`` (for each
     step) name the statement that made the step, if known. ``turn`` is the position of each step in the order
     of the schedule that was compiled, else empty. If several transfers could take a port at the same moment,
     the simulator gives it to the earliest turn. ``tb_bytes_per_s`` limits the rate of each threadblock on a
-    network with queues, so that it ends with the schedule's busiest link or port (empty: no limit).
+    network with queues, so that all end together with the schedule's busiest link or port (empty: no limit).
     """
 
     name: str
@@ -190,8 +189,8 @@ class Program:
             found.append(
                 f"min_bytes: expected 0 … max_bytes (0: no limit), found {self.min_bytes} … {self.max_bytes}"
             )
-        untold = bool(self.input_chunks) and not self.collective.keeps_apart
-        if self.in_place and not self.collective.in_place and not untold:
+        may_share = bool(self.input_chunks) and not self.collective.keeps_apart
+        if self.in_place and not self.collective.in_place and not may_share:
             found.append(
                 f"in_place: expected false, {self.collective.label} cannot run in place: "
                 "input and output slots hold different chunks"
@@ -199,9 +198,11 @@ class Program:
         if not self.input_chunks:
             return found
         # An unknown collective is written as a custom one in which each rank keeps its own input.
-        wanted = self.collective
-        owner = wanted.sources.only() if wanted.kind == "custom" else ints([-1])
-        unknown = not wanted.reduces and (owner >= 0).all() and np.array_equal(owner, wanted.targets.only())
+        collective = self.collective
+        owner = collective.sources.only() if collective.kind == "custom" else ints([-1])
+        unknown = (
+            not collective.reduces and (owner >= 0).all() and np.array_equal(owner, collective.targets.only())
+        )
         if not unknown:
             found.append(
                 f"input_chunks: expected none beside collective {self.collective.label}, which says itself "
@@ -214,9 +215,9 @@ class Program:
     def _overlaps(self) -> list[str]:
         """Return a finding for each step whose source and destination overlap partly."""
         both = np.array(READS_SRC)[self.op] & np.array(WRITES_DST)[self.op]
-        apart = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
+        distance = np.abs(self.src_slot.astype(np.int64) - self.dst_slot)
         rows = np.flatnonzero(
-            both & (self.src_buffer == self.dst_buffer) & (apart > 0) & (apart < self.count)
+            both & (self.src_buffer == self.dst_buffer) & (distance > 0) & (distance < self.count)
         )
         return [f"dst_slot[{row}]: {self.overlap(int(row))}" for row in rows[:5]]
 

@@ -28,7 +28,6 @@ class RankSets:
         return first[self.group]
 
     def of(self, chunk: int) -> Ints:
-        """Return the ranks of one chunk."""
         group = self.group[chunk]
         return self.rank[self.start[group] : self.start[group + 1]]
 
@@ -82,7 +81,7 @@ def every(members: Indices, chunks: int) -> RankSets:
 
 
 def of_sets(sets: Sequence[Iterable[int]]) -> RankSets:
-    """Return the sets of all chunks, given in full; equal sets share a group."""
+    """Return the sets of all chunks, one for each of ``sets``; equal sets share a group."""
     number: dict[tuple[int, ...], int] = {}
     group = [number.setdefault(tuple(sorted(set(ranks))), len(number)) for ranks in sets]
     start = np.cumsum([0, *map(len, number)])

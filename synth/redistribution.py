@@ -5,10 +5,10 @@ axes or replicates them. This is the layout of PyTorch's DTensor, with the same 
 into k parts, each part has ceil(n / k) until none are left. Examples are M trainers that feed N generators,
 tensor parallelism that changes its degree, and checkpoints that load on another mesh.
 
-A target lacks those boxes of a tensor where its own box meets boxes that it does not hold. All boxes with the
-same holders and the same ranks that lack them travel as one block, even if they belong to several tensors.
-Any holder may send the block, and ranks that neither hold nor lack it may relay. Data that a rank already
-holds stays there and does not appear in the plan.
+A box is a range of indices along each axis of a tensor. A target rank lacks the overlap of its box with each
+source box that it does not hold. Overlaps with the same holders and the same lacking ranks travel as one
+block, even from several tensors. Any holder may send the block, and all other ranks may relay it. Data that a
+rank already holds stays there and does not appear in the plan.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Box = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class MeshLayout:
-    """A mesh of ``ranks``, in row-major order, and for each of its axes the tensor axis that it cuts.
+    """A mesh of ``ranks`` in row-major order; mesh axis i cuts tensors along their axis ``cuts[i]``.
 
-    None in ``cuts`` stands for replicas. As in DTensor, a later axis of the mesh cuts what an earlier one has
-    left.
+    If ``cuts[i]`` is None, mesh axis i replicates tensors. As in DTensor, a later mesh axis cuts the parts
+    that earlier axes have cut.
     """
 
     ranks: tuple[int, ...]
@@ -91,7 +91,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Piece:
-    """A box of a tensor: the row of its `Moved`, and which of the ``count`` tensors it is of."""
+    """A box of tensor number ``copy`` of the `Moved` in row ``row``."""
 
     row: int
     copy: int

@@ -1,10 +1,10 @@
 """Several collectives of a training step side by side: what each loses to the others.
 
-Each group has its ranks, its size and the time from which its data is there. First each is planned as if it
-were alone, as libraries do, and all plans are simulated together on the links that they share. Then each
-group is planned again, on a network whose links are slowed by the load of the other groups. If all sizes and
-releases are equal, all groups are also planned at once. A plan is kept if the whole step ends sooner, or if
-it ends no later and the groups lose less on average.
+A group is one collective, with its ranks, its size and the release time of its data. First each group is
+planned as if it were alone, as libraries do, and all plans are simulated together on the links that they
+share. Then each group is planned again, on a network whose links are slowed by the load of the other groups.
+If all sizes and releases are equal, all groups are also planned at once. A plan is kept if the whole step
+ends sooner, or if it ends no later and the groups lose less on average.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
-# A plan must shorten the whole by this share: less is rounding.
+# A plan must shorten the whole step by this share: less is rounding.
 _GAIN = 1e-3
-# Prices are the seconds that a part would save with this many more bytes per second.
+# A price is the time saved if a link, NIC or trunk carried this many more bytes per second.
 _MORE_BYTES_PER_S = 1e9
 
 
@@ -43,7 +43,11 @@ class StepGroup:
 
 @dataclass(frozen=True)
 class GroupTimes:
-    """Seconds from a group's release to its end: alone, with all planned alone, with all planned together."""
+    """Seconds from a group's release to its end.
+
+    ``alone_s``: no other group runs. ``ignoring_s``: all run, each planned as if it were alone.
+    ``together_s``: all run, each planned with regard to the others.
+    """
 
     alone_s: float
     ignoring_s: float
@@ -51,7 +55,7 @@ class GroupTimes:
 
     @property
     def lost(self) -> float:
-        """The time with all planned together, as a multiple of the time alone."""
+        """``together_s`` as a multiple of ``alone_s``."""
         return self.together_s / self.alone_s if self.alone_s else 1.0
 
 
@@ -142,15 +146,15 @@ class _Step:
         return max(ends_s), float(np.mean(losses))
 
     def trials(self, best: list[Schedule], number: int, seed: int) -> list[list[Schedule]]:
-        """Return plans to try: one group planned again, and at number 0 also all at once."""
+        """Return the plans of trial ``number``: one group planned again; first also all planned at once."""
         at = number % len(self.groups)
         slowed, found = self._slowed(best, at), []
         if (slowed.beta_s_per_byte > self.network.beta_s_per_byte)[best[at].link].any():
             again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
             found.append([again if one == at else plan for one, plan in enumerate(best)])
         first = self.groups[0]
-        alike = {(group.size_bytes, group.release_s) for group in self.groups}
-        if number == 0 and len(self.groups) > 1 and len(alike) == 1:
+        distinct = {(group.size_bytes, group.release_s) for group in self.groups}
+        if number == 0 and len(self.groups) > 1 and len(distinct) == 1:
             whole = StepGroup("all", first.request, first.size_bytes, first.release_s)
             requests = tuple(group.request for group in self.groups)
             at_once = _planned(self.network, whole, seed, requests)

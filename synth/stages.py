@@ -71,10 +71,10 @@ def synthesize(
     size of the buffer as nccl-tests counts it (default 16 MiB); chunks are chosen for it. Or give
     ``chunk_bytes`` and the number of ``chunks`` that each rank starts with, or ``sizes`` to sweep over.
     ``without`` lists failures, as in "rank:3,link:0-1". ``method`` names one of `METHODS`, "periodic" or
-    "symmetric", or "auto" for all that may win; up to ``jobs`` other processes help (0: none). With
-    ``listed`` the schedule lists all its sends. With ``trees`` chunks travel along trees, which relays need.
-    The same ``seed`` gives the same schedule unless ``time_limit_s`` cuts the search short. With ``race`` the
-    schedule that runs fastest on ranks is kept, not the one that is fastest in simulation.
+    "symmetric", or "auto" for all that may win; ``jobs`` other processes help. With ``listed`` the schedule
+    lists all its sends. With ``trees`` chunks travel along trees, which relays need. The same ``seed`` gives
+    the same schedule unless ``time_limit_s`` cuts the search short. With ``race`` the schedule that runs
+    fastest on ranks is kept; without, the fastest in simulation.
 
     The result holds the schedule (times in seconds, with its proven lower bounds), all attempts and why it
     won. The schedule is a table of sends; if that is too long, a periodic or symmetric schedule; for several
@@ -110,11 +110,10 @@ def verify(made: AnySchedule | Program, fifo_depth: int = FIFO_DEPTH) -> list[st
     """Return what is wrong with a schedule of any kind or a program, each with its place; [] proves it.
 
     A schedule is proven when every send is causal, links and ports are exclusive and every rank ends with
-    what the collective asks. This is proven of a periodic schedule for any number of periods, and of a
-    symmetric one with all the sends that it implies. A program is followed step by step (GC3, Sec. 4): no
-    race, no unwritten slot, every contribution exactly once, no deadlock with ``fifo_depth`` messages in a
-    connection. The judge shares no code with the makers of schedules and programs. O(sends), and O(steps) for
-    most programs.
+    what the collective asks. The proof covers any number of periods of a periodic schedule, and all sends
+    that a symmetric schedule implies. A program is followed step by step (GC3, Sec. 4): no race, no unwritten
+    slot, every contribution exactly once, no deadlock with ``fifo_depth`` messages in a connection. The judge
+    shares no code with the makers of schedules and programs. O(sends), and O(steps) for most programs.
 
     >>> from synth import family, synthesize, verify
     >>> found = synthesize(family("ring:4", [0.0], [1e9]), "all_reduce", 1 << 20)
@@ -152,11 +151,11 @@ def simulate(
     By default a schedule is timed on its own network with its own chunks; with ``size_bytes``, with the
     chunks of a buffer of that size. A selection is timed for its largest size. The result covers the sends of
     the schedule's table. A periodic schedule's table has the sends of the first period, a symmetric one's the
-    listed sends. On another ``network``, or with other chunks, it covers all sends. A program needs both;
-    ``costs`` are the costs of its steps.
+    listed sends. On another ``network``, or with other chunks, it covers all sends. A program needs a
+    ``network`` and ``chunk_bytes``; ``costs`` are the costs of its steps.
 
-    A link and its ports carry one message at a time (the alpha-beta model, Hockney 1994): congestion is part
-    of it. O(sends · ports of a link); O(steps · log threadblocks).
+    A link and its ports carry one message at a time, so transfers wait for each other (the alpha-beta model,
+    Hockney 1994). O(sends · ports of a link); O(steps · log threadblocks).
 
     Raises UsageError where the network lacks a link that is used.
 
@@ -193,9 +192,9 @@ def compile(  # noqa: A001 - what GC3 calls it
 
     A periodic or symmetric schedule is expanded to all its sends, for a buffer of ``size_bytes`` if given. A
     selection gives its schedule for that size, by default for its largest. ``parameters`` are those of an
-    algorithm. With ``network``, each copy of the algorithm between two ranks needs a link there.
-    ``instances`` is the number of parallel copies that share every chunk (Sec. 5.3.2); ``fuse`` joins a
-    receive with the send that passes its chunk on. About a second for 100,000 steps.
+    algorithm. If ``network`` is given, it must have a link for each copy from rank to rank. ``instances`` is
+    the number of parallel copies that share every chunk (Sec. 5.3.2); ``fuse`` joins a receive with the send
+    that passes its chunk on. About a second for 100,000 steps.
 
     Raises NotProvenError with the findings where the schedule or the program is wrong.
 

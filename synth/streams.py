@@ -1,9 +1,9 @@
 """Streams: sequences of sends with a rate of their own that share links and ports with other streams.
 
-A network of NICs and switches carries many connections at once, in no fixed order. On it, a pipeline over
-trees is a set of streams, one for each link of each tree and each direction. A stream's share of the
-bandwidth is its share of the bytes, so all streams end when the busiest link or port does. A schedule of
-streams is a plain schedule on the divided network, whose links are the streams.
+A network of NICs and switches carries many connections at once, in no fixed order. A pipeline over trees is
+then a set of streams, one for each link and direction of each tree. A stream's share of the bandwidth is its
+share of the bytes, so all streams end when the busiest link or port does. A schedule of streams is a plain
+schedule on the divided network, whose links are the streams.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["busiest_s_per_byte", "divided", "streams_of"]
 def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
     """Return the same sends with a link for each stream; a schedule without streams stays as it is.
 
-    Link s of the divided network is stream s. A given ``network`` must have the same links; the rates are
-    then those that it allows. O(sends).
+    Link s of the divided network is stream s. A given ``network`` must have the schedule's links; its rates
+    replace those of the schedule's network. O(sends).
     """
     on = network or schedule.network
     if not len(schedule.stream):
         return schedule if network is None else replace(schedule, network=on)
-    link = _links(schedule)
+    link = _link_of_stream(schedule)
     beta = busiest_s_per_byte(schedule, on) / np.maximum(1, np.bincount(schedule.stream))
     streams = replace(
         on,
@@ -46,10 +46,7 @@ def divided(schedule: Schedule, network: Network | None = None) -> Schedule:
 
 
 def busiest_s_per_byte(schedule: Schedule, network: Network | None = None) -> float:
-    """Return the seconds that all sends together hold the busiest link or port, per byte of a chunk.
-
-    O(sends).
-    """
+    """Return how long all sends hold the busiest link or port, in seconds per byte of a chunk; O(sends)."""
     on = network or schedule.network
     uses = np.bincount(schedule.link, minlength=on.links)
     held = np.bincount(on.link_port, weights=on.held_s_per_byte * uses[on.port_user], minlength=1)
@@ -63,8 +60,7 @@ def streams_of(schedule: Schedule, rows: Indices | Mask) -> Ints:
     return ints(np.unique(schedule.stream[rows], return_inverse=True)[1])
 
 
-def _links(schedule: Schedule) -> Indices:
-    """Return the link of each stream."""
+def _link_of_stream(schedule: Schedule) -> Indices:
     found = np.zeros(int(schedule.stream.max(initial=-1)) + 1, dtype=np.int64)
     found[schedule.stream] = schedule.link
     return found

@@ -21,8 +21,8 @@ class FaultCost:
     """The cost of one culprit: a collective's time now, and its time if this part were sound.
 
     ``with_s`` is the time of ``algorithm``: a method of ccctl ("forest"), or "" for the best of the simple
-    published ones. ``library`` names the library that has the algorithm, "" for ccctl. With ``measured``,
-    ``with_s`` was measured; otherwise the model predicts both times.
+    published algorithms. ``library`` names the library that has the algorithm, "" for ccctl. With
+    ``measured``, ``with_s`` was measured; otherwise the model predicts both times.
     """
 
     collective: Kind
@@ -66,10 +66,9 @@ class Culprit:
 class WholeRow:
     """A collective on all ranks by one library ("ccctl", "mpi", "gloo", "nccl"), with its lower bounds.
 
-    ``algbw_gbs`` and ``busbw_gbs`` are the bandwidths in GB/s as nccl-tests defines them.
-    ``bound_s`` is the lower bound on the measured network, ``bought_bound_s`` that on the network that was
-    bought. Either is None if unknown. ``wrong`` is the number of wrong elements, None if the results were not
-    checked.
+    ``algbw_gbs`` and ``busbw_gbs`` are the bandwidths in GB/s as nccl-tests defines them. ``bound_s`` is the
+    lower bound on the measured network, ``bought_bound_s`` the lower bound on the network as bought. Either
+    is None if unknown. ``wrong`` is the number of wrong elements, None if the results were not checked.
     """
 
     collective: Kind
@@ -85,9 +84,9 @@ class WholeRow:
 
 @dataclass(frozen=True)
 class Spares:
-    """The best hosts to leave out, and the time of a collective on the ``kept`` others.
+    """The best hosts to leave out, and the time of a collective on the ``kept`` remaining hosts.
 
-    ``sound_s`` is the time that they would take if all of them were sound.
+    ``sound_s`` is the time if all kept hosts were sound.
     """
 
     kept: int

@@ -33,10 +33,10 @@ class Changes:
     """The changes between two certificates of a cluster.
 
     Two culprits are the same if they have the same kind and the same part. ``new`` and ``standing`` are
-    culprits of the later certificate. ``gone`` and ``untested`` are culprits of the earlier certificate only.
-    All hosts of a culprit in ``gone`` were tested again; not all hosts of one in ``untested`` were.
-    ``stages_missing`` are the stages that were done before but not now. A culprit may be in ``gone`` only
-    because such a stage did not look for it.
+    culprits of the later certificate. ``gone`` and ``untested`` are culprits of the earlier certificate only;
+    for those in ``gone``, all hosts of the culprit were tested again. ``stages_missing`` are the stages that
+    were done before but not now. A culprit may be in ``gone`` only because a missing stage did not look for
+    it.
     """
 
     verdict_before: Verdict

@@ -15,8 +15,8 @@ from probes.localization import Bought, FabricPlan, Fault
 
 __all__ = ["crowded_flows", "expected_s"]
 
-# Flows that together reach less than this share of the normal rate share a bottleneck. Two flows through a
-# port for one reach 0.5 of it; the margin is for bursts and disturbances.
+# Flows that reach less than this share of their normal rate at once share a bottleneck. Two flows through a
+# port made for one reach 0.5; the margin is for bursts and disturbances.
 _LOW = 0.75
 # If a rank waited for a core for more than this share of a round, its time says nothing about the network.
 _MOST_WAITED = 0.5
@@ -55,10 +55,10 @@ def crowded_flows(
 def expected_s(
     flows: ConcurrentFlows, profile: Profile, bought: Bought | None, plan: FabricPlan
 ) -> Floats | None:
-    """Return the normal seconds of each flow while all others run; None if it is not known.
+    """Return the normal seconds of each flow while all others run; None if they are not known.
 
     Ranks of a host share its NICs, and flows between racks share trunks. If the rate of the NICs was not
-    given, the time is known only for one rank a host: such a flow is as fast as a link usually is alone.
+    given, times are known only for one rank per host: then a flow is normally as fast as its link alone.
     """
     hosts = [rank.host for rank in profile.ranks]
     ends = [(hosts[src], hosts[dst]) for src, dst in zip(flows.src.tolist(), flows.dst.tolist(), strict=True)]
@@ -74,9 +74,9 @@ def expected_s(
         goodput = bought.goodput if bought else Bought("").goodput
         racks = [(plan.rack_of(src), plan.rack_of(dst)) for src, dst in ends]
         out, into = (Counter(pair[end] for pair in racks if pair[0] != pair[1]) for end in (0, 1))
-        for at, (here, there) in enumerate(racks):
-            if here != there:
-                shared = max(out[here], into[there]) / (plan.trunk_bytes_per_s * goodput)
+        for at, (source_rack, target_rack) in enumerate(racks):
+            if source_rack != target_rack:
+                shared = max(out[source_rack], into[target_rack]) / (plan.trunk_bytes_per_s * goodput)
                 s_per_byte[at] = max(s_per_byte[at], shared)
     return floats(np.array(s_per_byte) * flows.size_bytes)
 

@@ -49,7 +49,7 @@ _LEAST_GAIN = 1e-3
 _MOST_REPLAYED_RANKS = 1 << 10
 _MOST_OFF = 1.5
 # The search considers this many of the slowest hosts plus as many as are to be left out, and all hosts that
-# faults name. On a cluster of fewer hosts it considers all.
+# faults name.
 _MOST_CANDIDATES = 32
 # The ratio of a schedule's measured to its predicted time, to the power of this, corrects the prediction of
 # another schedule. One part of the error comes from the hosts and is common to both, the other comes from the
@@ -86,14 +86,14 @@ def costs(
 ) -> tuple[FaultCost, ...]:
     """Return what each fault costs a collective: its time now, and with only this fault repaired.
 
-    ``network`` is the measured one, ``sound`` the same links at their normal costs. Where two faults are
+    ``network`` is the measured network, ``sound`` the same links at their normal costs. Where two faults are
     equally bad, repairing one of them gains nothing. With ``alone`` all other faults are repaired first, so
     that each has the cost that it would have by itself. Times are those of the schedule that ``selection``
     has for the size, as `synth.prediction` predicts its run. After a repair, the best simple algorithm counts
-    if it takes less. Without a selection, all times are those of the best simple algorithm. With ``library``
-    they are those of the algorithm that this library chooses (`library_models`).
+    if it takes less. Without a selection, all times are those of the best simple algorithm. With ``library``,
+    all times are those of the algorithm that this library chooses (`library_models`).
 
-    ``measured_s`` is the measured time on ``network``. It replaces the predicted one, and the ratio of the
+    ``measured_s`` is the measured time on ``network``. It replaces the predicted time, and the ratio of the
     two also corrects the time of the same algorithm after the repair.
     """
     prices = _Prices(kind, size_bytes, selection, network.ranks)
@@ -138,7 +138,7 @@ class _Prices:
         return _predicted_s(self._program, network, self._size_bytes)
 
     def repaired_s(self, network: Network, scale: float) -> float:
-        """Return the time on a repaired network, by the best simple algorithm if that becomes faster.
+        """Return the time on a repaired network, by the best simple algorithm if it is faster there.
 
         ``scale`` is the ratio of the measured to the predicted time of the schedule that runs.
         """
@@ -148,7 +148,8 @@ class _Prices:
             return same_s
         simple = fastest_schedule(network, self._kind, self._size_bytes)
         simple_s = _predicted_s(lower(simple), simple.network, self._size_bytes)
-        # If the simple algorithm is slower by the model, only the smaller correction could make it win.
+        # A simple algorithm that is slower by the model does not count: only the smaller correction could
+        # make it win.
         return min(same_s, scale**_SHARED_ERROR * simple_s) if simple_s < predicted_same_s else same_s
 
 
@@ -187,12 +188,13 @@ def spares(
 ) -> Spares:
     """Return the best ``count`` hosts to leave out, and the time that a collective then takes.
 
-    All sets are tried if there are few. Otherwise the host whose removal gains most is left out, ``count``
-    times over. Then hosts are exchanged as long as that gains. The search estimates times; the sets that it
-    finds best are replayed. Among equally good hosts, those that ``faults`` name are left out first, then
-    those last in the network. ``sound_s`` of the result is the time on ``sound`` without the same hosts.
+    All sets of hosts are tried if there are few. Otherwise the host whose removal gains most is left out,
+    ``count`` times over, and then hosts are exchanged as long as that gains. The search estimates times, and
+    replays the sets with the best estimates. Among equally good hosts, those that ``faults`` name are left
+    out first, then those last in the network. ``sound_s`` of the result is the time on ``sound`` without the
+    same hosts.
 
-    Raises UsageError unless two ranks or more are left, and NotApplicableError if every choice lacks links of
+    Raises UsageError if fewer than two ranks are left, and NotApplicableError if every choice lacks links of
     every algorithm.
     """
     hosts = list(dict.fromkeys(network.hosts))
@@ -211,8 +213,8 @@ def spares(
     )
 
 
-# The score of a set of hosts to leave out: the time and the strain without them, and how many of them no
-# fault names. Less is better.
+# The score of a set of hosts to leave out, less is better: the time and the strain (`Estimate`) without these
+# hosts, and how many of them no fault names.
 _Score = tuple[float, float, int]
 
 
@@ -314,5 +316,5 @@ class _Search:
 
 
 def _rounded(time_s: float) -> float:
-    """Return the time to nine digits; sums of the same numbers in other orders differ in later ones."""
+    """Return the time to nine digits; beyond them, sums differ with the order of additions."""
     return float(f"{time_s:.9g}")

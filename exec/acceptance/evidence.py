@@ -58,8 +58,8 @@ def is_evidence(content: bytes) -> bool:
 def evidence_of(documents: Mapping[str, bytes], *, topology: Topology | None = None) -> list[Evidence]:
     """Return what files of other tools found wrong, faults first; ``documents`` maps names to contents.
 
-    Formats are recognized by the content. All logs of NCCL are taken for those of one job. The same holds for
-    all dumps of RAS, and for all of the flight recorder. The ``topology`` of the hosts allows two more
+    Formats are recognized by the content. All logs of NCCL are taken for logs of one job, and so are all
+    dumps of RAS and all dumps of the flight recorder. The ``topology`` of the hosts allows two more
     comparisons: the measured rate of a copy with the rate that its path should have, and the NICs that a log
     names with the NICs of the host. Raises DataError for the first file that is of no known format, or
     damaged.

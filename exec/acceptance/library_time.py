@@ -3,9 +3,9 @@
 Open MPI 5 and MPICH 4 choose Rabenseifner's algorithm from 8 KiB on (with two or three ranks, from 256 KiB)
 and up to thousands of ranks: coll_tuned_decision_fixed.c, and MPICH's table of choices for the network. In
 each step, two ranks exchange parts of their sums. Over TCP, Open MPI sends the two directions of an exchange
-one after the other: at 50 Mbit/s, 512 KiB took 92 ms in one direction and 190 ms in both, and it was the same
-at all sizes from 32 KiB to 4 MiB. With OMPI_MCA_btl_tcp_links=2 both took 100 ms. There is thus one model for
-directions in turn and one for both at once; the measured time shows which of them applies.
+one after the other: at 50 Mbit/s, 512 KiB took 92 ms in one direction and 190 ms in both, with the same ratio
+at all sizes from 32 KiB to 4 MiB. With OMPI_MCA_btl_tcp_links=2 both took 100 ms. So there is one model for
+directions in turn and one for both at once; the measured time shows which model applies.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ def library_models(
 def rabenseifner_s(network: Network, size_bytes: int, *, halves: bool, in_turn: bool) -> float:
     """Return the time of Rabenseifner's all_reduce, step after step; infinite if a link is missing.
 
-    If the number of ranks is no power of two, the ranks beyond it first hand over their data: in two
-    ``halves`` (Open MPI) or whole (MPICH). With ``in_turn``, the two directions of an exchange follow each
-    other.
+    If the number of ranks is no power of two, the excess ranks first hand over their data: in two ``halves``
+    (Open MPI) or whole (MPICH). With ``in_turn``, the two directions of an exchange follow each other.
     """
     table = link_table(network, max(1, size_bytes // 2))
     free_s = [0.0] * network.ranks
@@ -70,7 +69,6 @@ def _pair(message: _Message) -> tuple[int, int]:
 
 
 def _steps(ranks: int, size_bytes: float, *, halves: bool) -> Iterator[list[_Message]]:
-    """Yield the messages of each step."""
     power = 1 << (ranks.bit_length() - 1)
     extra = ranks - power
     evens, odds = range(0, 2 * extra, 2), range(1, 2 * extra, 2)

@@ -1,8 +1,8 @@
 """Networks made from the measured one: as it should be, with a fault repaired, without some hosts.
 
-The normal cost of a link depends on its class: within a host, between hosts of a rack, or between racks. It
-follows from what was bought if that is known. Otherwise it is the usual cost of the profile's links of the
-class.
+The normal cost of a link depends on its class: within a host, between hosts of a rack, or between racks. If
+the bought rates are known, they determine the normal cost. Otherwise it is the usual cost of the profile's
+links of the class.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def link_classes(hosts: Sequence[str], src: Indices, dst: Indices, plan: FabricP
     found: list[LinkClass] = []
     for one, other in zip(src.tolist(), dst.tolist(), strict=True):
         ends = hosts[one], hosts[other]
-        here, there = rack_of[ends[0]], rack_of[ends[1]]
-        found.append("inside" if ends[0] == ends[1] else "rack" if here == there else "across")
+        source_rack, target_rack = rack_of[ends[0]], rack_of[ends[1]]
+        found.append("inside" if ends[0] == ends[1] else "rack" if source_rack == target_rack else "across")
     return found
 
 
@@ -88,12 +88,12 @@ def sound_network(
 ) -> Network:
     """Return the network of ``profile`` as it should be: every link at its normal cost.
 
-    Between hosts, the rate and the latency are those that were bought, as far as known, otherwise the
-    usual ones (`usual_costs`). Within a host, the bought rate is used only if the profile was
-    measured on GPUs, because processes on CPUs communicate through memory. If the rate of a NIC was bought,
-    the ranks of a host share its NICs: a rank with a declared NIC uses that one, and the others are spread
-    over the NICs in the order of their numbers. The plan's trunks replace the measured ones if the plan gives
-    their rate. Otherwise every measured trunk gets the rate of the fastest one.
+    Between hosts, links get the bought rate and latency as far as known, otherwise the usual costs
+    (`usual_costs`). Within a host, the bought rate is used only if the profile was measured on GPUs, because
+    processes on CPUs communicate through memory. If the rate of a NIC is known, the ranks of a host share its
+    NICs: a rank with a declared NIC uses it, and the others are spread over the NICs in the order of their
+    numbers. The plan's trunks replace the measured trunks if the plan gives their rate. Otherwise every
+    measured trunk gets the rate of the fastest.
     """
     plan = plan or FabricPlan()
     usual = usual_costs(profile, plan)
@@ -137,15 +137,17 @@ def repaired(network: Network, sound: Network, fault: Fault, others: Iterable[Fa
     alpha_s, beta = network.alpha_s.copy(), network.beta_s_per_byte.copy()
     normal_alpha, normal_beta = sound.alpha_s.copy(), sound.beta_s_per_byte.copy()
     for other in others:
-        its = np.array(other.rows, dtype=np.int64)
-        normal_beta[its] = np.maximum(normal_beta[its], sound.beta_s_per_byte[its] / max(other.level, _LEAST))
-        normal_alpha[its] += other.extra_s
+        other_rows = np.array(other.rows, dtype=np.int64)
+        normal_beta[other_rows] = np.maximum(
+            normal_beta[other_rows], sound.beta_s_per_byte[other_rows] / max(other.level, _LEAST)
+        )
+        normal_alpha[other_rows] += other.extra_s
     alpha_s[rows] = np.minimum(alpha_s[rows], normal_alpha[rows])
     beta[rows] = np.minimum(beta[rows], normal_beta[rows])
     mended = replace(network, alpha_s=floats(alpha_s), beta_s_per_byte=floats(beta))
-    own = _restored(network, mended, rows, fault.level)
+    own_beta = _restored(network, mended, rows, fault.level)
     # Several links can use a faster port at once only on a network that queues.
-    return replace(mended, port_beta_s_per_byte=own, queues=network.queues or len(own) > 0)
+    return replace(mended, port_beta_s_per_byte=own_beta, queues=network.queues or len(own_beta) > 0)
 
 
 def without_hosts(network: Network, hosts: Collection[str]) -> Network:
@@ -169,7 +171,7 @@ _LEAST = 1e-6
 # fault of a NIC does not explain all of them: some were not measured, and others have another fault.
 _MOST_OF_A_PORT = 0.5
 # A restored port has a rate of its own only if it is faster than its fastest link by more than this factor.
-# `synth.network.Network.port_s_per_byte` takes smaller differences for errors of measurement.
+# Smaller differences count as errors of measurement (`synth.network.Network.port_s_per_byte`).
 _ALIKE = 1.1
 
 
@@ -200,9 +202,11 @@ class _Ports:
 
     def __init__(self, network: Network) -> None:
         start, users = network.port_links
-        own = network.port_beta_s_per_byte
+        own_beta = network.port_beta_s_per_byte
         self._users = {name: users[start[at] : start[at + 1]] for at, name in enumerate(network.ports)}
-        self._own = {name: float(own[at]) if len(own) else 0.0 for at, name in enumerate(network.ports)}
+        self._own = {
+            name: float(own_beta[at]) if len(own_beta) else 0.0 for at, name in enumerate(network.ports)
+        }
         self._beta = network.beta_s_per_byte
 
     def drop(self, unwanted: Callable[[str], bool]) -> None:
@@ -210,7 +214,7 @@ class _Ports:
             del self._users[name], self._own[name]
 
     def level_trunks(self) -> None:
-        """Give every trunk the rate of the fastest; one without a rate counts with its fastest link's."""
+        """Give every trunk the rate of the fastest trunk, which has its own rate or its fastest link's."""
         rates = {
             name: self._own[name] or float(self._beta[users].min())
             for name, users in self._users.items()
@@ -222,9 +226,9 @@ class _Ports:
     def add_trunks(self, network: Network, plan: FabricPlan, beta: float) -> None:
         """Add the uplink of every rack, each way, for its links to other racks."""
         racks = np.array([plan.rack_of(host) for host in network.hosts])
-        here, there = racks[network.src], racks[network.dst]
+        source_rack, target_rack = racks[network.src], racks[network.dst]
         for rack in dict.fromkeys(racks.tolist()):
-            for word, mine, other in (("up", here, there), ("down", there, here)):
+            for word, mine, other in (("up", source_rack, target_rack), ("down", target_rack, source_rack)):
                 rows = np.flatnonzero((mine == rack) & (other != rack))
                 self._add(f"{TRUNK}{rack} {word}", rows, beta)
 
@@ -246,41 +250,41 @@ class _Ports:
         users = np.concatenate([self._users[name] for name in names] or [np.zeros(0, np.int64)])
         order = np.argsort(users, kind="stable")
         counts = np.bincount(users, minlength=network.links)
-        own = [self._own[name] for name in names]
+        own_beta = [self._own[name] for name in names]
         return replace(
             network,
             ports=tuple(names),
             link_port_start=ints(np.concatenate([[0], np.cumsum(counts)])),
             link_port=ints(number[order]),
-            port_beta_s_per_byte=floats(own if any(own) else []),
+            port_beta_s_per_byte=floats(own_beta if any(own_beta) else []),
         )
 
-    def _add(self, name: str, rows: Indices, own: float) -> None:
+    def _add(self, name: str, rows: Indices, own_beta: float) -> None:
         if len(rows):
-            self._users[name], self._own[name] = ints(rows), own
+            self._users[name], self._own[name] = ints(rows), own_beta
 
 
 def _nic_names(hosts: Sequence[str], declared: Sequence[str], nics: int) -> list[str]:
     """Return the NIC of each rank: as declared, otherwise consecutive ranks of a host share one."""
     crowd, place = Counter(hosts), Counter[str]()
     found = []
-    for host, own in zip(hosts, declared, strict=True):
+    for host, nic in zip(hosts, declared, strict=True):
         usual = place[host] * min(nics, crowd[host]) // crowd[host]
         place[host] += 1
-        found.append(nic_name(host, "", own or usual).strip())
+        found.append(nic_name(host, "", nic or usual).strip())
     return found
 
 
 def _restored(network: Network, mended: Network, rows: Indices, level: float) -> Floats:
     """Return each port's own time per byte after a repair; 0 means the time of its fastest links."""
-    before, own = network.port_s_per_byte, network.port_beta_s_per_byte
-    found = own.copy() if len(own) else np.zeros(len(network.ports))
+    before, own_beta = network.port_s_per_byte, network.port_beta_s_per_byte
+    found = own_beta.copy() if len(own_beta) else np.zeros(len(network.ports))
     explained = np.zeros(network.links, dtype=bool)
     explained[rows] = True
     start, users = network.port_links
     for port, first in enumerate(start[:-1]):
-        its = users[first : start[port + 1]]
-        if len(its) and explained[its].mean() > _MOST_OF_A_PORT:
+        port_links = users[first : start[port + 1]]
+        if len(port_links) and explained[port_links].mean() > _MOST_OF_A_PORT:
             restored = before[port] * min(level, 1.0)
-            found[port] = restored if restored * _ALIKE < mended.beta_s_per_byte[its].min() else 0.0
+            found[port] = restored if restored * _ALIKE < mended.beta_s_per_byte[port_links].min() else 0.0
     return floats(found if found.any() else [])

@@ -48,7 +48,7 @@ _LARGE_BYTES = 1 << 20
 # The most ranks on which direct sends are ordered by the times at which they can start: that takes 0.02 s at
 # 64 ranks, but 0.2 s at 128.
 _MOST_LISTED = 64
-# If an algorithm uses at most one of this many links, loads are added up for its links only.
+# If an algorithm uses at most one link in this many of the network, loads are added up for its links only.
 _SPARSE = 16
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
 _ROOTED: tuple[Kind, ...] = ("broadcast", "reduce")
@@ -168,7 +168,7 @@ class AlgorithmModel:
         loads = np.full(len(edges), size_bytes / len(shape))
         made = partial(_tree_schedule, self._network, kind, chunks, chunk_bytes, chain=len(shape) == 1)
         busy = self._estimate(edges, loads, 0.0, made)
-        # The last piece starts on its way after the busiest link has sent all others.
+        # The last piece starts after the busiest link has sent all other pieces.
         return replace(busy, time_s=way_s + busy.time_s * (1 - 1 / pieces))
 
     def _direct(self, kind: Kind, size_bytes: int, ranks: Indices) -> Iterator[Estimate]:
@@ -262,11 +262,11 @@ def _direct_pairs(kind: Kind, ranks: int) -> tuple[Indices, Indices]:
 def _direct_schedule(
     network: Network, kind: Kind, src: Indices, dst: Indices, rows: Indices, chunk_bytes: int
 ) -> Schedule:
-    """Return the schedule of direct sends in fixed turns; an all_reduce sends the sums in a second round.
+    """Return the schedule of direct sends; an all_reduce sends the sums in a second round.
 
-    In fixed turns, short sends within hosts wait for long ones between hosts. On up to 64 ranks, and in an
-    all_to_all, which has no other algorithm, sends therefore start as soon as links and ports are free
-    (`synth.methods`).
+    On over 64 ranks, sends have fixed turns, in which short sends within hosts wait for long sends between
+    hosts. On fewer ranks, and in an all_to_all, which has no other algorithm, sends start as soon as links
+    and ports are free (`synth.methods`).
     """
     ranks = network.ranks
     done = collective(kind, ranks, ranks if kind in ("all_reduce", "reduce_scatter", "scatter") else 1)

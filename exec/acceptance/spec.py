@@ -59,9 +59,8 @@ GOODPUT: Final = {
     "roce": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _ROCE_BYTES + _FRAME_BYTES),
     "infiniband": _RDMA_MTU_BYTES / (_RDMA_MTU_BYTES + _INFINIBAND_BYTES),
 }
-# The least NIC rate at which collectives of GPU clusters are taken to run over RDMA. The slowest NIC in
-# dgx.json has this rate, the 100 Gbit/s of DGX-1. Slower NICs are taken to carry TCP on Ethernet with its
-# standard MTU.
+# NICs from this rate on are assumed to use RDMA: the slowest NIC in dgx.json has it, the 100 Gbit/s of DGX-1.
+# Slower NICs are assumed to carry TCP on Ethernet with its standard MTU.
 _RDMA_BYTES_PER_S: Final = 12.5e9
 # The most NICs of a host in a text such as ``8x400``: a host has up to 16 GPUs, each with up to two NICs.
 _MOST_NICS: Final = 32
@@ -97,8 +96,8 @@ def bought(text: str) -> Bought:
 def payload_rate(text: str, name: str) -> float:
     """Return the bytes/s of payload that a link of this rate carries, with a fabric: ``100Gbit/s,tcp9000``.
 
-    A rate in bits is that of a line, of which headers take their share. A rate in bytes is payload alone.
-    Raises UsageError, which begins with ``name``.
+    A rate in bits is a line rate, which includes headers; a rate in bytes is payload alone. The message of
+    the UsageError for a wrong rate begins with ``name``.
     """
     rate, comma, fabric = text.partition(",")
     bytes_per_s = parse_rate(rate, name)
@@ -136,7 +135,7 @@ def _as_machine(name: str) -> str:
 
 
 def _machine_nics(name: str, text: str) -> tuple[int, float]:
-    """Return (NICs a host, bytes/s of each) of a named machine."""
+    """Return (NICs per host, bytes/s of each) of a named machine."""
     machine, slash, _ = name.partition("/")
     if ":" in name:
         raise UsageError(
@@ -159,7 +158,7 @@ def _machine_nics(name: str, text: str) -> tuple[int, float]:
 
 
 def _counted(first: str, text: str) -> tuple[int, float]:
-    """Return (NICs a host, bytes/s of each) of ``8x400``, ``8x400Gbit/s`` or ``50GB/s``."""
+    """Return (NICs per host, bytes/s of each) of ``8x400``, ``8x400Gbit/s`` or ``50GB/s``."""
     counted = _COUNTED.fullmatch(first)
     if counted is None:
         return 1, _rate(first, text, bare=False)

@@ -103,7 +103,8 @@ def judge(
     """Return the certificate of a cluster, without the digests of files and the seal.
 
     ``skipped`` maps each host that was not tested to the reason. The verdict is "undecided" if no fault was
-    found, but a stage was not done, the links were not measured, or a fault of links is not confirmed.
+    found, but a stage was not done, links or collectives were not measured, or a fault of links is not
+    confirmed.
     """
     skipped = dict(skipped or {})
     links = _links(measured.profile, terms)
@@ -155,7 +156,6 @@ def _links(profile: Profile | None, terms: Terms) -> _Links:
 
 
 def _has_gpus(terms: Terms) -> bool:
-    """Return whether a machine with GPUs was bought."""
     return terms.bought is not None and terms.bought.inside_bytes_per_s is not None
 
 
@@ -213,9 +213,9 @@ def _of_hosts(measured: Measured, *, with_gpus: bool) -> list[Culprit]:
 
 def _of_problems(same: Sequence[HostProblem]) -> Culprit:
     first, hosts = same[0], tuple(dict.fromkeys(one.host for one in same))
-    whose = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
+    owner = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts"
     evidence = () if len(hosts) == 1 else (f"on {some(list(hosts), _MOST_NAMED)}",)
-    part = f"{whose} {first.part}" if first.part else whose
+    part = f"{owner} {first.part}" if first.part else owner
     return Culprit(first.kind, part, hosts, first.severity, first.text, evidence, "certain", first.remedy)
 
 
@@ -269,7 +269,7 @@ def _hosts_of(fault: Fault, profile: Profile) -> tuple[str, ...]:
 
 
 def _joined(hosts: Sequence[Culprit], faults: Sequence[tuple[Fault, Culprit]]) -> Iterator[Culprit]:
-    """Yield all culprits; a host's problem that explains slow links takes over their evidence and cost."""
+    """Yield all culprits; a host's problem that explains slow links absorbs their evidence and cost."""
     causes = list(hosts)
     for _, slow in faults:
         at = next((at for at, one in enumerate(causes) if _explains(one, slow)), None)
@@ -343,7 +343,7 @@ def _of_integrity(measured: Measured) -> Iterator[Culprit]:
 
 
 def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
-    here, there = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
+    rank_name, peer_name = (f"{hosts.get(rank, '')} rank {rank}".strip() for rank in (one.rank, one.peer))
     named = tuple(dict.fromkeys(hosts[rank] for rank in (one.peer, one.rank) if rank in hosts))
     if one.step < 0:
         detail = "the checksum of its output differs from the reference, although those of its steps agree"
@@ -352,14 +352,14 @@ def _of_corruption(one: Corruption, hosts: Mapping[int, str]) -> Culprit:
         detail += f"; {one.steps} steps went wrong here, this one first" if one.steps > 1 else ""
     evidence = (detail,)
     if one.kind == "link":
-        text = f"data from {there} to {here} arrives changed, and no error is reported"
+        text = f"data from {peer_name} to {rank_name} arrives changed, and no error is reported"
         remedy = "look at the error counters of both NICs and of the switch; swap the cable, then each NIC"
         return Culprit(
-            "corrupt_link", f"{there} and {here}", named, "fault", text, evidence, "certain", remedy
+            "corrupt_link", f"{peer_name} and {rank_name}", named, "fault", text, evidence, "certain", remedy
         )
-    text = f"{here} computes wrong results from correct data, and no error is reported"
+    text = f"{rank_name} computes wrong results from correct data, and no error is reported"
     remedy = "take the host out; test its memory (ECC counters, memtester) and its processor or GPU"
-    return Culprit("corruption", here, named, "fault", text, evidence, "certain", remedy)
+    return Culprit("corruption", rank_name, named, "fault", text, evidence, "certain", remedy)
 
 
 def _of_unlike(name: str, ranks: Sequence[int], kind: Kind) -> Culprit:
@@ -380,7 +380,7 @@ def _of_evidence(one: Evidence) -> Culprit:
 
 
 def _rank(culprit: Culprit) -> tuple[int, float, str, str]:
-    """Return the key that puts faults first, and the costliest first among them."""
+    """Return a sort key: faults before remarks, then the costliest first."""
     times = culprit.cost.times if culprit.cost else (float("inf") if culprit.kind == "dead" else 1.0)
     return (int(culprit.severity == "remark"), -times, culprit.kind, culprit.part)
 
@@ -457,7 +457,7 @@ def _spares(links: _Links, terms: Terms) -> tuple[Spares, ...]:
 
 
 def _unread(health: ClusterHealth | None) -> dict[str, str]:
-    """Return {what could not be read: reasons}; a reason that not all hosts have names how many have it."""
+    """Return {unread fact: reasons}; a reason has the number of its hosts unless it holds for all."""
     reasons: dict[tuple[str, str], int] = {}
     hosts = list(health.every()) if health else []
     for one in hosts:
@@ -472,7 +472,6 @@ def _unread(health: ClusterHealth | None) -> dict[str, str]:
 
 
 def _versions(measured: Measured) -> dict[str, str]:
-    """Return the versions of software by name."""
     found = dict(measured.report.machine) if measured.report else {}
     if measured.profile:
         found["library"] = measured.profile.library

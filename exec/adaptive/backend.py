@@ -95,7 +95,7 @@ class Work:
 
 
 class Backend:
-    """Works and contexts of one rank; it applies the decisions' changes to `SessionState`."""
+    """The works and contexts of one rank; applies decisions to `SessionState`."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
@@ -289,8 +289,8 @@ class Backend:
             state.contexts.run(go.request, part, mine, self._result, partial(self._offers, go))
         self._parts.append(go.part)
         if not go.request.alike:
-            # No other rank can supply this result later, so all ranks must have their results before any
-            # hands one over.
+            # No other rank can supply this result later, so all ranks must have their results before any rank
+            # hands its result over.
             state.group.named("whole").Barrier()
         self._report(PartDone(go.epoch, go.seq, go.number, go.last, time.monotonic() - started_s))
         if go.last:
@@ -339,11 +339,11 @@ class Backend:
         """Note the severed pairs of hosts, and let the connections between them survive the outage."""
         mesh, before = self._state.mesh, self._state.membership
         for pair in {*pairs} ^ {*before.severed}:
-            here = mesh.host[mesh.rank]
-            if here in pair:
-                there = pair[1 - pair.index(here)]
+            own_host = mesh.host[mesh.rank]
+            if own_host in pair:
+                other_host = pair[1 - pair.index(own_host)]
                 for rank in range(mesh.size):
-                    if mesh.host[rank] == there:
+                    if mesh.host[rank] == other_host:
                         mesh.outlast(rank, outage=pair in pairs)
         self._state.membership = replace(before, severed=pairs)
 
@@ -371,7 +371,7 @@ class Backend:
             ready = {seq: work.request for seq, work in self._works.items()}
         done = -1 if self._is_new else self._done
         self._report(WorkerState(after.epoch, done, tuple(self._parts), ready, self._result.open_to))
-        # All ranks derive the same schedules from the same costs, so none waits for another's.
+        # All ranks derive the same schedules from the same costs, so no rank waits for another.
         requests = [one for one in state.requests if not one.rooted or one.root in after.members]
         schedules = first_schedules(state.connected_network, requests, after.members)
         version = Version(0, schedules, after.epoch)
@@ -414,8 +414,8 @@ class Backend:
     def _catch_up(self, seq: int, holder: int, topic: str) -> None:
         """Finish a request that ``holder`` has finished, with its result or this rank's own.
 
-        If results differ between ranks, this rank has its own, because no result is handed over before every
-        rank has its own.
+        If results differ between ranks, this rank already has its own, because no rank hands a result over
+        before all ranks have theirs.
         """
         work = self._works.get(seq)
         if work is not None and not work.request.alike:

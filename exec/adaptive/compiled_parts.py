@@ -40,7 +40,7 @@ __all__ = [
 # A request, the ranks of a part, and whether it is the first part.
 PartKey = tuple[CollectiveCall, tuple[int, ...], bool]
 
-# A short message can inflate without end; what exceeds this is refused before it fills the memory.
+# A short message can inflate without end; a larger value is refused before it fills the memory.
 _MOST_PART_BYTES = 1 << 30
 # Up to this many ranks and bytes, contexts are also made in advance for each pair of late ranks.
 _MOST_FOR_PAIRS, _MOST_BYTES_FOR_PAIRS = 8, 4 << 20
@@ -140,7 +140,7 @@ class LateContexts:
 
     @property
     def under_way(self) -> bool:
-        """Whether an answer, or the making of its contexts, is pending."""
+        """Whether requested parts, or the contexts made of them, are pending."""
         return self._version is not None
 
     def begin_anew(self) -> None:

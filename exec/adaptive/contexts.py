@@ -1,12 +1,12 @@
 """Transmission contexts: programs ready to run on registered buffers, made once and used again (Sec. V-A).
 
 A context belongs to a request, a version of its schedule, and the ranks whose data it carries; the others
-relay. The first part of a request is phase 1, which serves every rank. Each later part is a phase 2, carried
-out in the way that is fastest in simulation. A broadcast has the data of one rank alone, so it has no such
-parts. A rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these
-chunks out.
+relay. The first part of a request is phase 1, which serves every rank. Each later part is a phase 2, by the
+schedule that is fastest in simulation. A broadcast has the data of one rank alone, so it has no later parts.
+A rank late for the first part of an all_reduce may join it chunk by chunk; a later part leaves these chunks
+out.
 
-Callers lay out their data by the ranks of the session's start, contexts by those of their group.
+Callers lay out data by the ranks of the session's start, contexts by the ranks of their group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from synth.schedules import Schedule
 
 __all__ = ["Contexts", "Result", "Version"]
 
-# Results of these collectives are the senders' blocks side by side; the others reduce their parts.
+# Results of these collectives are the senders' blocks side by side; other collectives combine their parts.
 _SIDE_BY_SIDE = ("all_gather", "all_to_all")
 # Inputs of these collectives have a block for each rank.
 _BLOCK_FOR_EACH = ("reduce_scatter", "all_to_all")
@@ -82,7 +82,7 @@ class Result:
         self._senders: list[tuple[int, ...]] = []
 
     def add(self, phase: Phase, output: Array, rank: int, request: CollectiveCall) -> None:
-        """Add the output of a part that is reduced."""
+        """Add the output of a part of a collective whose results are not side by side."""
         if phase.schedule.collective is phase.whole:
             self.parts.append(output[: request.count].copy())
         else:
@@ -101,7 +101,7 @@ class Result:
             self.open_to, self.joined = frozenset(), None
 
     def whole(self, request: CollectiveCall) -> Array:
-        """Return all parts combined; ranks that get the same result get the same bits."""
+        """Return all parts combined; where ranks get the same result, they get the same bits."""
         if request.kind in _SIDE_BY_SIDE and self._senders:
             senders = np.concatenate([np.array(part, np.int64) for part in self._senders])
             return np.concatenate(self.parts)[np.argsort(senders)].reshape(-1)
@@ -299,9 +299,9 @@ def _op(request: CollectiveCall) -> str:
 
 def _neutralize(context: _Context, chunks: Mask, rank: int, op: str) -> None:
     """Set the left-out chunks of a part's output to the operator's neutral element."""
-    own = np.flatnonzero(context.phase.schedule.collective.targets.has(rank))
-    slots = context.recv.reshape(len(own), -1)
-    slots[chunks[own]] = neutral_of(op, context.recv.dtype)
+    own_chunks = np.flatnonzero(context.phase.schedule.collective.targets.has(rank))
+    slots = context.recv.reshape(len(own_chunks), -1)
+    slots[chunks[own_chunks]] = neutral_of(op, context.recv.dtype)
 
 
 def _padded_count(phase: Phase, count: int) -> int:

@@ -1,12 +1,12 @@
 """The coordinator: decides which ranks communicate now, who waits, and who is lost (AdapCC, Sec. IV-C).
 
-A state machine without threads or clocks: messages go in with the time, decisions come out. It runs on the
-lowest live rank. A request is carried out in parts. The first part has the ranks that are ready when waiting
-has cost as much as going on without the rest; the others follow as they come. The parts add up to the exact
-result.
+The coordinator is a state machine without threads or clocks: messages go in with the time, decisions come
+out. It runs on the lowest of the ranks that have been members longest. A request is carried out in parts. The
+first part has the ranks that are ready when waiting has cost as much as going on without the rest; the other
+ranks follow as they come. The parts add up to the exact result.
 
-Ranks that were started again join at a special request. Once all members have arrived at it, an epoch that
-includes the new ranks begins, and the request ends in it.
+Ranks that were started again join at a special request. Once all members have arrived at this request, an
+epoch that includes the new ranks begins, in which the request ends.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from probes.base import LostRankError, UsageError
 
 __all__ = ["ANSWERING", "Coordinator", "RequestHistory", "WaitPolicy"]
 
-# Factor on the allowed silence of a rank on another host that still acknowledges data. From afar a process
-# that lacks CPU time for seconds looks like a stopped one: both are silent, and their host acknowledges data.
+# Factor on the allowed silence of a rank whose host is another one and still acknowledges data. From afar a
+# process that lacks CPU time for seconds looks like a stopped process: both are silent, and their hosts
+# acknowledge data.
 ANSWERING = 3.0
 
 # The most requests whose history is kept.
@@ -53,13 +54,13 @@ class WaitPolicy:
     """Limits on how long ranks wait for each other.
 
     ``relays``: go on without late ranks where that pays. A rank is lost when its connection ends, or when it
-    is silent for ``fault_factor`` times the time from the first rank's readiness to the end of the first part
-    (5 in the paper), and for at least ``silent_s``; a late rank that is alive is waited for. A rank on
-    another host whose kernel still answers is lost only after ``ANSWERING`` times as long, as its process
-    cannot be inspected.
+    is silent for too long; a late rank that is alive is waited for. The limit of silence is ``fault_factor``
+    (5 in the paper) times the time from the first rank's readiness to the end of the first part, and at least
+    ``silent_s``. For a rank on another host whose kernel still answers, it is ``ANSWERING`` times as long,
+    because its process cannot be inspected.
 
     ``as_published``: decide as AdapCC's paper does. Waiting is compared with the cost for the ranks that are
-    ready now, as volume over bandwidth, and a rank that is not ready ``fault_factor`` times as long after the
+    ready now, as volume over bandwidth. A rank that is not ready ``fault_factor`` times as long after the
     first part is lost, although it may be alive.
     """
 
@@ -73,7 +74,7 @@ class WaitPolicy:
 class RequestHistory:
     """The parts of one request, and the seconds from its first ready rank to its last part.
 
-    It serves figures; no decision depends on it.
+    No decision depends on the history; it is for reports.
     """
 
     seq: int
@@ -101,8 +102,8 @@ class _Round:
 class Coordinator:
     """The state machine of the coordinating rank.
 
-    ``buy_s(request, ready, late)``: seconds that going on without ``late`` costs beyond a run with all at
-    once.
+    ``buy_s(request, ready, late)`` returns the seconds that going on without ``late`` costs beyond one run of
+    all ranks.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class Coordinator:
         self._looked_s = now_s
         self._states: dict[int, WorkerState] | None = None
         # The bases are sets of ranks; a quorum of each must survive. Joining ranks count once the epoch that
-        # lets them in is complete. A coordinator that takes over does not know whether it is, so it keeps a
-        # base without them and one with them.
+        # lets them in is complete. A coordinator that takes over does not know whether that epoch is
+        # complete, so it keeps a base without the joining ranks and one with them.
         standing = tuple(rank for rank in self.members if rank not in membership.joining)
         self.bases = [standing, self.members] if membership.joining else [self.members]
         self._joined_before = membership.joined
@@ -133,7 +134,6 @@ class Coordinator:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The ranks that take part."""
         return self.membership.members
 
     @property
@@ -200,7 +200,7 @@ class Coordinator:
 
         ``answers(rank)`` returns whether the kernel of a rank on another host acknowledges data; such a rank
         is waited for ``ANSWERING`` times as long. The method is called every ``CYCLE_S``. If a call comes
-        late, this process did not run either and read no messages, so that time does not count as silence.
+        late, this process was not running and read no messages, so the delay does not count as silence.
         """
         unwatched_s = max(0.0, now_s - self._looked_s - _MOST_BETWEEN_LOOKS_S)
         self._looked_s = max(self._looked_s, now_s)
@@ -222,18 +222,18 @@ class Coordinator:
         the two sides of a split network never both go on. The members of the last complete epoch are counted,
         so ranks lost one by one before the next complete epoch count together.
         """
-        gone = {rank: how for rank, how in lost.items() if rank in self.members}
-        if not gone:
+        lost_members = {rank: how for rank, how in lost.items() if rank in self.members}
+        if not lost_members:
             return []
-        after = self.membership.without(gone)
+        after = self.membership.without(lost_members)
         for base in self.bases:
-            here = [rank for rank in base if rank in after.members]
-            twice, all_of_them = 2 * len(here), len(base)
+            left = [rank for rank in base if rank in after.members]
+            twice, all_of_them = 2 * len(left), len(base)
             leader = leader_of(base, self._joined_before)
-            if twice < all_of_them or (twice == all_of_them and leader not in here):
-                named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(gone.items()))
+            if twice < all_of_them or (twice == all_of_them and leader not in left):
+                named = ", ".join(f"rank {rank} {how}" for rank, how in sorted(lost_members.items()))
                 raise LostRankError(
-                    f"{len(here)} of {all_of_them} ranks are left, which cannot go on: {named}"
+                    f"{len(left)} of {all_of_them} ranks are left, which cannot go on: {named}"
                 )
         return self.regroup(after, now_s)
 
@@ -258,12 +258,13 @@ class Coordinator:
         chosen: dict[int, int] = {}
         for rank, (join, asked_s) in sorted(self._waiting.items()) if arrived else ():
             needed = self._starts_of(self.members) | chosen
-            if now_s - asked_s <= _ASKS_S and all(join.met.get(of) == start for of, start in needed.items()):
+            met = all(join.met.get(other) == start for other, start in needed.items())
+            if now_s - asked_s <= _ASKS_S and met:
                 chosen[rank] = join.start
         return chosen
 
     def _admit(self, chosen: Mapping[int, int], now_s: float) -> list[Decision]:
-        """Begin an epoch with the ranks ``chosen``, which are let in."""
+        """Begin an epoch that lets in the ranks ``chosen``."""
         for rank in chosen:
             del self._waiting[rank]
         return self.regroup(self.membership.with_joining(chosen, self.seq), now_s)
@@ -274,9 +275,9 @@ class Coordinator:
     def _next_part(self, now_s: float) -> Go | None:
         """Return the next part of the current request, or None if it is not yet due."""
         ready = self._ready[self.seq]
-        here, every = self._round.covered(), set(self.members)
-        fresh = set(ready) & every - here
-        missing = every - here - fresh
+        covered, every = self._round.covered(), set(self.members)
+        fresh = set(ready) & every - covered
+        missing = every - covered - fresh
         if not fresh:
             return None
         requests = {request for request, _ in ready.values()}

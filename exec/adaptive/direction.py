@@ -1,4 +1,4 @@
-"""The coordinating rank: sends decisions, has links measured, replans, and swaps schedules."""
+"""The coordinating rank: sends decisions, orders measurements of links, replans, and swaps schedules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["Direction"]
 _REST = 25
 # Seconds after which contexts that are not ready on all ranks are given up: a rank may have no room for them.
 _GIVEN_UP_S = 60.0
-# Number of runs within which a measured slowdown must show in their times.
+# Number of runs within which a measured slowdown must show in the times of runs.
 _AWAITED = 10
 # Largest change of a rate since the last search, as the logarithm of a factor, that counts as noise and
 # starts no search.
@@ -62,9 +62,9 @@ _STILL = ("stopped", "tracing-stop", "zombie", "dead")
 class _Candidate:
     """Schedules that a search has found, on their way into use.
 
-    They are doubtful until runs of the schedules in use are as slow as the search predicts for those;
-    ``runs`` counts the runs since the search. Then the ranks make contexts of ``version``, from ``since_s``
-    on, until all ranks have made them (``is_made``).
+    They are doubtful until runs of the schedules in use are as slow as the search predicts for the schedules
+    in use; ``runs`` counts the runs since the search. From ``since_s`` on, the ranks make contexts of
+    ``version``, until all ranks have made them (``is_made``).
     """
 
     found: Replanned
@@ -84,9 +84,9 @@ class Direction:
         assert state.links is not None, "a member knows the links"
         self._state, self._fence, self._mesh = state, fence, state.mesh
         self.coordinator = Coordinator(state.rank, membership, state.policy, self._buy_s, time.monotonic())
-        # ``_links`` is the capability of the links, with measurements that the other ranks get with the next
-        # epoch. ``_now`` is the links as measured last.
+        # The capability of the links, with measurements that other ranks get with the next epoch.
         self._links = state.links
+        # The links as measured last.
         self._now: Network = self._links.capability
         self._severed = Severed(self._mesh.host, membership.severed, time.monotonic())
         self._measure_due = False
@@ -127,7 +127,6 @@ class Direction:
         self._searched_for = -1, -1
 
     def hear(self, rank: int, message: Any) -> None:
-        """Take a worker's message."""
         now_s = time.monotonic()
         self._swap_if_made()
         if isinstance(message, MeasuredLinks):
@@ -171,7 +170,8 @@ class Direction:
     def lose(self, lost: Mapping[int, str], start: int | None = None) -> None:
         """Go on without ``lost``, and end their processes.
 
-        With ``start``, a rank is lost only if that is its current start: one let in again since then stays.
+        ``start`` counts the earlier starts of the lost process: a rank that was let in again since then
+        stays.
         """
         if start is not None:
             starts = self.coordinator.membership.starts
@@ -221,7 +221,6 @@ class Direction:
         return tuple(self._links.start.hosts[place] for place in self._state.places(pair))
 
     def close(self) -> None:
-        """End the replanner."""
         self._replanner.close()
 
     def _is_settled(self) -> bool:
@@ -286,7 +285,7 @@ class Direction:
             self.measure()
 
     def measure(self) -> bool:
-        """Have all ranks measure their links before the next request; return False if they already do."""
+        """Order all ranks to measure their links before the next request; return False if they already do."""
         if self._rows is not None:
             return False
         self._rows = {}
@@ -330,8 +329,8 @@ class Direction:
         now, before = self._network(), self._searched
         if before is None or before.hosts != now.hosts or before.links != now.links:
             return True
-        off = np.abs(np.log(now.beta_s_per_byte / before.beta_s_per_byte))
-        return bool(off.max(initial=0.0) > _CHANGED)
+        changes = np.abs(np.log(now.beta_s_per_byte / before.beta_s_per_byte))
+        return bool(changes.max(initial=0.0) > _CHANGED)
 
     def _name_slow(self) -> bool:
         """Report newly slow and recovered parts; return whether one more measurement is needed."""
@@ -373,13 +372,13 @@ class Direction:
     def _planned(self, found: Replanned) -> None:
         self._plans.append((self._searched_for, found))
 
-    def _install(self, of: tuple[int, int], found: Replanned) -> None:
+    def _install(self, searched_for: tuple[int, int], found: Replanned) -> None:
         seconds = time.monotonic() - self._replan_started_s
         changed = bool(found.schedules)
         self._state.tell("planned", seconds, detail={"gain": found.gain, "used": "now", "changed": changed})
         # Results for other members, or compared with schedules no longer in use, are dropped; a new search
         # follows.
-        if of != (self.coordinator.epoch, self._in_use):
+        if searched_for != (self.coordinator.epoch, self._in_use):
             return
         if not changed:
             self._guard.explained()
@@ -388,7 +387,7 @@ class Direction:
         self._install_if_believed()
 
     def _install_if_believed(self) -> None:
-        """Have contexts made for the found schedules once runs are as slow as the measured links predict."""
+        """Order contexts for the found schedules once runs are as slow as the measured links predict."""
         candidate, now_s = self._candidate, time.monotonic()
         if candidate is None or candidate.version is not None:
             return
@@ -450,9 +449,9 @@ class Direction:
         self._send([Swap(self.coordinator.epoch, version)])
 
     def _make_late(self, now_s: float) -> None:
-        """Have missing contexts for late ranks made, while no other schedules are on their way.
+        """Order missing contexts for late ranks, while no other schedules are on their way.
 
-        Making them slows the runs, so no swap may be on trial meanwhile.
+        Making contexts slows the runs, so no swap may be on trial meanwhile.
         """
         version = self._in_use
         changes = self._anew or self._replanner.busy or self._candidate is not None
@@ -509,8 +508,8 @@ class Direction:
         if trial is None:
             return
         if self._before is None:
-            # This was a swap back. If it did not help, the network has changed since, and no prediction was
-            # wrong.
+            # The trial was of a swap back. If it did not help, the network has changed since, and no
+            # prediction was wrong.
             if trial.has_gained:
                 self._guard.doubt(time.monotonic())
             return
@@ -550,15 +549,15 @@ class Direction:
         costs = self._costs_of(request)
         members = self.coordinator.members
         left_out = frozenset(members.index(rank) for rank in late)
-        here = frozenset(members.index(rank) for rank in ready)
+        ready_places = frozenset(members.index(rank) for rank in ready)
         every = frozenset(range(len(members)))
-        if here | left_out == every and self._state.policy.as_published:
-            return costs.phases(here).buy_s
-        if here | left_out == every:
-            extra_s = costs.phases(here).buy_s - costs.whole_s
+        if ready_places | left_out == every and self._state.policy.as_published:
+            return costs.phases(ready_places).buy_s
+        if ready_places | left_out == every:
+            extra_s = costs.phases(ready_places).buy_s - costs.whole_s
         else:
-            both_s = costs.phases(every - here).two_s + costs.phases(every - left_out).two_s
-            extra_s = both_s - costs.phases(every - here - left_out).two_s
+            both_s = costs.phases(every - ready_places).two_s + costs.phases(every - left_out).two_s
+            extra_s = both_s - costs.phases(every - ready_places - left_out).two_s
         usual_s = self._level(request).usual_s
         if usual_s is not None:
             extra_s *= max(1.0, usual_s / costs.whole_s)

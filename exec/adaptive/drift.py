@@ -1,7 +1,7 @@
 """Detection of lasting changes in run times, a reason to measure links out of turn.
 
-A single run says little, as other work may hold it up. The level is learned from the first few runs. When
-several runs in a row lie on one side of it by more than noise, they have left it.
+A single run says little, as other work may hold it up. The level is learned from the first few runs. Runs
+have left the level when several in a row lie on one side of it by more than noise.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["Level"]
 
 # Least and most runs that a level is learned from.
 _LEARNED, _REMEMBERED = 3, 9
-# This many runs in a row on one side of the band are no accident: if one run in twenty is there by chance,
-# three in a row are there once in 8000 runs.
+# This many runs in a row on one side of the band are no accident: if one run in twenty lies there by chance,
+# three in a row do so once in 8000 runs.
 _IN_A_ROW = 3
 # Least distance from the level that counts: this factor, or this many standard deviations if that is more.
 _LEAST, _DEVIATIONS = math.log(1.2), 2.5
@@ -47,7 +47,7 @@ class Level:
 
     @property
     def expected_s(self) -> float | None:
-        """The usual time of runs; the predicted one if the usual time is far from it."""
+        """The usual time of runs, or the predicted time if the usual one is far from it."""
         return self._expected_s if self._is_unforeseen() else self.usual_s
 
     def take(self, seconds: float) -> bool:

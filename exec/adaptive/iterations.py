@@ -27,8 +27,8 @@ __all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iteratio
 # An element is the sum of two whole numbers below this, so it is at most 30. A float32 holds whole numbers up
 # to 2^24 exactly, so sums over half a million ranks are exact in every order.
 _CYCLE = 16
-# Longest wait for the survivors to begin an epoch, after this rank has noticed a loss. The others notice it
-# within UNHEARD_S (20 s, exec.sockets.reach).
+# Longest wait for the survivors to begin an epoch, after this rank has noticed a loss. Other ranks notice the
+# loss within UNHEARD_S (20 s, exec.sockets.reach).
 _REGROUPED_S = 30.0
 
 
@@ -81,44 +81,44 @@ class IterationsReport:
     setup_s: float
 
 
-def iterations_task(comm: Group, asked: Iterations, progress: Safekeeping) -> IterationsReport | None:
+def iterations_task(comm: Group, job: Iterations, progress: Safekeeping) -> IterationsReport | None:
     """Run the job on this rank; return the report on the coordinator, None on others."""
     started_s = time.monotonic()
     if hasattr(progress, "on_lost"):
         progress.on_lost(lambda lost: comm.mesh.lose(lost.rank, lost.how, lost.start))
     session = Session(
         comm,
-        asked.network,
-        policy=asked.policy,
+        job.network,
+        policy=job.policy,
         fence=getattr(progress, "fence", lambda rank: None),
     )
-    session.setup(asked.count, kind=asked.kind, root=asked.root)
-    session.profile(every=asked.profile_every)
-    data = _Data(asked, session.rank, session.size)
+    session.setup(job.count, kind=job.kind, root=job.root)
+    session.profile(every=job.profile_every)
+    data = _Data(job, session.rank, session.size)
     setup_s = time.monotonic() - started_s
     if not comm.mesh.start:
         with contextlib.suppress(LostRankError):
             comm.named("start").Barrier()
-    ready_s, done_s = np.zeros(asked.iterations), np.zeros(asked.iterations)
-    wrong, told, seq = 0, 0, 0
+    ready_s, done_s = np.zeros(job.iterations), np.zeros(job.iterations)
+    wrong, reported, seq = 0, 0, 0
     first = None
-    while seq < asked.iterations:
-        if asked.rejoin:
+    while seq < job.iterations:
+        if job.rejoin:
             # Each iteration is two requests, of which this is the first; a joining rank goes on with the
             # second.
             seq = session.admit().next_seq // 2
         first = seq if first is None else first
-        progress.update(seq, asked.iterations, asked.kind)
-        if asked.computing_s is not None:
-            (_use_core if asked.busy else time.sleep)(float(asked.computing_s[seq, session.rank]))
+        progress.update(seq, job.iterations, job.kind)
+        if job.computing_s is not None:
+            (_use_core if job.busy else time.sleep)(float(job.computing_s[seq, session.rank]))
         given = data.given(seq)
         ready_s[seq] = time.monotonic()
-        work = session.ask(asked.kind, given, root=asked.root)
+        work = session.ask(job.kind, given, root=job.root)
         found = work.wait()
         done_s[seq] = time.monotonic()
         wrong += data.wrong(found, work.members, seq)
         seq += 1
-        told = _tell(session, progress, told)
+        reported = _tell(session, progress, reported)
     first = first or 0
     times = gathered(session, (ReadyTimes(session.rank, ready_s[first:], done_s[first:], first), wrong))
     report = None
@@ -144,25 +144,22 @@ def _use_core(duration_s: float) -> None:
         pass
 
 
-def _tell(session: Session, progress: Safekeeping, told: int) -> int:
-    """Hand over the coordinator's events after the first ``told``; return the count of all so far.
-
-    The result is ``told`` of the next call.
-    """
-    events = session.events[told:]
+def _tell(session: Session, progress: Safekeeping, reported: int) -> int:
+    """Hand over the coordinator's events after the first ``reported``; return how many are reported now."""
+    events = session.events[reported:]
     if session.rank == session.coordinator:
         for event in events:
             progress.partial((session.rank, event))
-    return told + len(events)
+    return reported + len(events)
 
 
 class _Data:
     """The input and expected output of one rank: small whole numbers, whose sums are exact in any order."""
 
-    def __init__(self, asked: Iterations, rank: int, ranks: int) -> None:
-        self._asked, self._rank = asked, rank
-        blocks = ranks if asked.kind in ("reduce_scatter", "all_to_all") else 1
-        self._own = self._base(rank, 0, blocks * asked.count)
+    def __init__(self, job: Iterations, rank: int, ranks: int) -> None:
+        self._job, self._rank = job, rank
+        blocks = ranks if job.kind in ("reduce_scatter", "all_to_all") else 1
+        self._own = self._base(rank, 0, blocks * job.count)
         self._wanted: dict[tuple[int, ...], tuple[Array, int]] = {}
 
     def given(self, seq: int) -> Array:
@@ -181,15 +178,15 @@ class _Data:
 
     def _expected(self, members: Sequence[int]) -> tuple[Array, int]:
         """Return the result of request 0, and its growth if 1 is added to all data."""
-        kind, count, rank = self._asked.kind, self._asked.count, self._rank
+        kind, count, rank = self._job.kind, self._job.count, self._rank
         at = rank if kind in ("reduce_scatter", "all_to_all") else 0
         if kind == "broadcast":
-            assert self._asked.root is not None
-            return self._base(self._asked.root, 0, count).astype(np.float64), 1
+            assert self._job.root is not None
+            return self._base(self._job.root, 0, count).astype(np.float64), 1
         every = [self._base(member, at * count, (at + 1) * count) for member in members]
         if kind in ("all_gather", "all_to_all"):
             return np.concatenate(every).astype(np.float64), 1
-        if kind == "reduce" and rank != self._asked.root:
+        if kind == "reduce" and rank != self._job.root:
             return np.zeros(0), 1
         return np.asarray(np.sum(every, axis=0, dtype=np.float64)), len(members)
 

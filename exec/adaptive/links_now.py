@@ -53,7 +53,7 @@ _LEAST_ALPHA_S, _LEAST_BETA = 1e-7, 1e-12
 _GUESSED_ALPHA_S, _GUESSED_BETA = 1e-4, 1e-9
 # Tags of messages: the two ways of a round trip, trains, and a receiver's replies about them.
 _PING, _PONG, _TRAIN, _CAME = range(1, 5)
-# A link that takes longer than this counts as dead; a live one needs a small part of it.
+# A link that takes longer than this counts as dead; a live link needs a small part of this time.
 _PATIENCE_S = 3.0
 # A train slower than usual by this factor is sent again, up to this many trains.
 _DOUBTED, _TRAINS = 1.1, 3
@@ -77,8 +77,8 @@ class LinkNow:
 class KnownLinks:
     """The capability of the links between the ranks ``slots`` of a session.
 
-    ``start`` is the network known at the start. In it, the links of the spare ranks ``guessed`` are guesses.
-    ``measured`` are the first measurements of links of spares that have joined.
+    ``start`` is the network known at the start, in which the links of the spare ranks ``guessed`` are
+    guesses. ``measured`` are the first measurements of links of spares that have joined.
     """
 
     slots: tuple[int, ...]
@@ -204,11 +204,11 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
         for row in range(network.links)
     ]
     guessed = []
-    for src, here in enumerate(hosts):
-        for dst, there in enumerate(hosts):
+    for src, src_host in enumerate(hosts):
+        for dst, dst_host in enumerate(hosts):
             if src != dst and max(src, dst) >= network.ranks:
-                alpha_s, beta = _middle(network, within=here == there)
-                ports = () if here == there else (f"{here} out", f"{there} in")
+                alpha_s, beta = _middle(network, within=src_host == dst_host)
+                ports = () if src_host == dst_host else (f"{src_host} out", f"{dst_host} in")
                 guessed.append(Link(src, dst, alpha_s, beta, ports))
     found = build(network.name, hosts, known + guessed, hold_alpha=network.hold_alpha)
     return replace(found, measured=network.measured)
@@ -226,7 +226,6 @@ def _middle(network: Network, *, within: bool) -> tuple[float, float]:
 
 
 def _by_host(group: Group) -> list[list[int]]:
-    """Return the ranks of each host."""
     found: dict[int, list[int]] = {}
     for rank, member in enumerate(group.members):
         found.setdefault(group.mesh.host[member], []).append(rank)
@@ -255,32 +254,32 @@ def _within(group: Group) -> list[LinkNow]:
     return [LinkNow(peer, rank, alpha_s, beta) for peer in peers if peer != rank]
 
 
-def _send_train(group: Group, there: int) -> None:
-    """Answer the pings of ``there``, then send it trains of data until it has enough."""
+def _send_train(group: Group, receiver: int) -> None:
+    """Answer the pings of ``receiver``, then send it trains of data until it has enough."""
     ball, deadline_s = np.zeros(1, np.uint8), time.monotonic() + _PATIENCE_S
     times_s = [time.perf_counter()]
     # A lost rank is no error here, because the other end and the next call notice it as well.
     with contextlib.suppress(TimeoutError, LostRankError):
         for _ in range(_PINGS):
-            group.Send(ball, there, _PONG, deadline_s)
-            group.Recv(ball, there, _PING, deadline_s)
+            group.Send(ball, receiver, _PONG, deadline_s)
+            group.Recv(ball, receiver, _PING, deadline_s)
             times_s.append(time.perf_counter())
     target_s = _target_s(min(np.diff(times_s), default=0.0))
-    said = _AGAIN
-    while said == _AGAIN:
-        said = 1
+    reply = _AGAIN
+    while reply == _AGAIN:
+        reply = 1
         with contextlib.suppress(TimeoutError, LostRankError):
-            said = _send_batches(group, there, target_s, deadline_s)
+            reply = _send_batches(group, receiver, target_s, deadline_s)
         try:
-            while said > 0:
-                said = int(group.recv(there, _CAME))
+            while reply > 0:
+                reply = int(group.recv(receiver, _CAME))
         except LostRankError:
             return
         # Each train has a new connection, as an old one stays slow after earlier packet loss.
-        group.drop_flow(there, (_TRAIN,), outgoing=True)
-    if said == _NOTHING:
-        group.drop_flow(there, (_PONG,), outgoing=True)
-        group.drop_flow(there, (_PING,), outgoing=False)
+        group.drop_flow(receiver, (_TRAIN,), outgoing=True)
+    if reply == _NOTHING:
+        group.drop_flow(receiver, (_PONG,), outgoing=True)
+        group.drop_flow(receiver, (_PING,), outgoing=False)
 
 
 def _target_s(round_trip_s: float) -> float:
@@ -288,30 +287,30 @@ def _target_s(round_trip_s: float) -> float:
     return min(_MOST_TARGET_S, max(_TARGET_S, _ROUND_TRIPS * round_trip_s))
 
 
-def _send_batches(group: Group, there: int, target_s: float, deadline_s: float) -> int:
+def _send_batches(group: Group, receiver: int, target_s: float, deadline_s: float) -> int:
     """Send batches of growing size for about ``target_s``, two in flight; return the last reply.
 
-    The reply is the number of bytes received, or how the train went.
+    The reply is the number of bytes received, or `_ALL`, `_AGAIN` or `_NOTHING`.
     """
-    started_s, sent, size, came = time.perf_counter(), 0, _FIRST_BYTES, 1
+    started_s, sent, size, received = time.perf_counter(), 0, _FIRST_BYTES, 1
     for number in itertools.count():
         if number > 1:
-            came = int(group.recv(there, _CAME))
-            if came <= 0:
+            received = int(group.recv(receiver, _CAME))
+            if received <= 0:
                 break
-            rate = came / (time.perf_counter() - started_s)
+            rate = received / (time.perf_counter() - started_s)
             room = int(min(_MOST_BYTES, rate * target_s)) - sent
             size = max(0, min(2 * size, room // _PIECE_BYTES * _PIECE_BYTES))
-        group.Send(np.array([size], np.int64), there, _TRAIN, deadline_s)
+        group.Send(np.array([size], np.int64), receiver, _TRAIN, deadline_s)
         if not size:
             break
-        group.Send(np.zeros(size, np.uint8), there, _TRAIN, deadline_s)
+        group.Send(np.zeros(size, np.uint8), receiver, _TRAIN, deadline_s)
         sent += size
-    return came
+    return received
 
 
-def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[float, float]:
-    """Return (alpha in s, beta in s/byte) from ``back``, the best of some trains.
+def _received_trains(group: Group, sender: int, usual_s_per_byte: float) -> tuple[float, float]:
+    """Return (alpha in s, beta in s/byte) from ``sender``, the best of some trains.
 
     Beta is infinite if nothing arrives.
     """
@@ -319,45 +318,45 @@ def _received_trains(group: Group, back: int, usual_s_per_byte: float) -> tuple[
     times_s, best = list[float](), math.inf
     try:
         for _ in range(_PINGS):
-            group.Recv(ball, back, _PONG, deadline_s)
+            group.Recv(ball, sender, _PONG, deadline_s)
             times_s.append(time.perf_counter())
-            group.Send(ball, back, _PING, deadline_s)
+            group.Send(ball, sender, _PING, deadline_s)
         for left in reversed(range(_TRAINS)):
-            at_s = _arrivals(group, back, deadline_s)
-            group.drop_flow(back, (_TRAIN,), outgoing=False)
+            at_s = _arrivals(group, sender, deadline_s)
+            group.drop_flow(sender, (_TRAIN,), outgoing=False)
             best = min(best, max(_LEAST_BETA, steady_s(at_s) / _PIECE_BYTES))
             # A long train is not repeated: it shows that the link is slow for as long as runs last.
             is_long = _target_s(min(np.diff(times_s))) > 2 * _TARGET_S
             if best <= _DOUBTED * usual_s_per_byte or is_long or not left:
                 break
-            group.send(_AGAIN, back, _CAME)
+            group.send(_AGAIN, sender, _CAME)
     except TimeoutError:
-        group.drop_flow(back, (_PONG, _TRAIN), outgoing=False)
-        group.drop_flow(back, (_PING,), outgoing=True)
-        group.send(_NOTHING, back, _CAME)
+        group.drop_flow(sender, (_PONG, _TRAIN), outgoing=False)
+        group.drop_flow(sender, (_PING,), outgoing=True)
+        group.send(_NOTHING, sender, _CAME)
     else:
-        group.send(_ALL, back, _CAME)
+        group.send(_ALL, sender, _CAME)
     alpha_s = float(min(np.diff(times_s), default=0.0)) / 2
     return max(_LEAST_ALPHA_S, alpha_s), best
 
 
-def _arrivals(group: Group, back: int, deadline_s: float) -> list[float]:
+def _arrivals(group: Group, sender: int, deadline_s: float) -> list[float]:
     """Return the arrival times of the pieces of one train, in seconds."""
     size, at_s = np.zeros(1, np.int64), list[float]()
     while True:
-        group.Recv(size, back, _TRAIN, deadline_s)
+        group.Recv(size, sender, _TRAIN, deadline_s)
         if not size[0]:
             return at_s
-        at_s += group.arrivals(back, _TRAIN, int(size[0]) // _PIECE_BYTES, _PIECE_BYTES, deadline_s)
-        group.send(len(at_s) * _PIECE_BYTES, back, _CAME)
+        at_s += group.arrivals(sender, _TRAIN, int(size[0]) // _PIECE_BYTES, _PIECE_BYTES, deadline_s)
+        group.send(len(at_s) * _PIECE_BYTES, sender, _CAME)
 
 
 def steady_s(at_s: Sequence[float]) -> float:
     """Return the seconds between arrivals of equal pieces, some of which are seen late but none early.
 
-    It is the slope of the line below all arrivals that is nearest to them on average: the middle edge of
-    their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter, which filled buffers, is left
-    out.
+    The result is the slope of the line below all arrivals that is nearest to them on average: the middle edge
+    of their lower convex hull (Moon, Skelly and Towsley 1999). The first quarter, which filled buffers, is
+    left out.
     """
     first = len(at_s) // 4
     hull: list[tuple[int, float]] = []

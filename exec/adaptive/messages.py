@@ -81,22 +81,22 @@ class CollectiveCall:
 
     @property
     def rooted(self) -> bool:
-        """Whether it needs its root alive."""
+        """Whether the request needs its root alive."""
         return self.kind in ROOTED
 
     @property
     def alike(self) -> bool:
-        """Whether all ranks end with the same result, so that one can give it to another."""
+        """Whether all ranks end with the same result, so that one rank can give it to another."""
         return self.kind in ("all_reduce", "all_gather", "broadcast")
 
     @property
     def partial(self) -> bool:
-        """Whether it may go on without late ranks, whose data follows in later parts."""
+        """Whether the request may go on without late ranks, whose data follows in later parts."""
         return self.kind in _PARTIAL and not self.admits
 
     @property
     def joinable(self) -> bool:
-        """Whether chunks of late ranks may join its first part."""
+        """Whether chunks of late ranks may join the first part of the request."""
         return self.kind in JOINABLE
 
     def size_bytes(self, ranks: int) -> int:
@@ -123,7 +123,7 @@ class Membership:
     ``lost`` says how ranks were lost. ``severed`` are pairs of hosts, by their lowest ranks, between which
     nothing passes. ``joined`` maps members that were let in later to the request that let them in. ``starts``
     counts the earlier starts of ranks that were started again. ``joining`` are the members that do not yet
-    know at which request they go on.
+    know their first request.
     """
 
     members: tuple[int, ...]
@@ -189,10 +189,10 @@ class PartDone:
 class WorkerState:
     """Report of a worker's state when an epoch begins.
 
-    The worker has finished all requests before ``done``; it still holds the last few results. It has carried
+    The worker has finished all requests before ``done``, and still holds the last few results. It has carried
     out ``parts`` of request ``done``, and has data for the requests in ``ready``. ``open_to`` are late ranks
     whose chunks may be in the first of these parts. ``done`` is -1 on a joining rank that does not yet know
-    where it goes on.
+    its first request.
     """
 
     epoch: int
@@ -251,7 +251,7 @@ class Meet:
 
 @dataclass(frozen=True)
 class ReconnectionAttempt:
-    """Result of a try to reach the other host of a severed pair by a new connection."""
+    """Result of an attempt to reach the other host of a severed pair by a new connection."""
 
     pair: tuple[int, int]
     reached: bool

@@ -35,8 +35,8 @@ __all__ = ["Replanned", "Replanner", "first_schedules", "good_schedules"]
 _LEAST_GAIN = 1.03
 # Attempts at a search whose process dies.
 _TRIES = 2
-# Methods are started only in this share of the budget. The rest is for the last one to finish, and for
-# predicting the times of what was found.
+# Methods are started only in this share of the budget. The rest is for the last method to finish, and for
+# predicting the times of the schedules found.
 _SEARCHING = 0.6
 # A search that takes this many times its budget is killed with its process.
 _PATIENCE = 5
@@ -94,7 +94,7 @@ def _first(network: Network, request: CollectiveCall, members: Sequence[int]) ->
 def good_schedules(
     network: Network, requests: Sequence[CollectiveCall], members: Sequence[int], budget_s: float
 ) -> dict[CollectiveCall, Schedule]:
-    """Return the best schedule for each request that is found in ``budget_s`` seconds."""
+    """Return the best schedule found for each request, in ``budget_s`` seconds for all together."""
     return {
         request: _synthesized(network, request, members, budget_s / len(requests)) for request in requests
     }
@@ -103,9 +103,9 @@ def good_schedules(
 class Replanner:
     """One process that searches for better schedules, kept for search after search.
 
-    ``found`` is called on a thread with the result of a search. After ``budget_s`` seconds, counted from when
-    the process has loaded its compiled loops, a search returns its best result. A process that dies is
-    replaced. The process ends with its parent, even if the parent is killed.
+    ``found`` is called on a thread with the result of a search. A search returns its best result ``budget_s``
+    seconds after the process has loaded its compiled loops. A process that dies is replaced. The process ends
+    with its parent, even if the parent is killed.
     """
 
     def __init__(self, found: Callable[[Replanned], None], budget_s: float) -> None:
@@ -134,13 +134,13 @@ class Replanner:
         with self._lock:
             if self._closed or self.pid is not None:
                 return
-            near, far = multiprocessing.Pipe()
-            parts_near, parts_far = multiprocessing.Pipe()
-            self._process = _started(far, parts_far)
-            far.close()
-            parts_far.close()
-            self._pipe, self._parts_pipe = near, parts_near
-            near.send(_Search(network, dict(now), self._budget_s, wanted=False))
+            parent_end, child_end = multiprocessing.Pipe()
+            parts_parent_end, parts_child_end = multiprocessing.Pipe()
+            self._process = _started(child_end, parts_child_end)
+            child_end.close()
+            parts_child_end.close()
+            self._pipe, self._parts_pipe = parent_end, parts_parent_end
+            parent_end.send(_Search(network, dict(now), self._budget_s, wanted=False))
 
     def start(self, network: Network, now: Mapping[CollectiveCall, Schedule]) -> None:
         """Start a search for schedules that are faster on ``network`` than those in use."""
@@ -179,7 +179,6 @@ class Replanner:
         made(parts)
 
     def close(self) -> None:
-        """End the process, if there is one."""
         with self._lock:
             self._closed = True
             self._end()
@@ -203,13 +202,13 @@ class Replanner:
         best: Replanned = Replanned()
         pipe = self._pipe
         pipe.send(search)
-        pipe.recv()  # it begins
+        pipe.recv()  # the process has begun the search
         until_s = time.monotonic() + _PATIENCE * self._budget_s
         while pipe.poll(max(0.0, until_s - time.monotonic())):
             best, over = pipe.recv()
             if over:
                 return best
-        # A search inside compiled loops does not read messages.
+        # A search inside compiled loops reads no messages, so the process is killed.
         with self._lock:
             self._end()
         return best
@@ -232,7 +231,7 @@ class _Search:
 
 
 def _started(*pipes: Any) -> subprocess.Popen[bytes]:
-    """Start a process that serves ``pipes``; multiprocessing would run the caller's script again in it."""
+    """Start a process that serves ``pipes``; multiprocessing would run the caller's script again there."""
     ends = [pipe.fileno() for pipe in pipes]
     command = [sys.executable, "-P", "-c", _COMMAND, *map(str, ends), *sys.path]
     return subprocess.Popen(command, pass_fds=ends, stdin=subprocess.DEVNULL)
@@ -248,11 +247,11 @@ def serve(*ends: int) -> None:
     os.nice(5)
     working = threading.Lock()
     threading.Thread(target=_compile, args=(parts_pipe, working), daemon=True).start()
-    asked: queue.SimpleQueue[_Search] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
+    orders: queue.SimpleQueue[_Search] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, orders), daemon=True).start()
     known: dict[CollectiveCall, list[Schedule]] = {}
     while True:
-        search = asked.get()
+        search = orders.get()
         if search.wanted:
             pipe.send(None)
         with working:
@@ -261,16 +260,16 @@ def serve(*ends: int) -> None:
                     pipe.send((found, over))
 
 
-def _listen(pipe: Any, asked: queue.SimpleQueue[_Search]) -> None:
-    """Queue search orders, and kill the process once the other end is gone; runs on a thread of it."""
+def _listen(pipe: Any, orders: queue.SimpleQueue[_Search]) -> None:
+    """Queue search orders, and kill this process once the other end is gone; runs on its own thread."""
     with contextlib.suppress(OSError, EOFError):
         while True:
-            asked.put(pipe.recv())
+            orders.put(pipe.recv())
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _compile(pipe: Any, working: threading.Lock) -> None:
-    """Compile late parts until others are requested; runs on a thread of the process.
+    """Compile late parts until other parts are requested; runs on its own thread.
 
     A search waits for one part at most, and no part takes the core from a search.
     """
@@ -358,11 +357,11 @@ def _synthesized(
     method: str = "auto",
 ) -> Schedule:
     """Return the schedule whose program is predicted to be the fastest, with the ports that ranks share."""
-    asked = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
+    collective = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
     search = SynthesisRequest(
         network=network,
         kind=request.kind,
-        collectives=(asked,),
+        collectives=(collective,),
         size_bytes=_planned_bytes(network, request),
         method=method,
         time_limit_s=budget_s,

@@ -1,9 +1,9 @@
 """An adaptive session: collectives called thousands of times while links, workers and ranks change (AdapCC).
 
 Each rank has one session. The caller's thread requests collectives; a thread of the session carries out the
-coordinator's decisions. It does so even when the caller is late: the rank then relays. New schedules for the
-current links are made beside the job, and all ranks change to them between the same two requests. Ranks that
-were lost and started again are let in when the callers call ``admit``.
+coordinator's decisions, even when the caller is late: the rank then relays. New schedules for the current
+links are made beside the job, and all ranks change to them between the same two requests. Ranks that were
+lost and started again are let in when the callers call ``admit``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["Admission", "Session"]
 
 _log = logging.getLogger(__name__)
 
-# A tenth of WaitPolicy.silent_s, so a few late heartbeats are no loss of a rank.
+# Interval of heartbeats: a tenth of WaitPolicy.silent_s, so that a few late ones are no loss of a rank.
 _BEAT_S = 0.1
 # Interval at which the ends of a severed pair try to reach each other.
 _TRY_S = 0.5
@@ -90,9 +90,9 @@ class Session:
     the job. ``fence`` ends the process of a lost rank, so that it cannot come back. Raises LostRankError if
     too few ranks are left.
 
-    On a rank that is started later (`launch` with ``rejoin`` or ``spare``) the constructor waits up to
-    ``join_s`` until the others call ``admit``, else raises LostRankError. The rank then knows what they have
-    set up.
+    On a rank that is started later (`launch` with ``rejoin`` or ``spare``) the constructor waits until the
+    others call ``admit``, and raises LostRankError after ``join_s``. The rank then knows all requests that
+    the others have set up.
     """
 
     def __init__(
@@ -210,8 +210,8 @@ class Session:
         Waits for this rank's earlier requests. A rank that is lost meanwhile is left out as in a request.
         ``count`` is as in MPI: elements of a rank's buffer, of its share for an all_gather or reduce_scatter,
         of its data for one other rank for an all_to_all. ``op`` matters for reductions, ``root`` for a
-        broadcast and a reduce. An all_reduce has contexts for all ranks, for each single late rank, and for
-        each pair if it is small; those for other sets of late ranks are made when such a set occurs.
+        broadcast and a reduce. A collective that can go on without late ranks has contexts for each single
+        late rank, and for each pair if it is small; contexts for other sets are made when such a set occurs.
         """
         self._backend.setup(self._request(kind, count, dtype, op, root))
 
@@ -219,7 +219,7 @@ class Session:
         """Start a collective by name, with ``data`` as for the method of that name.
 
         ``data`` is flat and must not change until the work is done. A lost rank keeps its place in ``data``
-        but has none in results: those have a block for each of ``work.members``, in this order.
+        but has none in results, which have a block for each of ``work.members``, in this order.
         """
         if data.ndim != 1 or not data.flags.c_contiguous:
             raise UsageError(f"data: expected a flat, contiguous array, found shape {data.shape}")
@@ -242,7 +242,7 @@ class Session:
         return self.ask("reduce_scatter", data, op)
 
     def all_to_all(self, data: Array) -> Work:
-        """Send each member its block of ``data``, which has one for each rank of the start."""
+        """Send each member its block of ``data``, which has a block for each rank of the start."""
         return self.ask("all_to_all", data)
 
     def broadcast(self, data: Array, root: int) -> Work:
@@ -262,14 +262,14 @@ class Session:
     def admit(self) -> Admission:
         """Let in the ranks that were started again, and wait; collective, with no request under way.
 
-        If no rank waits, it costs one message to the coordinator and back. On a rank that joined, the first
-        call returns its own admission at once, so that all ranks can run the same loop. All ranks go on with
-        schedules that are quick to make; better ones follow, as after a loss. Raises UsageError if requests
-        are under way.
+        If no rank waits, the call costs one message to the coordinator and back. On a rank that joined, the
+        first call returns its own admission at once, so that all ranks can run the same loop. All ranks go on
+        with schedules that are quick to make; better schedules follow, as after a loss. Raises UsageError if
+        requests are under way.
         """
-        own, self._own_admission = self._own_admission, None
-        if own is not None:
-            return own
+        admission, self._own_admission = self._own_admission, None
+        if admission is not None:
+            return admission
         work = self._backend.admit()
         return _admission_of(work, None)
 
@@ -379,12 +379,12 @@ class Session:
         if count < 1:
             raise UsageError(f"count: expected at least 1 element, found {count}")
         size = dtype_of(dtype).itemsize
-        asked = CollectiveCall(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
-        if asked.rooted and root not in self._state.slots:
+        call = CollectiveCall(kind, op if kind in REDUCING else "sum", dtype, count, size, root or 0)
+        if call.rooted and root not in self._state.slots:
             raise UsageError(f"root: expected one of {self._state.slots}, found {root}")
-        if not asked.rooted and root is not None:
+        if not call.rooted and root is not None:
             raise UsageError(f"root: {kind} has none, found {root}")
-        return asked
+        return call
 
     def _hear(self, rank: int, message: Any) -> None:
         """Sort incoming messages; runs on the mesh's thread."""
@@ -406,11 +406,11 @@ class Session:
         """Try to reach the other host of each severed pair that this host is in."""
         while not self._closed.wait(_TRY_S):
             for pair in self.severed:
-                here, there = (
+                own_host, other_host = (
                     [rank for rank in self.members if self._mesh.host[rank] == host] for host in pair
                 )
-                if here and there and self.rank == here[0]:
-                    attempt = ReconnectionAttempt(pair, self._mesh.reaches(there[0]))
+                if own_host and other_host and self.rank == own_host[0]:
+                    attempt = ReconnectionAttempt(pair, self._mesh.reaches(other_host[0]))
                     self._state.send(self.coordinator, attempt)
 
     def _direct(self) -> None:
@@ -428,19 +428,21 @@ class Session:
         if self._direction is None:
             # A member may have been lost before and started again: only the loss of its present start counts.
             now = self.membership
-            gone = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
-            left = {*now.members} - gone or {self.rank}
+            lost_members = {one for one in now.members if (one, now.starts.get(one, 0)) in self._gone}
+            left = {*now.members} - lost_members or {self.rank}
             if not now.members or self.rank != leader_of(left, now.joined):
                 return
             self._direction = Direction(self._state, now, self._fence)
-            self._guarded(self._direction.lose, {one: self._mesh.lost.get(one, "is gone") for one in gone})
+            self._guarded(
+                self._direction.lose, {one: self._mesh.lost.get(one, "is gone") for one in lost_members}
+            )
         if isinstance(message, _Gone):
             self._guarded(self._direction.lose, {rank: message.how}, message.start)
         else:
             self._guarded(self._direction.hear, rank, message)
 
     def _guarded(self, act: Callable[..., None], *given: Any) -> None:
-        """Call ``act``; on an error, end every work with it."""
+        """Call ``act``; if it raises an error, every work fails with that error."""
         try:
             act(*given)
         except Exception as error:

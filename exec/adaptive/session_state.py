@@ -1,9 +1,9 @@
 """The state of a session on one rank, which all its threads share.
 
-`Backend` alone changes it, in the order of the coordinator's decisions, and all others read it. A `Regroup`
-begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So once ``version``
-belongs to the new epoch, ``group``, ``links`` and ``membership`` do, too. A `Resume` ends the joining of
-ranks. A `Measure` replaces the severed pairs, and a `Swap` replaces the contexts.
+`Backend` alone changes the state, in the order of the coordinator's decisions; all other threads read it. A
+`Regroup` begins an epoch: it replaces ``group``, ``links``, ``membership`` and, last, ``contexts``. So once
+``version`` belongs to the new epoch, ``group``, ``links`` and ``membership`` do, too. A `Resume` ends the
+joining of ranks. A `Measure` replaces the severed pairs, and a `Swap` replaces the contexts.
 """
 
 from __future__ import annotations
@@ -100,12 +100,10 @@ class SessionState:
         return found
 
     def send(self, rank: int, message: object) -> None:
-        """Send a message to one rank of the session."""
         self.mesh.send(rank, TOPIC, message)
 
     def tell(
         self, what: str, seconds: float = 0.0, stood_s: float = 0.0, detail: dict[str, Any] | None = None
     ) -> None:
-        """Note an event."""
         at_s = time.monotonic() - self.started_s
         self.events.append(SessionEvent(what, at_s, seconds, stood_s, detail or {}))

@@ -1,9 +1,10 @@
 """Pairs of live hosts between which nothing passes: when they count as severed, and when as healed.
 
-A state machine without threads or clocks. A rank reports that its data to or from another is stalled. If both
-hosts still send heartbeats, the pair is severed and schedules go around it. Its ends then keep trying to
-connect. Once every try has succeeded for long enough, the pair is used again. After each new failure, tries
-must succeed for twice as long, so that a pair that fails again and again is not used each time.
+The tracker is a state machine without threads or clocks. A rank reports that its data to or from another is
+stalled. If both ranks still send heartbeats, the pair of their hosts is severed and schedules go around it.
+The two hosts then keep trying to connect. Once every try has succeeded for long enough, the pair is used
+again. After each new failure, tries must succeed for twice as long, so that a pair that fails again and again
+is not used each time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ __all__ = ["FIRST_HOLD_S", "HostPair", "Severed", "is_connected", "pair_of", "wi
 HostPair = tuple[int, int]
 """Two hosts, each named by its lowest rank, in rising order."""
 
-# A rank counts as alive if it was heard within this many seconds; whether others are lost is decided
-# elsewhere.
+# A rank counts as alive if it was heard within this many seconds; the `Coordinator` decides which ranks are
+# lost.
 _LIVES_S = 0.35
 # Seconds after which a report is dropped if its pair has not been severed.
 _DROPPED_S = 10.0
@@ -32,7 +33,7 @@ FIRST_HOLD_S, _MOST_HOLD_S = 2.0, 120.0
 
 @dataclass
 class _Cut:
-    """When a pair was severed, and since when its tries succeed; None if the last failed or none was made."""
+    """When a pair was severed, and since when all tries have succeeded (None: no try, or the last failed)."""
 
     since_s: float
     good_since_s: float | None = None
@@ -106,8 +107,8 @@ class Severed:
 
 def pair_of(hosts: list[int], rank: int, peer: int) -> HostPair:
     """Return the pair of hosts of two ranks."""
-    here, there = hosts[rank], hosts[peer]
-    return min(here, there), max(here, there)
+    host, peer_host = hosts[rank], hosts[peer]
+    return min(host, peer_host), max(host, peer_host)
 
 
 def without_pairs(
@@ -115,11 +116,11 @@ def without_pairs(
 ) -> Network:
     """Return ``network``, whose ranks are ``members``, without the links between hosts of ``pairs``."""
     host = np.array([hosts[rank] for rank in members])
-    gone = np.zeros(network.links, dtype=np.bool_)
+    dropped = np.zeros(network.links, dtype=np.bool_)
     for one, other in pairs:
         src, dst = host[network.src], host[network.dst]
-        gone |= ((src == one) & (dst == other)) | ((src == other) & (dst == one))
-    return kept_links(network, ~gone) if gone.any() else network
+        dropped |= ((src == one) & (dst == other)) | ((src == other) & (dst == one))
+    return kept_links(network, ~dropped) if dropped.any() else network
 
 
 def is_connected(network: Network) -> bool:

@@ -35,7 +35,7 @@ class Slow:
     """A slow host that ``sends``, ``receives`` or does both slowly, or a slow link from one host to another.
 
     ``hosts`` holds one name for a host, two for a link, and none for the whole network. ``factor`` is how
-    many times slower it is than its capability.
+    many times slower the part is than its capability.
     """
 
     hosts: tuple[str, ...]
@@ -75,18 +75,18 @@ class SlowParts:
         hosts = [entry.host for entry in self._baseline.ranks]
         changes = [one.change for one in verdict.standing if one.change.quantity == "bandwidth"]
         standing = _by_part(changes, hosts)
-        moved = frozenset(standing) ^ frozenset(self._named)
-        sure, self._suspected = moved & self._suspected, moved - self._suspected
+        changed = frozenset(standing) ^ frozenset(self._named)
+        confirmed, self._suspected = changed & self._suspected, changed - self._suspected
         self._doubts = self._doubts + 1 if self._suspected else 0
-        slow = [standing[key][0] for key in standing if key in sure]
-        recovered = [self._named.pop(key)[0] for key in tuple(self._named) if key in sure]
+        slow = [standing[key][0] for key in standing if key in confirmed]
+        recovered = [self._named.pop(key)[0] for key in tuple(self._named) if key in confirmed]
         for key, found in standing.items():
-            if key in sure or key in self._named:
+            if key in confirmed or key in self._named:
                 self._named[key] = found
-        told = np.zeros(len(self._baseline.links.src))
+        named_since_s = np.zeros(len(self._baseline.links.src))
         for _, rows in self._named.values():
-            told[list(rows)] = at_s
-        self._history = replace(verdict.history, bandwidth_since_s=floats(told), events=())
+            named_since_s[list(rows)] = at_s
+        self._history = replace(verdict.history, bandwidth_since_s=floats(named_since_s), events=())
         doubtful = 0 < self._doubts < _MOST_DOUBTS
         return Findings(tuple(slow), tuple(recovered), doubtful)
 

@@ -1,10 +1,11 @@
 """Decision to swap to a schedule that is predicted to be faster, and to roll a swap back.
 
 A prediction rests on links measured within a moment. Flows of other jobs may slow down that measurement, and
-be gone when the new schedule comes into use. So the measured links must explain the latest runs: these must
-be about as slow as the current schedule is predicted to be on those links. Every swap is on trial, and a swap
-that made runs slower is rolled back. If the rollback helps, the prediction was wrong. Each recent wrong
-prediction raises the gain that the next one must promise; a prediction that comes true cancels a wrong one.
+be gone when the new schedule comes into use. So the measured links must explain the latest runs: the runs
+must be about as slow as the current schedule is predicted to be on the measured links. Every swap is on
+trial, and a swap that made runs slower is rolled back. If the rollback helps, the prediction was wrong. Each
+recent wrong prediction raises the gain that the next swap must promise; a prediction that comes true cancels
+a wrong one.
 
 If ranks are late, a run starts without them and takes their data in a second part. Such runs count too,
 because with a slow host they are the most frequent.
@@ -23,8 +24,8 @@ __all__ = ["SwapGuard", "SwapTrial"]
 
 # Runs that measure a request: the median of three resists an outlier on one rank.
 _RUNS = 3
-# Most runs of a trial. It needs a limit, because a search may disturb all runs, and old requests may never
-# run again. Up to this limit, three undisturbed runs are found even if nine of ten runs are disturbed.
+# The most runs of a trial. A trial needs a limit, because a search may disturb all runs, and old requests may
+# never run again. Up to this limit, three undisturbed runs are found even if nine of ten runs are disturbed.
 _LONGEST = 10 * _RUNS
 # The measured links explain the runs if the predicted time is at most this many times the time of the runs.
 # In benchmarks/adaptive_lab.py it is 1.1 times at most on well measured links, and four to six times on links
@@ -33,9 +34,9 @@ _EXPLAINED = 1.5
 # Runs count as slower or faster only beyond this factor: in benchmarks/adaptive_lab.py runs take the
 # predicted time within 10 %.
 _ALIKE = 1.1
-# Least factor that a swap must promise to gain: measurements have noise, and a swap needs new contexts.
+# The least speed-up that a swap must promise: measurements have noise, and a swap needs new contexts.
 _LEAST_GAIN = 1.03
-# Seconds for which a wrong prediction counts. They outlast many flows of other jobs, which move every 15 s in
+# Seconds for which a wrong prediction counts: longer than many flows of other jobs, which move every 15 s in
 # benchmarks/adaptive_lab.py.
 _REMEMBERED_S = 600.0
 # The most wrong predictions that count. After six a swap must promise to be 1.03^64 = 6.6 times as fast.
@@ -162,4 +163,4 @@ class SwapGuard:
 
 def _usual_s(runs: Mapping[CollectiveCall, Collection[float]]) -> dict[CollectiveCall, float]:
     """Return the median of the last runs of each request that has enough of them."""
-    return {request: statistics.median(some) for request, some in runs.items() if len(some) == _RUNS}
+    return {request: statistics.median(seconds) for request, seconds in runs.items() if len(seconds) == _RUNS}

@@ -1,4 +1,4 @@
-"""AdapCC's logical graph: nodes (hosts, or ranks), and the candidate links between each two of them.
+"""AdapCC's logical graph: hosts or ranks as nodes, and the candidate links between any two nodes.
 
 The logical graph of AdapCC (Sec. IV-D) has GPUs and NICs; here a NIC is a port that links share. Between
 hosts each host is one node, and sub-collective number i uses the links between the i-th ranks of both hosts,
@@ -19,7 +19,7 @@ from synth.networks import ShortestPaths, shortest_paths
 __all__ = ["Edge", "NodeGraph", "node_graph", "opposites"]
 
 # Between two nodes, links slower than the fastest by more than this factor are left out: a sub-collective on
-# one of them would end last.
+# such a link would end last.
 _AS_GOOD = 1.2
 
 
@@ -60,7 +60,7 @@ class NodeGraph:
         return busy
 
     def steps_s(self, chunk_bytes: int) -> Floats:
-        """Return each edge's travel time of a chunk of sub-collective 0; with ``both``, of the slower way."""
+        """Return each edge's travel time of a chunk of sub-collective 0; both ways, the slower way's."""
         travel_s = self.network.travel_s(chunk_bytes)
         rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
         per_edge = rows.size // max(1, len(self.edges))

@@ -39,7 +39,7 @@ class Routes:
 
     @property
     def gap(self) -> float:
-        """The gap of the integer program."""
+        """The relative gap of the integer program."""
         return self.paths.gap
 
 

@@ -1,8 +1,8 @@
 """AdapCC's strategy as a linear integer program (Sec. IV-D): one in-tree for each sub-collective.
 
-Each sub-collective m has columns for its share of the tensor and for its root r. For each edge it has columns
+Each sub-collective m has columns for its share of the tensor and for its root r, and for each edge columns
 for the edge's use x, for the flows f from every node, and for the load N. Flows and loads are scaled by the
-share. So the program is linear, and its relaxation is the fractional packing of trees. Its rows, with the
+share, so the program is linear, and its relaxation is the fractional packing of trees. The rows, with the
 paper's numbers:
 
 - (1) every flow leaves its source, arrives at the root, and is conserved between;
@@ -58,8 +58,6 @@ class Tree:
 
 @dataclass(eq=False)
 class _Columns:
-    """The columns of one sub-collective."""
-
     share: int
     root: list[int]
     root_share: list[int]
@@ -103,10 +101,10 @@ def build(program: StrategyProgram) -> None:
     shares = [part.share for part in program.parts]
     model.row(shares, [1.0] * len(shares), 1.0, 1.0)
     _share_bandwidth(program)
-    alike = [
+    open_parts = [
         part for part, demand in zip(program.parts, program.demands, strict=True) if demand.share is None
     ]
-    for larger, smaller in pairwise(alike):
+    for larger, smaller in pairwise(open_parts):
         model.row([larger.share, smaller.share], [1.0, -1.0], low=0.0)
 
 
@@ -150,10 +148,12 @@ def _route(program: StrategyProgram, part: _Columns) -> None:
             model.row([column, part.load[at]], [1.0, -1.0], high=0.0)
             model.row([column, part.routed[at]], [1.0, -1.0], high=0.0)
         for node in range(graph.nodes):
-            ways = [flow[at] for at in leaving[node]] + [flow[at] for at in entering[node]]
+            columns = [flow[at] for at in leaving[node]] + [flow[at] for at in entering[node]]
             signs = [1.0] * len(leaving[node]) + [-1.0] * len(entering[node])
-            own = [part.share] if node == source else []
-            model.row([*ways, part.root_share[node], *own], [*signs, 1.0, *[-1.0] * len(own)], 0.0, 0.0)
+            supply = [part.share] if node == source else []
+            model.row(
+                [*columns, part.root_share[node], *supply], [*signs, 1.0, *[-1.0] * len(supply)], 0.0, 0.0
+            )
     for at, edge in enumerate(graph.edges):
         # Without aggregation at its tail the edge carries every flow separately.
         model.row(
@@ -175,7 +175,7 @@ def _wait(program: StrategyProgram, part: _Columns, steps: Sequence[float]) -> N
     """Add (2): the time at which the first chunk is ready at each node, and so at the root."""
     model, graph = program.model, program.graph
     ready = [model.number() for _ in range(graph.nodes)]
-    # No path takes longer, so a row whose edge is not used does not limit anything.
+    # No path takes longer than this sum, so the row of an unused edge limits nothing.
     longest = sum(sorted(steps)[-graph.nodes :])
     for at, edge in enumerate(graph.edges):
         columns = [ready[edge.dst], ready[edge.src], part.routed[at]]

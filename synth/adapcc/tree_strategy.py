@@ -63,13 +63,16 @@ def plan(
         return None
     program = StrategyProgram(graph, demands, total_bytes, chunk_bytes, floor_s)
     build(program)
-    ways = 2.0 if graph.both else 1.0
+    directions = 2.0 if graph.both else 1.0
     bound = 0.0
     starts = [trees, _chains(graph, trees, chunk_bytes)]
     best_s, best = min(((_time_s(program, start), start) for start in starts), key=lambda pair: pair[0])
     # The first step minimizes the load alone, which is proven quickly. The second step adds the first chunk's
     # time, which rarely decides and slows the proof.
-    steps = (({program.busy: 1.0}, 0.6, _GAP / 4), ({program.busy: 1.0, program.first: ways}, 1.0, _GAP))
+    steps = (
+        ({program.busy: 1.0}, 0.6, _GAP / 4),
+        ({program.busy: 1.0, program.first: directions}, 1.0, _GAP),
+    )
     for cost, part, enough in steps:
         if best_s <= bound * (1 + _GAP):
             break
@@ -80,20 +83,20 @@ def plan(
         found = best if solution.values is None else trees_of(program, solution.values)
         if _time_s(program, found) < best_s:
             best, best_s = found, _time_s(program, found)
-        first_s = ways * _radius_s(graph, demands, chunk_bytes) if len(cost) == 1 else 0.0
+        first_s = directions * _radius_s(graph, demands, chunk_bytes) if len(cost) == 1 else 0.0
         bound = max(bound, floor_s + first_s, solution.bound * program.unit_s + first_s)
     busy_s = _busy_s(graph, demands, best, total_bytes)
     return Strategy(tuple(best), busy_s, best_s, min(bound, best_s))
 
 
 def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> list[Tree] | None:
-    """Return a shortest-path tree for each demand; the best connected nodes are roots where none is given."""
+    """Return a shortest-path tree for each demand; without a given root, well connected nodes are roots."""
     into = np.zeros(graph.nodes)
     for edge, step_s in zip(graph.edges, graph.steps_s(chunk_bytes).tolist(), strict=True):
         into[edge.dst] += 1.0 / step_s
     preferred = np.argsort(-into, kind="stable").tolist()
     open_shares = sum(demand.share is None for demand in demands)
-    rest = (1.0 - sum(demand.share or 0.0 for demand in demands)) / max(1, open_shares)
+    open_share = (1.0 - sum(demand.share or 0.0 for demand in demands)) / max(1, open_shares)
     paths = graph.paths_to(chunk_bytes)
     trees = []
     for at, demand in enumerate(demands):
@@ -101,7 +104,7 @@ def _nearest_trees(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int
         if np.isinf(paths.cost[root]).any():
             return None
         above = tuple(graph.edges[edge] if edge >= 0 else None for edge in paths.edge[root].tolist())
-        trees.append(Tree(root, above, rest if demand.share is None else demand.share))
+        trees.append(Tree(root, above, open_share if demand.share is None else demand.share))
     return trees
 
 
@@ -109,7 +112,7 @@ def _chains(graph: NodeGraph, trees: Sequence[Tree], chunk_bytes: int) -> list[T
     """Return for each tree a chain of all nodes to its root, built greedily from the fastest edges.
 
     In a chain each node receives from at most one other, while shortest-path trees concentrate traffic at the
-    root. If a chain does not reach all nodes, the tree is returned instead.
+    root. A chain that does not reach all nodes is replaced by the given tree.
     """
     steps_s = graph.steps_s(chunk_bytes).tolist()
     into: list[list[int]] = [[] for _ in range(graph.nodes)]
@@ -160,7 +163,7 @@ def _first_s(program: StrategyProgram, trees: Sequence[Tree]) -> float:
 
 
 def _radius_s(graph: NodeGraph, demands: Sequence[Demand], chunk_bytes: int) -> float:
-    """Return a lower bound on the first chunk's time: no tree is faster than shortest paths to its root."""
+    """Return a lower bound on the first chunk's time to its root, by shortest paths."""
     farthest_s = graph.paths_to(chunk_bytes).cost.max(axis=1)
     # A tree with no share takes no time, so only demands with a share count.
     given = [farthest_s[demand.root] for demand in demands if demand.root is not None and demand.share]

@@ -25,12 +25,12 @@ __all__ = ["Planner", "TwoLevelPlan", "nodes_of", "require_size"]
 
 # The most flow columns of a program. A larger one would take too much memory, however long the time limit.
 _MOST_FLOWS = 40_000
-# The flow columns, with their rows, that are passed to a solver in a second.
+# The number of flow columns, with their rows, that can be passed to a solver in a second.
 _FLOWS_PER_S = 2_000
 # The share of the time limit that is kept for the trees inside hosts, which are smaller programs.
 _INSIDE_SHARE = 0.2
-# The largest chunk whose time from the leaves to the root is planned for; a smaller tensor has 16 chunks in
-# each sub-collective.
+# The chunk size for which the time from the leaves to the root is computed. It is smaller for a tensor of
+# fewer than 16 such chunks in each sub-collective.
 _CHUNK_BYTES = 1 << 20
 
 
@@ -185,7 +185,7 @@ class Planner:
 
 
 def nodes_of(network: Network) -> Indices:
-    """Return each rank's host number; each rank's own number if a host is unconnected or the only one."""
+    """Return each rank's host number; the rank's own number if there is one host or a host is unconnected."""
     parts = strong_components(network, network.within_host)
     hosts = len(set(network.hosts))
     return parts if parts.max() + 1 == hosts > 1 else np.arange(network.ranks)

@@ -14,9 +14,9 @@ which the gates can serve that number. The gates can serve:
 For sums between groups of ranks, the pairs (w, v) that are far apart give a second bound: a byte that starts
 at t serves only pairs where both w and v are near enough to the gate.
 
-The bound can exceed all others where neither latency nor bandwidth dominates. With one port a rank and equal
-links it is near the time of one-shot and two-step all_reduces. Between hosts it is near the time of an
-exchange of shares. It takes O(gates · |W| · |S|) for a set.
+The bound can exceed all others where neither latency nor bandwidth dominates. With one port per rank and
+equal links the bound is near the time of one-shot and two-step all_reduces. Between hosts it is near the time
+of an exchange of shares. O(gates · |W| · |S|) for a set.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Carried", "arrivals"]
 Carried = Literal["sums", "copies", "points"]
 """The ranks that one byte serves: many sources and targets (sums), many targets (copies), or one pair."""
 
-# The limits keep the search short beside the other bounds. The first is the most ranks of a network.
+# The most ranks of a network. With these limits the search takes less time than other bounds.
 _MOST_RANKS = 1024
 # The most ranks times links of all cuts together.
 _MOST_WORK = 30_000_000
@@ -49,12 +49,12 @@ _MOST_LEVELS = 8
 _MOST_TERMS = 250_000
 # The bound by far pairs has its own limits: cuts, ranks, distances, and distinct path times at a gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
-# Steps of bisection, which find the bound by far pairs to 2^-24 of itself.
+# Steps of bisection, which find the bound by far pairs with a relative error of 2^-24.
 _HALVINGS = 24
 # The bound by far pairs is tried only if the plain one is at least this fraction of the best known bound.
 _WORTH_PAIRING = 0.8
-# An arrival bound exceeds the cut bound by at most the longest path. It is skipped if that path is below this
-# fraction of the best known bound.
+# An arrival bound exceeds the cut bound by at most the longest path, and is skipped if the longest path is
+# below this fraction of the best known bound.
 _NOTICEABLE = 0.002
 
 
@@ -71,8 +71,8 @@ def arrivals(
     ``need_bytes[source, target]`` is the data that target needs from source: for sums the same bytes from all
     sources, for copies the same bytes to all targets. ``chunk_bytes`` is the size of chunks that are
     forwarded only when complete; None if bytes are forwarded one by one. ``known_s`` is the best other bound.
-    The search is skipped if all paths are short compared with it; a cut is skipped if its gates are so fast
-    that its bound for sums cannot exceed the best one so far.
+    The search is skipped if all paths are short compared with ``known_s``. A cut is skipped if its gates are
+    so fast that its bound cannot exceed the best bound so far.
     """
     best = Bound("arrival", 0.0)
     cost_s = network.alpha_s if chunk_bytes is None else network.travel_s(chunk_bytes)
@@ -128,7 +128,7 @@ class _Crossing:
     rate: Floats
 
     def time_s(self, outside: Indices, inside: Indices, need_bytes: Floats, carried: Carried) -> float:
-        """Return the least T by which ``inside`` can have its data from ``outside``; 0 if too costly."""
+        """Return the least T by which ``inside`` can have its data from ``outside``; 0 if slow to compute."""
         to_s, from_s = self.to_s[outside].T, self.from_s[:, inside]
         needed = float(need_bytes[np.ix_(outside, inside)].sum())
         to_s = np.sort(to_s, axis=1) if carried == "sums" else to_s.min(axis=1, keepdims=True)
@@ -155,35 +155,35 @@ class _Crossing:
         # best[gate, path time to it, path time from it] is the number of pairs that a byte over the gate's
         # best link serves.
         best = np.maximum.reduceat(served, self.start, axis=0)
-        alike, counts = np.unique(
+        distinct, counts = np.unique(
             np.concatenate((best.reshape(len(best), -1), self.rate[:, None]), axis=1),
             axis=0,
             return_counts=True,
         )
-        rate = alike[:, -1] * counts
-        table = np.tensordot(rate, alike[:, :-1], axes=1).reshape(best.shape[1:])
+        rate = distinct[:, -1] * counts
+        table = np.tensordot(rate, distinct[:, :-1], axes=1).reshape(best.shape[1:])
 
         def served_by(time_s: float) -> float:
             turns_s = np.unique(np.clip(np.concatenate(([0.0, time_s], to_s, time_s - from_s)), 0.0, time_s))
             middle_s = (turns_s[1:] + turns_s[:-1]) / 2
             a = np.searchsorted(to_s, middle_s, side="right") - 1
             b = np.searchsorted(from_s, time_s - middle_s, side="right") - 1
-            there = (a >= 0) & (b >= 0)
-            return float((np.where(there, table[a, b], 0.0) * np.diff(turns_s)).sum())
+            valid = (a >= 0) & (b >= 0)
+            return float((np.where(valid, table[a, b], 0.0) * np.diff(turns_s)).sum())
 
         return _least_s(served_by, needed, at_least_s)
 
 
 def _crossing(network: Network, cut: Cut, distance_s: Floats, chunk_bytes: int | None) -> _Crossing:
     passed = gates(network, cut)
-    by_gate = np.argsort(passed.of, kind="stable")
+    by_gate = np.argsort(passed.gate_of_link, kind="stable")
     links = cut.links[by_gate]
     held_s_per_byte, flight_s = passed.beta_s_per_byte, network.alpha_s[links]
     if network.hold_alpha and chunk_bytes is not None:
         # With ``hold_alpha`` the hold includes the latency: the chunk has arrived when the link is released.
         held_s_per_byte, flight_s = held_s_per_byte + passed.alpha_s / chunk_bytes, np.zeros(len(links))
     return _Crossing(
-        np.flatnonzero(np.diff(passed.of[by_gate], prepend=-1)),
+        np.flatnonzero(np.diff(passed.gate_of_link[by_gate], prepend=-1)),
         distance_s[:, network.src[links]],
         flight_s[:, None] + distance_s[network.dst[links]],
         1.0 / held_s_per_byte,
@@ -191,17 +191,17 @@ def _crossing(network: Network, cut: Cut, distance_s: Floats, chunk_bytes: int |
 
 
 def _parts(cut: Cut, distance_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (outside, inside): ranks that exchange data, on one of the sides only the farthest ones."""
+    """Yield (outside, inside): ranks that exchange data; one of the two has only its farthest ranks."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]
     if not len(outside) or not len(inside):
         return
     between_s = distance_s[np.ix_(outside, inside)]
-    for far in _farthest(between_s.min(axis=1)):
-        yield outside[far], inside
-    for far in _farthest(between_s.min(axis=0)):
-        yield outside, inside[far]
+    for farthest in _farthest(between_s.min(axis=1)):
+        yield outside[farthest], inside
+    for farthest in _farthest(between_s.min(axis=0)):
+        yield outside, inside[farthest]
 
 
 def _farthest(away_s: Floats) -> Iterator[Indices]:
@@ -219,8 +219,8 @@ def _filled_s(first_s: Floats, rate: Floats, total_bytes: float) -> float:
     order = np.argsort(first_s, kind="stable")
     rates = np.cumsum(rate[order])
     ahead = np.cumsum(rate[order] * first_s[order])
-    # The T from the first n terms alone is never below the answer. It is the answer if exactly these terms
-    # are positive at T.
+    # The T from the first n terms alone is never below the answer, and equals the answer if exactly these
+    # terms are positive at T.
     return float(((total_bytes + ahead) / rates).min())
 
 

@@ -16,12 +16,11 @@ from synth.networks import distances_s
 
 __all__ = ["crossing_s", "drained_s", "spread_s"]
 
-# The most ranks at which links enter a set, so that shortest paths from them are searched. A set with more
-# entries gets the bound 0.
+# An entry is a rank of a set to which a link leads from outside. With more entries, shortest paths from them
+# would take long, and the time to spread counts as 0.
 _MOST_ENTRIES = 256
-# The most ranks inside that are examined. Each rank gives a valid bound, so a few with different gates are
-# enough.
-_MOST_LOOKS = 4
+# The most ranks inside that are examined. Each gives a valid bound, so a few with different gates are enough.
+_MOST_EXAMINED = 4
 
 
 def crossing_s(network: Network, cut: Cut, needed: int, chunk_bytes: int, supply: Indices | None) -> float:
@@ -53,22 +52,22 @@ def drained_s(
 ) -> float:
     """Return a lower bound on the time until every rank inside has all chunks, if each wants all.
 
-    Take the last j of the ``needed`` chunks to cross. No rank inside has any of these before ``needed`` − j +
-    1 chunks can have crossed. From then on each rank must receive all j, from outside or over an inner link.
-    The result is at least ``at_least_s``.
+    No rank inside has any of the last j of the ``needed`` chunks before ``needed`` − j + 1 chunks can have
+    crossed. From then on each rank must receive all j, from outside or over an inner link. The result is at
+    least ``at_least_s``.
     """
     worst_s = at_least_s
     doors = len(gates(network, cut).alpha_s)
-    looks = list(_looks(network, cut, chunk_bytes))
+    examined = list(_inner_gates(network, cut, chunk_bytes))
     for last in sorted({min(needed, number) for number in (doors, 2 * doors, 4 * doors)}):
         from_s = crossing_s(network, cut, needed - last + 1, chunk_bytes, supply)
-        for hold_s, travel_s in looks:
+        for hold_s, travel_s in examined:
             endless, never = np.full(len(hold_s), np.inf), np.zeros(len(hold_s))
             worst_s = max(worst_s, from_s + _earliest_s(last, hold_s, travel_s, endless, never))
     return worst_s
 
 
-def _looks(network: Network, cut: Cut, chunk_bytes: int) -> Iterator[tuple[Floats, Floats]]:
+def _inner_gates(network: Network, cut: Cut, chunk_bytes: int) -> Iterator[tuple[Floats, Floats]]:
     """Yield (hold times, travel times) of the gates into a rank inside, for up to four ranks.
 
     Gates from outside count with a travel time of 0.
@@ -83,9 +82,9 @@ def _looks(network: Network, cut: Cut, chunk_bytes: int) -> Iterator[tuple[Float
         hold_s = np.concatenate((near[0], far[0]))
         travel_s = np.concatenate((near[1], np.zeros(len(far[1]))))
         order = np.lexsort((travel_s, hold_s))
-        look = hold_s[order].tobytes() + travel_s[order].tobytes()
-        if look not in seen and len(seen) < _MOST_LOOKS:
-            seen.add(look)
+        key = hold_s[order].tobytes() + travel_s[order].tobytes()
+        if key not in seen and len(seen) < _MOST_EXAMINED:
+            seen.add(key)
             yield hold_s, travel_s
 
 
@@ -98,7 +97,7 @@ def _costs_s(network: Network, passed: Gates, chunk_bytes: int) -> tuple[Floats,
 def _stock(
     network: Network, tails: Indices, chunk_bytes: int, supply: Indices | None
 ) -> tuple[Floats, Floats]:
-    """Return for each gate the chunks that its tail holds at 0, and the time at which it can get another."""
+    """Return, for each gate, its tail's number of chunks at time 0, and the earliest arrival of another."""
     restock_s = np.zeros(len(tails))
     if supply is None:
         return np.full(len(tails), np.inf), restock_s

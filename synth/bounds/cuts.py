@@ -22,7 +22,7 @@ __all__ = [
     "labelings",
 ]
 
-# Links of one level have costs that rise by at most this factor from one to the next.
+# The links of one cost level, sorted by cost, differ by at most this factor from one link to the next.
 _LEVEL_RATIO = 1.2
 # The most tiers of ports that are tried; a tier is all ports shared by the same number of ranks.
 _MOST_TIERS = 8
@@ -43,14 +43,14 @@ class Gates:
     """The gates of a cut: one row for each shared port, and one for each link without a port.
 
     ``beta_s_per_byte`` is the gate's time per byte over the link that holds it least; ``alpha_s`` is the
-    least alpha of its links. ``tail`` is the one rank that feeds the gate, or -1 if there are several. ``of``
-    is the gate of each of the cut's links.
+    least alpha of its links. ``tail`` is the one rank that feeds the gate, or -1 if several do.
+    ``gate_of_link`` has a row for each link of the cut.
     """
 
     beta_s_per_byte: Floats
     alpha_s: Floats
     tail: Indices
-    of: Indices
+    gate_of_link: Indices
 
     @property
     def bytes_per_s(self) -> float:
@@ -59,7 +59,7 @@ class Gates:
 
 
 def cut_around(network: Network, inside: Mask, name: str, kind: str) -> Cut:
-    """Return the cut of a set of ranks."""
+    """Return the cut into a set of ranks."""
     links = np.flatnonzero(~inside[network.src] & inside[network.dst]).astype(np.int32)
     return Cut(name, kind, inside, links)
 
@@ -80,9 +80,9 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
 
 
 def distinct_cuts(network: Network) -> Iterator[Cut]:
-    """Yield one of each class of candidate cuts that translations of the network map to each other.
+    """Yield the candidate cuts without those that a symmetry of the network maps to an earlier one.
 
-    Two cuts count as equal if they have equally many ranks and links of each orbit.
+    Two cuts with equally many ranks and links of each orbit count as symmetric.
     """
     symmetry = found_symmetry(network)
     if symmetry is None:
@@ -92,14 +92,14 @@ def distinct_cuts(network: Network) -> Iterator[Cut]:
     seen: set[tuple[str, bytes, bytes]] = set()
     for cut in candidate_cuts(network):
         ranks, links = np.bincount(cell[cut.inside]), np.bincount(symmetry.orbit[cut.links])
-        look = (cut.kind, ranks.tobytes(), links.tobytes())
-        if look not in seen:
-            seen.add(look)
+        key = (cut.kind, ranks.tobytes(), links.tobytes())
+        if key not in seen:
+            seen.add(key)
             yield cut
 
 
 def gates(network: Network, cut: Cut) -> Gates:
-    """Return the gates of ``cut``; a link with several ports is counted at its busiest one."""
+    """Return the gates of ``cut``; a link with several ports is counted at its busiest port."""
     gate_of, held = _gate_of(network, cut.links)
     count = int(gate_of.max(initial=-1)) + 1
     beta = np.full(count, np.inf)
@@ -115,14 +115,14 @@ def gates(network: Network, cut: Cut) -> Gates:
 
 
 def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
-    """Return for each link its gate, and the seconds per byte for which it holds the gate."""
+    """Return the gate of each link, and the seconds per byte for which the link holds the gate."""
     owner, port = network.ports_along(links)
     held = np.array(network.beta_s_per_byte[links])
     if not len(port):
         return np.arange(len(links), dtype=np.int32), held
     used = np.bincount(port, minlength=len(network.ports))
     label = len(network.ports) + np.arange(len(links))
-    # Ports are written in rising order of use, so a link keeps its busiest one.
+    # Ports are written in rising order of use, so the busiest port of a link is written last.
     order = np.argsort(used[port], kind="stable")
     label[owner[order]] = port[order]
     held[owner[order]] = network.held_s_per_byte[network.port_entries(links)][order]
@@ -130,7 +130,7 @@ def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
 
 
 def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
-    """Yield (members, name) of hosts, then of clusters that fast links or shared ports join; none twice."""
+    """Yield (members, name) of each host, and of each cluster that fast links or shared ports join."""
     seen: set[bytes] = set()
     for labels, noun in labelings(network):
         for label in np.unique(labels):
@@ -160,7 +160,7 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
 
 
 def _behind_ports(network: Network) -> Iterator[Indices]:
-    """Yield labels of ranks that send through the same ports, such as those of a trunk, a leaf or a spine.
+    """Yield labels that group ranks by the ports that they send through: those of a trunk, leaf or spine.
 
     Ports shared by the same number of ranks form a tier; each tier has its own labels.
     """
@@ -175,7 +175,7 @@ def _behind_ports(network: Network) -> Iterator[Indices]:
 
 
 def cost_levels(network: Network) -> Floats:
-    """Return the highest cost per byte of each level, rising; a step of more than 20 % starts a level."""
+    """Return the highest cost per byte of each level, rising; a rise of over 20 % begins a new level."""
     return _levels(network.beta_s_per_byte)
 
 

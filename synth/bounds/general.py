@@ -1,6 +1,6 @@
 """General lower bounds, for collectives of any shape: the data that each rank must receive, send or relay.
 
-They use only each chunk's set of sources and targets, so they hold for all_to_all, scatter, gather,
+The bounds use only each chunk's set of sources and targets, so they hold for all_to_all, scatter, gather,
 all_to_next, custom collectives, subsets of the ranks and several collectives at once:
 
 - *ingress*, *egress*, *cut*: a chunk with a target inside a set of ranks must enter the set if no source is
@@ -8,7 +8,7 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
 - *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the farthest
   contribution to a sum;
 - *flow*: the optimum of the concurrent-flow LP, if it is small;
-- *distance*: let every link and port have a price y. In time T they offer T·Σy together. A chunk costs at
+- *distance*: let every link and port have a price y. In time T all together offer T·Σy. A chunk costs at
   least the cheapest path to its farthest target, and at least the sum of the cheapest last links into its
   targets. So T is at least the cost of all chunks divided by Σy. Three kinds of prices are tried: equal
   prices, prices of one cost level, and prices found by raising busy resources' prices over many rounds.
@@ -38,7 +38,7 @@ __all__ = ["point_bounds"]
 
 # The most sizes of cuts around the first ranks, and the most cuts out of holders.
 _MOST_SWEEPS = 64
-# The most ranks for which the longest axis is computed: it takes the eigenvectors of a dense matrix.
+# The most ranks for which the longest axis is computed, from the eigenvectors of a dense matrix.
 _MOST_FOR_AXIS = 1024
 # The most rounds that adjust prices, and the most ranks times links of all rounds together.
 _MOST_ROUNDS = 40
@@ -131,7 +131,7 @@ class _Problem:
                 yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
 
     def _holders(self) -> Iterator[Cut]:
-        """Yield cuts out of each set of ranks that hold the same chunk: one of them must send it."""
+        """Yield the cut out of each set of ranks that hold the same chunk: one of these must send it."""
         holders = dict.fromkeys(
             tuple(sources.tolist()) for sources, _, reduced, _ in self.others if not reduced
         )
@@ -142,7 +142,7 @@ class _Problem:
                 yield cut_around(self.network, inside, f"cut out of {len(chosen)} holders", "cut")
 
     def flow(self) -> Bound | None:
-        """Return the concurrent-flow optimum of the point-to-point chunks; None if it is too large."""
+        """Return the concurrent-flow optimum of the point-to-point chunks; None if none, or too many."""
         if not self.demands.any() or not fits(self.network, self.demands):
             return None
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
@@ -174,10 +174,10 @@ class _Problem:
         at = np.unravel_index(int(wanted.argmax()), wanted.shape)
         worst_s, ends = float(wanted[at]), (int(at[0]), int(at[1]))
         for sources, targets, reduced, _ in self.others:
-            ways = reach_s[np.ix_(sources, targets)]
-            far_s = ways.max() if reduced else ways.min(axis=0).max()
+            paths_s = reach_s[np.ix_(sources, targets)]
+            far_s = paths_s.max() if reduced else paths_s.min(axis=0).max()
             if far_s > worst_s:
-                worst_s, ends = float(far_s), (int(sources[0]), int(targets[ways.max(axis=0).argmax()]))
+                worst_s, ends = float(far_s), (int(sources[0]), int(targets[paths_s.max(axis=0).argmax()]))
         return Bound("latency", worst_s, f"from rank {ends[0]} to rank {ends[1]}")
 
     def distances(self) -> Iterator[Bound]:
@@ -207,10 +207,10 @@ class _Problem:
         enter = np.full(self.network.ranks, np.inf)
         np.minimum.at(enter, self.network.dst, length)
         for sources, targets, reduced, count in self.others:
-            ways = reach[np.ix_(sources, targets)]
-            far = ways.max() if reduced else ways.min(axis=0).max()
+            costs = reach[np.ix_(sources, targets)]
+            farthest = costs.max() if reduced else costs.min(axis=0).max()
             lacking = targets if reduced and len(sources) > 1 else np.setdiff1d(targets, sources)
-            total += count * max(float(far), float(enter[lacking].sum()))
+            total += count * max(float(farthest), float(enter[lacking].sum()))
         offered = float(price.sum())
         time_s = total / offered if offered else 0.0
         # With ``hold_alpha`` the hold includes the latency: the chunk has arrived when the link is released.

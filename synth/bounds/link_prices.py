@@ -1,13 +1,13 @@
-"""Prices of links, NICs and trunks: what a faster one would save in a step of several collectives.
+"""Prices of links, NICs and trunks: what a faster part would save in a step of several collectives.
 
 A linear program routes all collectives of a step at once, in arbitrarily fine pieces, over trees and paths,
 so that the step ends soonest. Its dual values say how much the end depends on each resource. Column
 generation adds the trees that are cheapest at the current dual values, until they no longer shorten the step.
-A greedy search builds each tree by adding the nearest rank first, and may miss the cheapest tree. So the step
-may end sooner than the program says: its time is no proven bound. Latency does not count.
+A greedy search builds each tree by adding the nearest rank first, and may miss the cheapest tree. So the time
+is an estimate, not a proven bound. Latency is ignored.
 
-Collectives with different release times share the resources only while both run: time is cut at the releases,
-and each piece of data moves in one of the intervals after its release.
+Collectives with different release times share resources only while both run. So time is cut into intervals at
+the releases, and each piece of data moves in an interval after its own release.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ __all__ = ["NetworkPart", "Price", "StepDemand", "part_prices", "parts_of", "upg
 #
 # The most rounds of new trees.
 _MOST_ROUNDS = 40
-# A gain is a step that ends sooner by a thousandth. The search ends in the fourth round in a row without one.
+# A round gains if the step ends sooner by a thousandth. The search ends in the fourth idle round in a row.
 _IDLE_ROUNDS, _GAIN = 3, 1e-3
-# The most rounds on an upgraded network. It starts with the trees of the network as it is, which nearly
-# always include the useful ones.
+# The most rounds on an upgraded network. Its search starts with the trees found for the present network,
+# which nearly always include the useful ones.
 _MORE_ROUNDS = 8
-# The most parts whose saving is computed, by solving the program with each of them upgraded. They are those
-# with the largest dual values.
+# The saving is computed for this many parts with the largest dual values, each by a program of its own.
 _CANDIDATES = 10
-# Trees are also searched at prices that rise exponentially with load. There an idle resource costs exp(-8) =
-# 1/3000 of a full one: a detour over idle links is cheap, but a shorter one is cheaper. With exponents from 2
-# to 16 the steps ended at the same times.
+# Trees are also searched at prices that rise exponentially with load. Then an idle resource costs exp(-8) =
+# 1/3000 of a full one, so a detour over idle links is cheap, and a short detour is cheaper than a long one.
+# With exponents from 2 to 16 the steps ended at the same times.
 _STEEPNESS = 8.0
 # A word in a port's name that tells its direction; both directions of a port are one part.
 _DIRECTION = re.compile(r"\s*\b(?:egress|ingress|up|down|out|in|tx|rx)\b(?=(\s+\d)?)")
@@ -106,9 +105,9 @@ def _s_per_byte(network: Network, port_s: Floats, resource: int) -> float:
 def upgraded(network: Network, part: NetworkPart | None, more_bytes_per_s: float) -> Network:
     """Return the network with a part faster by ``more_bytes_per_s``; None upgrades nothing.
 
-    A link that was as fast as one of its ports gets the rate that its slowest port now has. No link is faster
-    than its slowest port. The result states the time per byte of each port. If it has ports, it ``queues``: a
-    link slower than its port would otherwise hold the port for the whole transfer.
+    A link that was as fast as one of its ports gets the new rate of its slowest port. No link is faster than
+    its slowest port. The result states the time per byte of each port. A network with ports ``queues``:
+    otherwise a link slower than its port would hold the port for the whole transfer.
     """
     port_s = network.port_s_per_byte.copy()
     beta = network.beta_s_per_byte.copy()
@@ -199,7 +198,7 @@ class _Program:
         self.last_s = 0.0
 
     def solved(self, rounds: int) -> float:
-        """Return the end of the step in seconds, after adding trees until it hardly moves."""
+        """Add trees until the end of the step hardly changes; return the end in seconds."""
         best_s, idle = np.inf, 0
         for _ in range(rounds):
             known = len(self.trees)
@@ -223,13 +222,13 @@ class _Program:
         network = self.network
         for prices in self.tried:
             for interval, release_s in enumerate(self.releases):
-                # A free link would let trees take arbitrary detours.
+                # The small addition keeps trees from detours over links that cost nothing.
                 length = floats(self.load.T @ prices[interval] + 1e-9 * network.beta_s_per_byte)
-                there = shortest_paths(network.ranks, network.src, network.dst, length)
-                back = shortest_paths(network.ranks, network.dst, network.src, length)
+                forward = shortest_paths(network.ranks, network.src, network.dst, length)
+                backward = shortest_paths(network.ranks, network.dst, network.src, length)
                 for number, block in enumerate(self.blocks):
                     if block.release_s <= release_s:
-                        for links in _trees(block, there, back, network):
+                        for links in _trees(block, forward, backward, network):
                             self.trees[number, links] = None
 
     def _solve(self) -> None:
@@ -247,19 +246,19 @@ class _Program:
         unit_s = float(seconds.max())
         intervals, resources = len(self.releases), len(self.used)
         release_s = np.array([self.blocks[number].release_s for number in block])
-        columns, rows, shares, of = [], [], [], []
+        columns, rows, shares, owner = [], [], [], []
         count = 0
         coo = (seconds / unit_s).tocoo()
         for interval, start_s in enumerate(self.releases):
-            may = np.flatnonzero(release_s <= start_s)
+            usable = np.flatnonzero(release_s <= start_s)
             place = np.full(len(keys), -1)
-            place[may] = count + np.arange(len(may))
+            place[usable] = count + np.arange(len(usable))
             kept = place[coo.col] >= 0
             rows.append(coo.row[kept] + interval * resources)
             columns.append(place[coo.col[kept]])
             shares.append(coo.data[kept])
-            of.append(block[may])
-            count += len(may)
+            owner.append(block[usable])
+            count += len(usable)
         last = np.arange(resources) + (intervals - 1) * resources
         matrix = csc_array(
             (
@@ -270,7 +269,7 @@ class _Program:
         )
         most = np.repeat(np.append(np.diff(self.releases), 0.0) / unit_s, resources)
         whole = csc_array(
-            (np.ones(count), (np.concatenate(of), np.arange(count))), shape=(len(self.blocks), count + 1)
+            (np.ones(count), (np.concatenate(owner), np.arange(count))), shape=(len(self.blocks), count + 1)
         )
         # Imported only here, because the import takes a tenth of a second.
         from scipy.optimize import linprog
@@ -289,23 +288,25 @@ class _Program:
 
 
 def _trees(
-    block: _Block, there: ShortestPaths, back: ShortestPaths, network: Network
+    block: _Block, forward: ShortestPaths, backward: ShortestPaths, network: Network
 ) -> Iterator[tuple[int, ...]]:
     """Yield the links of a cheap tree for a block; for a sum, one tree with its root at each target."""
     if not block.reduced:
-        yield tuple(sorted(_grown(block.sources, block.targets, there, network.dst)))
+        yield tuple(sorted(_grown(block.sources, block.targets, forward, network.dst)))
         return
     for root in block.targets.tolist():
-        into = _grown(np.array([root]), block.sources, back, network.src)
-        out = _grown(np.array([root]), block.targets, there, network.dst) if len(block.targets) > 1 else set()
+        into = _grown(np.array([root]), block.sources, backward, network.src)
+        out = (
+            _grown(np.array([root]), block.targets, forward, network.dst) if len(block.targets) > 1 else set()
+        )
         yield tuple(sorted([*into, *out]))
 
 
 def _grown(seeds: Indices, targets: Indices, paths: ShortestPaths, ends: Indices) -> set[int]:
     """Return the links of a tree from ``seeds`` to all ``targets``.
 
-    The tree grows by one shortest path at a time, always to the target that is nearest to it. ``ends`` is the
-    rank to which each link leads.
+    The tree grows by one shortest path at a time, always to the nearest target. ``ends`` is the rank to which
+    each link leads.
     """
     inside = np.zeros(len(paths.cost), dtype=bool)
     inside[seeds] = True

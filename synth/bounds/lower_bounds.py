@@ -1,13 +1,13 @@
 """Proven lower bounds on the time of a collective; the largest one binds.
 
 With a fixed chunk size the bounds count whole chunks. A link or port that is free at time 0 can have
-delivered floor((T − travel) / hold) + 1 of them by time T. With ``fluid`` the chunk size is free, and a bound
+delivered floor((T − travel) / hold) + 1 chunks by time T. With ``fluid`` the chunk size is free, and a bound
 is bytes over bandwidth plus the least alpha. All bounds hold for every schedule that reduces at ranks only:
 
 - *ingress*, *egress*, *cut*: the data that a set S of ranks needs from outside must cross its incoming links
-  (ForestColl). When all have crossed, the last one must still spread inside S, unless some chunk crosses a
-  second time; the bound takes what is shorter. No rank in S has any of the last j chunks before they cross,
-  and each rank must then receive all j.
+  (ForestColl). Then either the last chunk must still spread inside S, or some chunk crosses a second time;
+  the bound takes the shorter. No rank in S has any of the last j chunks before they cross, and each rank must
+  then receive all j.
 - *latency*: a chunk that leaves at 0 travels at least the shortest path to each rank that wants it.
 - *total traffic*: all links and ports together must carry all needed sends; an all_reduce sends every chunk
   at least 2(N−1) times (Patarasuk and Yuan).
@@ -48,8 +48,8 @@ _LARGE_BYTES = 1 << 40
 ORDER_BOUND = "order of sums"
 # The most ranks and chunks for which the bound of a fixed order of sums is sought, as it takes some seconds.
 _MOST_IN_ORDER, _MOST_CHUNKS_IN_ORDER = 128, 1024
-# Fewer chunks are cut until there are about this many. Finer ones spread more evenly, so their loads make
-# better prices.
+# Fewer chunks are cut into about this many: finer chunks spread more evenly, so their loads make better
+# prices.
 _CHUNKS_IN_ORDER = 256
 _SPREADING = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
@@ -100,8 +100,8 @@ def bounds(
 def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
     """Return the bound of a fixed order of sums.
 
-    Return [] if chunks sum different ranks, if a chunk has several targets, or if there are too many ranks or
-    chunks.
+    Return [] if chunks have different sources, if a chunk has several targets, or if there are too many ranks
+    or chunks.
     """
     sources, roots = collective.sources, collective.targets.only().astype(np.int64)
     few = network.ranks <= _MOST_IN_ORDER and collective.chunks <= _MOST_CHUNKS_IN_ORDER

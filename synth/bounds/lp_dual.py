@@ -42,8 +42,8 @@ class Prices:
     def fixed(self) -> Iterator[Floats]:
         """Yield even prices, then up to two sets of prices for each level of link costs.
 
-        The resources of a set have equal prices. They are the links of the level that have a price, and the
-        first port of its other links; in the second set, their second port.
+        A set gives equal prices to the links of the level that have a price, and to the first port of its
+        other links. The second set takes their second port instead.
         """
         yield self.even()
         levels = cost_levels(self.network)
@@ -67,22 +67,22 @@ class Prices:
         return floats(total * self.held_s)
 
     def cheapest(self, length: Floats) -> tuple[Floats, Indices]:
-        """Return by source and target the least length of a path and its last link, or -1."""
+        """Return (least length of a path, its last link or -1), each by source and target."""
         network = self.network
         found = shortest_paths(network.ranks, network.src, network.dst, length)
         return np.minimum(found.cost, _FAR_S), found.edge
 
-    def loads_s(self, demands: Floats, came: Indices) -> Floats:
+    def loads_s(self, demands: Floats, last_link: Indices) -> Floats:
         """Return the seconds for which each resource is held if every demand takes its cheapest path."""
         network = self.network
         used = np.zeros(network.links)
         flow = demands.copy()
         at, rows = (
-            np.broadcast_to(np.arange(network.ranks), came.shape).copy(),
+            np.broadcast_to(np.arange(network.ranks), last_link.shape).copy(),
             np.arange(network.ranks)[:, None],
         )
         while True:
-            link = came[rows, at]
+            link = last_link[rows, at]
             moving = link >= 0
             if not (moving & (flow > 0)).any():
                 break

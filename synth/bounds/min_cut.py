@@ -1,7 +1,7 @@
 """Minimum cuts by max-flow: the set of ranks with the least capacity into it.
 
 Dinkelbach's method: guess a time T and test by max-flow whether every rank can have received all bytes by T.
-If one cannot, the minimum cut gives a set that needs longer, and its time is the next guess. Ports become
+If a rank cannot, the minimum cut gives a set that needs longer, and its time is the next guess. Ports become
 nodes that their links pass through, so a shared NIC is one capacity.
 """
 

@@ -78,9 +78,9 @@ class _Problem:
 
     @cached_property
     def candidates(self) -> tuple[Cut, ...]:
-        """The candidate cuts; one of each class of equivalent cuts if all ranks supply the same."""
-        alike = len(np.unique(self.supply)) == 1
-        return tuple(distinct_cuts(self.network) if alike else candidate_cuts(self.network))
+        """The candidate cuts; only one of several symmetric cuts if all ranks supply equally much."""
+        equal_supply = len(np.unique(self.supply)) == 1
+        return tuple(distinct_cuts(self.network) if equal_supply else candidate_cuts(self.network))
 
     def needed(self, inside: Mask) -> int:
         """Return the number of chunks that must cross into the set at least once."""
@@ -143,7 +143,7 @@ class _Problem:
         time_s = crossing_s(network, cut, needed, chunk_bytes, self.supply)
         if cut.kind != "cut":
             return time_s
-        # A repeated crossing need not be a new chunk, so the chunks that the tails hold do not limit it.
+        # The additional crossing may repeat a chunk, so the chunks that the tails hold do not limit it.
         once_more_s = crossing_s(network, cut, needed + 1, chunk_bytes, None)
         time_s = max(time_s, min(time_s + spread_s(network, cut, chunk_bytes), once_more_s))
         return drained_s(network, cut, needed, chunk_bytes, self.supply, time_s)
@@ -211,7 +211,7 @@ class _Problem:
         return Bound("spanning trees", time_s, f"{size_text(total_bytes)} over packed trees")
 
     def _rate_in_all(self) -> float:
-        """Return bytes per second over all links: the least of three ways to charge links to ports."""
+        """Return the bytes per second over all links: the least of three ways to group links into gates."""
         rates = dict.fromkeys(("all", "egress", "ingress"), 0.0)
         everything = Cut("", "all", np.ones(self.network.ranks, dtype=bool), np.arange(self.network.links))
         for cut in (everything, *candidate_cuts(self.network)):

@@ -43,9 +43,9 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     data = np.concatenate((np.ones(count), -np.ones(count)))
     ends = (rows, np.concatenate((variable, variable)))
     balance = coo_array((data, ends), shape=(len(sources) * ranks, count + 1))
-    asked = np.ones((len(sources), ranks), dtype=bool)
-    asked[np.arange(len(sources)), sources] = False
-    kept = np.flatnonzero(asked.ravel())
+    constrained = np.ones((len(sources), ranks), dtype=bool)
+    constrained[np.arange(len(sources)), sources] = False
+    kept = np.flatnonzero(constrained.ravel())
     resource = np.concatenate((np.arange(links), links + network.link_port))
     user: Indices = np.concatenate((np.arange(links), network.port_user))
     shift = np.arange(len(sources))[:, None] * links
@@ -59,7 +59,7 @@ def least_time_s(network: Network, demands: Floats, held_s: Floats) -> float:
     capacity = coo_array((held, (holder, column)), shape=(resources, count + 1))
     cost = np.zeros(count + 1)
     cost[-1] = 1.0
-    # Imported only here: it takes a tenth of a second, which a process that solves no program saves.
+    # Imported only here, because the import takes a tenth of a second.
     from scipy.optimize import linprog
 
     found = linprog(

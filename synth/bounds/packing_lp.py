@@ -1,7 +1,7 @@
 """The packing linear program: shares of trees that minimize the largest load of a resource.
 
-A tree is a row of edges (or links). It loads resources: ports, and links that have no port. Trees belong to
-groups. Each group has a demand, to which the shares of its trees add up.
+A tree is a row of edges (or links). It loads resources: ports, and links without a port or slower than all
+their ports. Each tree belongs to a group. The shares of a group's trees add up to the group's demand.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def resource_load(network: Network) -> tuple[Indices, csc_array]:
     than each of its ports.
     """
     slow = np.ones(network.links, dtype=bool)
-    alike = network.held_s_per_byte * ALIKE >= network.beta_s_per_byte[network.port_user]
-    slow[network.port_user[alike]] = False
+    as_fast = network.held_s_per_byte * ALIKE >= network.beta_s_per_byte[network.port_user]
+    slow[network.port_user[as_fast]] = False
     alone = np.flatnonzero(slow)
     row = np.concatenate((network.links + network.link_port, alone))
     column = np.concatenate((network.port_user, alone))
@@ -56,7 +56,7 @@ class Trees:
 
     @property
     def table(self) -> Indices:
-        """(trees, edges of a tree)"""
+        """The edges of each tree, as an array (trees, edges of a tree)."""
         return np.array([np.frombuffer(key, dtype=np.int64) for _, key in self._height])
 
     @property
@@ -111,7 +111,7 @@ def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None =
     equal = hstack((one_each, coo_array((len(demand), 1))), format="csc")
     least = float(load.sum(axis=0).min()) / busy.shape[0] / scale
     goal = np.append(_HEIGHT_WEIGHT * least * trees.heights, 1.0)
-    # Import here: it takes a tenth of a second, which processes that solve nothing need not spend.
+    # Imported only here, because the import takes a tenth of a second.
     from scipy.optimize import linprog
 
     solved = linprog(goal, A_ub=upper, b_ub=np.zeros(len(rows)), A_eq=equal, b_eq=demand, method="highs")
@@ -121,10 +121,7 @@ def solve(busy: csc_array, trees: Trees, demand: Floats, spared: Floats | None =
 
 
 def _distinct_rows(load: csr_array) -> Indices:
-    """Return one row of each set of equal rows.
-
-    For example, every tree loads opposite links of equal cost alike.
-    """
+    """Return one row of each set of equal rows, such as those of opposite links that all trees load alike."""
     first: dict[tuple[bytes, bytes], int] = {}
     for row in range(load.shape[0]):
         entries = slice(load.indptr[row], load.indptr[row + 1])

@@ -7,10 +7,10 @@ link. A crossing that arrives late serves only those ranks of its part that are 
 
 Let all parts have s ranks, and all crossing links the latency α. m(t) is the largest number of ranks of a
 part that can reach a single one of its ranks within t, and o(t) the largest number that a single one can
-reach within t. T is the time of the all_reduce. A crossing that starts at t < α has weight m(t)/s. One that
-arrives at T − t with t < α has weight o(t)/s. Every other has weight 1. Claim: the crossings of each byte
-have weights of at least 2(k − 1) in all. Hence an all_reduce takes longer than the partition bound by two
-integrals from 0 to α, of 1 − m(t)/s and of 1 − o(t)/s.
+reach within t. T is the time of the all_reduce. A crossing that starts at t < α has weight m(t)/s. A crossing
+that arrives at T − t with t < α has weight o(t)/s. Every other crossing has weight 1. Claim: the crossings of
+each byte have weights of at least 2(k − 1) in all. Hence an all_reduce takes longer than the partition bound
+by two integrals from 0 to α, of 1 − m(t)/s and of 1 − o(t)/s.
 
 Proof. Let h₀ be the part that first has all contributions, and t₀ the time at which it has them. (1) The s
 contributions of each other part h reach h₀ over crossings out of h that start at t₀ − α or before. Each of
@@ -21,13 +21,13 @@ if it starts before α, and late if it arrives after T − α. The claim is prov
 and none of (2) early, that is, if α ≤ t₀ − α and t₀ ≤ T − α. If t₀ − α < α, all of (1) is early, so early
 crossings have weights of at least k − 1. Each of the s ranks of a part needs the N − s = s(k − 1)
 contributions from outside. A crossing into the part serves some of these s · s(k − 1) pairs of a rank and a
-contribution. One that is not early serves at most all pairs and has weight 1, or it is late, serves at most a
-fraction of o/s, and has weight o/s. An early one serves at most m · s pairs, a fraction of m/(s(k − 1)), and
-has weight m/s, which is k − 1 times this fraction. Let F be the fraction that early crossings serve, summed
-over the k parts. Then the early weights are at least k − 1 and at least (k − 1)F. The other crossings serve
-the fraction k − F that is left, so their weights are at least k − F. All weights are at least
-max(k − 1, (k − 1)F) + k − F ≥ 2(k − 1). If t₀ > T − α, the argument is the same backwards in time, with the
-data that leaves each part.
+contribution. A late crossing has weight o/s and serves at most the fraction o/s. An early crossing has weight
+m/s and serves at most m · s pairs, the fraction m/(s(k − 1)), so its weight is k − 1 times this fraction. Any
+other has weight 1 and serves at most all pairs. Let F be the fraction that early crossings serve, summed over
+the k parts. Then the early weights are at least k − 1 and at least (k − 1)F. The other crossings serve the
+fraction k − F that is left, so their weights are at least k − F. All weights are at least max(k − 1, (k −
+1)F) + k − F ≥ 2(k − 1). If t₀ > T − α, the argument is the same backwards in time, with the data that leaves
+each part.
 """
 
 from __future__ import annotations

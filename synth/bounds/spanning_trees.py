@@ -50,8 +50,8 @@ _CHANCE = 1e-12
 def is_promising(network: Network) -> bool:
     """Return whether the search takes less than a second and may prove more than cuts and partitions.
 
-    That is so if links share few ports. If each link has its own price, the linear programs are large, and
-    partitions are about as good.
+    It may prove more if many links share few ports. If each link has its own price, the linear programs are
+    large, and partitions are about as good.
     """
     if not len(network.ports) or network.links > _MOST_LINKS:
         return False
@@ -102,7 +102,7 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
             for at in range(_PER_ROUND):
                 tree = trees.add(_cheapest(network, cost, random), 0)
                 if at == 0:
-                    # The random additions to the costs may hide a cheaper tree. It is cheaper by no more than
+                    # The random additions to the costs may hide a tree that is cheaper, but by no more than
                     # the term subtracted here.
                     least = cost[tree].sum() - 2 * _CHANCE * len(tree) * cost.max()
                     best = max(best, float(least / price.sum()))

@@ -1,7 +1,8 @@
 """Lower bounds on collectives of all ranks of a symmetric network, computed from one link of each orbit.
 
-A block is all ranks that agree in all digits from some digit on: one rank, a host, a group, all ranks below a
-switch. Translations map blocks to blocks, so the rate into a block is computed once for each orbit:
+The digits of a rank are those of its number, such as (GPU, host, pod); a translation adds to the digits
+(`SymmetricNetwork`). A block is all ranks that agree in all digits from some digit on: a rank, a host, a pod.
+Translations map blocks to blocks, so the rate into a block is computed once for each orbit:
 
 - *ingress*, *egress*, *cut*: data that the ranks of a block need from outside enters over the block's links
   and ports (ForestColl, Sec. 4); data that is summed outside leaves over them.
@@ -71,7 +72,7 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
 
 
 def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: int) -> list[Bound]:
-    """Return bounds on an all_reduce of ``members``, the ranks that are left, by rates into their hosts.
+    """Return bounds on an all_reduce of ``members``, the ranks left after failures, by rates into hosts.
 
     Data enters a host through the ports at which links between hosts end. Return [] unless each rank has
     exactly one port at which all its links from other hosts end; ranks may share a port.
@@ -131,24 +132,24 @@ def _into_blocks(network: SymmetricNetwork, level: int) -> Floats:
     rate = 1.0 / network.beta_s_per_byte[rows]
     entry, row = _ports_there(network, rows, block)
     port = network.link_port[entry] + of_block[dst[rows[row]] // block] * len(network.ports)
-    asked, most = np.zeros((2, len(orbits) * len(network.ports)))
-    np.add.at(asked, port, rate[row])
-    np.maximum.at(most, port, rate[row])
+    demanded, capacity = np.zeros((2, len(orbits) * len(network.ports)))
+    np.add.at(demanded, port, rate[row])
+    np.maximum.at(capacity, port, rate[row])
     # Each link is charged to the port that is most oversubscribed.
-    over = np.divide(asked, most, out=np.zeros_like(asked), where=most > 0)
+    over = np.divide(demanded, capacity, out=np.zeros_like(demanded), where=capacity > 0)
     order = np.lexsort((-over[port], row))
     first = np.unique(row[order], return_index=True)[1]
     charged, at = row[order][first], port[order][first]
     worth = over[at] > 1
     charged, at = charged[worth], at[worth]
-    ports = np.zeros_like(asked)
+    ports = np.zeros_like(demanded)
     np.add.at(ports, at, rate[charged])
     alone = np.ones(len(rows), bool)
     alone[charged] = False
     found = np.zeros(len(orbits))
     np.add.at(found, of_block[dst[rows[alone]] // block], rate[alone])
     if len(network.ports):
-        found = found + np.minimum(ports, most).reshape(len(orbits), -1).sum(axis=1)
+        found = found + np.minimum(ports, capacity).reshape(len(orbits), -1).sum(axis=1)
     return np.asarray(found * inner)
 
 
@@ -157,8 +158,8 @@ def _ports_there(network: SymmetricNetwork, rows: Indices, block: int) -> tuple[
     counts = np.diff(network.link_port_start)[rows]
     entry = spans(network.link_port_start[:-1][rows], counts)
     row = np.repeat(np.arange(len(rows)), counts)
-    there = network.link_port_at[entry] // block == network.shift_of(network.dst[rows[row]]) // block
-    return entry[there], row[there]
+    in_block = network.link_port_at[entry] // block == network.shift_of(network.dst[rows[row]]) // block
+    return entry[in_block], row[in_block]
 
 
 def _path_bounds(network: SymmetricNetwork, turned: SymmetricNetwork, kind: Kind, part: float) -> list[Bound]:

@@ -1,10 +1,10 @@
 """A lower bound that counts chunks as they spread: no rank can pass on more than it has received.
 
-For each rank v an ideal run is simulated, with the chunks that v lacks. It does not tell chunks apart: a free
-link sends whenever its source has more chunks than the link has sent, and every arrival counts as one more
-chunk at its receiver. At any time a rank holds no more chunks than could have reached it by then over
-shortest paths. No schedule is faster: at any time each rank holds at least as many chunks in the ideal run as
-in any schedule. Unlike cuts, this bound counts several hops of alpha before a bottleneck. It ignores ports.
+For each rank v an ideal run is simulated, with the chunks that v lacks. The run does not tell chunks apart: a
+free link sends whenever its source has more chunks than the link has sent, and every arrival counts as one
+more chunk at its receiver, up to the number that shortest paths could have brought by then. No schedule is
+faster: at any time each rank holds at least as many chunks in the ideal run as in any schedule. Unlike cuts,
+this bound counts several hops of alpha before a bottleneck. It ignores ports.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ def _filled_s(
     ``near_s[rank, n]`` is the time by which n + 1 chunks are near enough to have reached the rank.
     """
     ranks, most = near_s.shape
-    has, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
+    received, free_s = np.zeros(ranks, np.int64), np.zeros(len(dst))
     heap_s, heap_link = np.empty(len(dst) * most + 1), np.empty(len(dst) * most + 1, np.int64)
     size = 0
     for rank in range(ranks):
-        while has[rank] < most and near_s[rank, has[rank]] <= 0.0:
-            has[rank] += 1
+        while received[rank] < most and near_s[rank, received[rank]] <= 0.0:
+            received[rank] += 1
             size = _pass_on(
                 rank, 0.0, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size
             )
     while size > 0:
         now_s, rank = heap_s[0], dst[heap_link[0]]
         size = pop(heap_s, heap_link, size)
-        if has[rank] >= most:
+        if received[rank] >= most:
             continue
-        # An arrival counts no earlier than that many chunks can have reached the rank over shortest paths.
-        ready_s = max(now_s, near_s[rank, has[rank]])
-        has[rank] += 1
-        if rank == sink and has[rank] == most:
+        # The n-th arrival counts no earlier than n chunks can have reached the rank over shortest paths.
+        ready_s = max(now_s, near_s[rank, received[rank]])
+        received[rank] += 1
+        if rank == sink and received[rank] == most:
             return float(ready_s)
         size = _pass_on(
             rank, ready_s, out_start, out_links, hold_s, travel_s, free_s, heap_s, heap_link, size

@@ -44,8 +44,6 @@ class _Events(NamedTuple):
 
 
 class _Sends(NamedTuple):
-    """The columns of the sends, and their times."""
-
     src: Indices
     dst: Indices
     op: Bytes
@@ -119,7 +117,7 @@ def _follow(
     by_start, by_arrival, chunk_start, start, arrival = events
     src, dst, op, start_s, arrival_s, hold_s, addend_start, addend = sends
     words = (ranks + 63) // 64 if reduced.any() else 1
-    bits, own = np.zeros((ranks, words), np.uint64), np.zeros((ranks, words), np.uint64)
+    bits, own_bits = np.zeros((ranks, words), np.uint64), np.zeros((ranks, words), np.uint64)
     complete = np.zeros(words, np.uint64)
     came_s, busy_until_s = np.zeros(ranks), np.zeros(ranks)
     overwritten = np.zeros(ranks, np.bool_)
@@ -127,21 +125,21 @@ def _follow(
     count = np.zeros(6, np.int64)
     place = np.zeros(len(by_arrival), np.int64)
     for chunk in range(len(reduced)):
-        begun, end = chunk_start[chunk], chunk_start[chunk + 1]
-        for at in range(begun, end):
+        next_start, end = chunk_start[chunk], chunk_start[chunk + 1]
+        for at in range(next_start, end):
             place[by_arrival[at]] = at - chunk_start[chunk]
-        _begin(own, complete, ranks_of(sources, chunk), reduced[chunk])
-        bits[:] = own
+        _begin(own_bits, complete, ranks_of(sources, chunk), reduced[chunk])
+        bits[:] = own_bits
         came_s[:] = -np.inf
         busy_until_s[:] = 0.0
         overwritten[:] = False
-        message = np.zeros((end - begun, words), np.uint64)
+        message = np.zeros((end - next_start, words), np.uint64)
         for at in range(chunk_start[chunk], end):
             row = by_arrival[at]
             # At one instant arrivals come first: a chunk that arrives at t can leave at t.
-            while begun < end and not start[by_start[begun]] >= arrival[row]:
-                sent = by_start[begun]
-                begun += 1
+            while next_start < end and not start[by_start[next_start]] >= arrival[row]:
+                sent = by_start[next_start]
+                next_start += 1
                 sender, carried = src[sent], message[place[sent]]
                 parts = addend[addend_start[sent] : addend_start[sent + 1]] if len(addend) > 0 else addend
                 held = start_s[sent] >= came_s[sender] if len(parts) == 0 else not overwritten[sender]
@@ -149,8 +147,8 @@ def _follow(
                     _copy(carried, bits[sender])
                 for part in parts:
                     held = held and (part < 0 or start_s[sent] >= arrival_s[part])
-                    held = held and not (part < 0 and _is_empty(own[sender]))
-                    if _add(carried, message[place[part]] if part >= 0 else own[sender]):
+                    held = held and not (part < 0 and _is_empty(own_bits[sender]))
+                    if _add(carried, message[place[part]] if part >= 0 else own_bits[sender]):
                         _report(found, count, TWICE, sent, sender, chunk)
                 if not (held and start_s[sent] < np.inf) or _is_empty(carried):
                     _report(found, count, NOT_HELD, sent, sender, chunk)
@@ -216,14 +214,14 @@ def _kept(found: Indices, count: Indices) -> Indices:
 
 
 @compiled
-def _begin(own: _Words, complete: _Words, sources: Indices, reduced: bool) -> None:
+def _begin(own_bits: _Words, complete: _Words, sources: Indices, reduced: bool) -> None:
     """Give each source of the chunk its own contribution; ``complete`` becomes the set of all of them."""
-    own[:] = 0
+    own_bits[:] = 0
     complete[:] = 0
     for rank in sources:
         contribution = rank if reduced else 0
         bit = np.uint64(1) << np.uint64(contribution % 64)
-        own[rank, contribution // 64] |= bit
+        own_bits[rank, contribution // 64] |= bit
         complete[contribution // 64] |= bit
 
 

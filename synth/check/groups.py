@@ -127,10 +127,10 @@ def lemma_holds_from(product: Floats, rho: float) -> int | None:
 
 def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
     """Yield findings on consensus: ranks that rank 0 never reaches, or a wrong rho or distance."""
-    met = np.eye(groups.ranks, dtype=bool)
+    connected = np.eye(groups.ranks, dtype=bool)
     for group in {group for division in groups.iterations for group in division}:
-        met[np.ix_(group, group)] = True
-    party = connected_components(csr_array(met), directed=False)[1]
+        connected[np.ix_(group, group)] = True
+    party = connected_components(csr_array(connected), directed=False)[1]
     if len(apart := np.flatnonzero(party != party[0])):
         yield f"rho is 1: rank {apart[0]} never hears of rank 0, so their replicas never agree"
         return
@@ -142,8 +142,8 @@ def _consensus(groups: Groups, product: Floats) -> Iterator[str]:
     # The eigenvalues of a nilpotent matrix are 0, but computed ones are roots of rounding errors.
     vanishes = float(np.abs(np.linalg.matrix_power(error, 4)).max()) < _ROUNDING
     for name, claimed, found in (("rho", groups.rho, rho), ("distance", groups.distance, distance)):
-        near = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)
-        if not near:
+        is_close = abs(claimed - found) <= _TOLERANCE or (name == "rho" and vanishes and claimed <= found)
+        if not is_close:
             yield f"{name}: the file says {claimed:g}, the product of its matrices has {found:g}"
 
 

@@ -1,6 +1,6 @@
 """A linear pass over a schedule that proves most schedules in little memory.
 
-A schedule that it cannot prove may still be right: ``synth.check.schedule`` then checks it in detail.
+A schedule that the pass cannot prove may still be right: ``synth.check.schedule`` then checks it in detail.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ def takes_turns(schedule: Schedule, timing: Timing, slack: float) -> bool:
 def is_delivered(schedule: Schedule, timing: Timing, slack: float) -> bool:
     """Return whether reduced chunks are summed along trees, and all chunks reach the ranks that want them.
 
-    A copy carries the complete chunk if the first arrival at its source did, and if the copy starts after
-    that arrival and arrives after its own start. By induction all copies from the chunk's sources are
-    complete.
+    A copy carries the complete chunk if the first message to arrive at its source did, and if the copy starts
+    after that arrival. By induction over time all copies from the chunk's sources are complete.
 
     For a chunk to which every rank contributes, the source of the copies is the root of the sum. If all ranks
     but one send their sum once, after everything sent to them has arrived, these sends form a tree: each

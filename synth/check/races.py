@@ -20,9 +20,9 @@ _CPY = OPS.index("cpy")
 def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     """Return every pair of conflicting accesses that neither waits nor messages order.
 
-    ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank, O(waits
-    · threadblocks of a rank). For the pairs that the clocks leave unordered, a search looks for a path of
-    messages through other ranks. It takes O(steps) for each later step of such a pair.
+    ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank, in
+    O(waits · threadblocks of a rank). For a pair that the clocks leave unordered, a search looks for a path
+    of messages through other ranks, in O(steps) for each later step of such pairs.
     """
     program = waits.program
     rank_of = program.tb_rank.astype(np.int64)
@@ -88,7 +88,7 @@ def _waited_for(waits: Waits) -> Indices:
 
 
 def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
-    """Return a mask of the suspects that no path of earlier steps, waits and messages joins."""
+    """Return a mask of the suspects whose two steps no path of steps, waits and messages joins."""
     position = np.full(waits.program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     by_later = np.argsort(suspects[:, 1], kind="stable")
@@ -98,11 +98,14 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 
 
 class _Blocks(NamedTuple):
-    """The threadblock of each step, and for each threadblock the first one and the number of its rank's."""
+    """The threadblock of each step.
+
+    For each threadblock, the first threadblock of its rank and the number of threadblocks there.
+    """
 
     tb_of: Indices
     first_tb: Indices
-    of_rank: Indices
+    tbs_of_rank: Indices
 
 
 class _Accesses(NamedTuple):
@@ -124,7 +127,7 @@ def _suspects(
     order: Indices, blocks: _Blocks, goal: Indices, waited_for: Indices, accesses: _Accesses
 ) -> Indices:
     """Return rows of (earlier step, later step, cell): accesses that no wait within the rank orders."""
-    tb_of, first_tb, of_rank = blocks
+    tb_of, first_tb, tbs_of_rank = blocks
     reads, writes, src, dst, count, same = accesses
     found = np.empty((64, 3), dtype=np.int64)
     size = 0
@@ -141,7 +144,7 @@ def _suspects(
     low = 0
     while low < len(order):
         base = first_tb[tb_of[order[low]]]
-        width = of_rank[tb_of[order[low]]]
+        width = tbs_of_rank[tb_of[order[low]]]
         high, goals = low, 0
         while high < len(order) and first_tb[tb_of[order[high]]] == base:
             if waited_for[order[high]] >= 0:

@@ -1,7 +1,7 @@
 """The checker of schedules: every send causal, every link exclusive, every result complete.
 
-It trusts neither the schedule nor the times claimed for it. Schedules that ``linear_pass`` cannot prove in
-one pass are checked chunk by chunk.
+The checker trusts neither the schedule nor the times claimed for it. Schedules that ``linear_pass`` cannot
+prove are checked chunk by chunk.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     The proof covers: the source held the chunk when the send started; no link and no port carries two sends
     at once (each stream counts as a link of its own, with its share of the rate); no contribution is reduced
     twice; nothing changes while it is being sent; every rank that wants a chunk ends with all of its
-    contributions. A collective with a fixed order of sums has a tree of additions. There, each send carries
-    exactly the sum below one node of that tree, so ranks can add in the fixed order. The checker of programs
-    proves that they do.
+    contributions. If the order of sums is fixed, each send carries exactly the sum below one node of the tree
+    of additions, so ranks can add in the fixed order. The checker of programs proves that they do.
 
     The proof holds for two ways of running the schedule. In one, sends start and arrive at the claimed times,
     by default those of `synth.check.times`. In the other, they run one by one in table order, as in programs.

@@ -1,10 +1,10 @@
 """A proof that a schedule is right for every chunk size in a range, not only for the sizes tried.
 
 Start times change with the size of a chunk, and so may the order in which two sends touch one chunk at one
-rank. The result of a schedule depends on these orders alone. Most hold at any size, because the later send
-cannot start before the earlier one has arrived. The others are proven over whole ranges. Each time is the
-longest path through the sends before it, hence a convex function of the size. A convex function lies above
-its tangents and below its chord.
+rank. The result of a schedule depends on these orders alone. Most orders hold at any size, because the later
+send cannot start before the earlier one has arrived. The other orders are proven over ranges of sizes. A
+start time is a longest path through earlier sends, hence a convex function of the size, and a convex function
+lies above its tangents and below its chord.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def check_sizes(
     for size in (least, most):
         if findings(size):
             return size, findings(size)
-    # A send of named addends carries the same in every order.
+    # Sends that name their addends carry the same sums in every order.
     if schedule.exchanges:
         return None
     pairs = _free_pairs(schedule)
@@ -112,7 +112,7 @@ def check_sizes(
 def _free_pairs(schedule: Schedule) -> Indices:
     """Return rows (kind, first, second) of sends that touch one chunk at one rank in an unforced order.
 
-    Only reduced chunks count, because all copies of any other chunk are equal.
+    Only pairs of reduced chunks count, because all copies of any other chunk are equal.
     """
     order, _ = by_chunk(schedule)
     order = order[np.asarray(schedule.collective.reduced, bool)[schedule.chunk[order]]]
@@ -212,8 +212,8 @@ def _accesses(pairs: Indices, times: _Times) -> tuple[_Line, _Line, _Line]:
 def _stays_above(upper: tuple[_Line, _Line], lower: tuple[_Line, _Line], width: float) -> Mask:
     """Return a mask of the pairs in which ``upper`` provably never falls below ``lower``.
 
-    Both are convex functions, given by (value, slope) at both ends of a range of ``width``. The upper lies
-    above its tangents and the lower below its chord, so the bound on their distance is least at either end or
+    Both are convex functions, given by (value, slope) at both ends of a range of ``width``. ``upper`` lies
+    above its tangents and ``lower`` below its chord, so the bound on their distance is least at an end or
     where the tangents meet.
     """
     (left, left_slope), (right, right_slope) = upper

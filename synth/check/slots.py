@@ -32,8 +32,7 @@ class Slots:
     """The slots of all ranks in one numbering.
 
     Buffer b of rank r has ``size[r, b]`` slots, from ``first[r, b]`` on. ``same[n]`` is the first slot that
-    shares memory with slot n. If the collective is unknown, so are the chunks of its outputs: ``outputs``
-    then has only sizes.
+    shares memory with slot n. If the collective is unknown, ``outputs`` has only sizes, and no chunks.
     """
 
     first: Indices
@@ -66,15 +65,15 @@ def slots_of(program: Program, *, in_place: bool) -> Slots:
     ends = offsets(size.ravel())
     first, same = ends[:-1].reshape(size.shape), np.arange(ends[-1])
     if in_place and collective.in_place:
-        into, there = (side.rank * collective.chunks + side.chunk for side in (outputs, inputs))
-        _, to, at = np.intersect1d(into, there, assume_unique=True, return_indices=True)
+        output_key, input_key = (side.rank * collective.chunks + side.chunk for side in (outputs, inputs))
+        _, to, at = np.intersect1d(output_key, input_key, assume_unique=True, return_indices=True)
         source = first[inputs.rank[at], INPUT] + inputs.slot[at]
         same[first[outputs.rank[to], OUTPUT] + outputs.slot[to]] = source
     elif in_place:
         # The buffers share memory slot by slot, whatever they hold.
         to = np.flatnonzero(outputs.slot < inputs.sizes[outputs.rank])
-        of, slot = outputs.rank[to], outputs.slot[to]
-        same[first[of, OUTPUT] + slot] = first[of, INPUT] + slot
+        owner, slot = outputs.rank[to], outputs.slot[to]
+        same[first[owner, OUTPUT] + slot] = first[owner, INPUT] + slot
     return Slots(first, size, same, inputs, outputs)
 
 

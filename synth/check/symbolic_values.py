@@ -32,7 +32,7 @@ class Values:
     invalid value, which step ``step[v]`` made. ``cell`` gives the value that each cell holds at the end (-1:
     none); slots that share memory are one cell. For each step that reads unwritten cells, ``unread`` has a
     row (step, the first of these cells). ``uneven`` has a row (step, chunks of its message) for each step
-    that receives a message of another size than its own. Both are errors even if nothing uses the values.
+    that receives a message of another size than its own. Each row is an error even if nothing uses the value.
     """
 
     chunk: Indices
@@ -61,8 +61,8 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
     bit = np.where(reduced[inputs.chunk], inputs.rank, 0)
     bits[np.arange(leaves), bit // _WORD] = np.uint64(1) << (bit % _WORD).astype(np.uint64)
     expression = np.zeros(room, dtype=np.uint64)
-    own = np.where(reduced[inputs.chunk], inputs.rank, program.ranks)
-    expression[:leaves] = _leaf(inputs.chunk, own, program.ranks)
+    leaf_rank = np.where(reduced[inputs.chunk], inputs.rank, program.ranks)
+    expression[:leaves] = _leaf(inputs.chunk, leaf_rank, program.ranks)
     value = np.full(len(slots.same), -1, dtype=np.int64)
     value[slots.same[slots.first[inputs.rank, INPUT] + inputs.slot]] = np.arange(leaves)
     offset = np.zeros(program.steps, dtype=np.int64)
@@ -127,7 +127,7 @@ def _reduced(program: Program) -> Mask:
 
 
 class _Steps(NamedTuple):
-    """One row a step: the first slots that it reads and writes, and the start of its message."""
+    """One row per step: the first slots that it reads and writes, and the start of its message."""
 
     op: Indices
     sends: Mask
@@ -142,7 +142,7 @@ class _Steps(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The columns of `Values`, one row a value."""
+    """The columns of `Values`, one row per value."""
 
     chunk: Indices
     bits: Indices

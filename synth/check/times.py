@@ -1,9 +1,9 @@
 """The judge's own clock: when each send of a schedule starts and arrives.
 
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free.
-Sends that share a link or a port take turns in table order. Each holds them for beta·bytes and arrives alpha
-later. If the schedule divides its links among streams (`synth.streams`), each stream counts as a link of its
-own.
+Sends that share a link or a port take turns in table order. A send holds its link and ports for beta·bytes
+and arrives alpha later. If the schedule divides its links among streams (`synth.streams`), each stream counts
+as a link of its own.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Sets(NamedTuple):
 
 
 class _Lanes(NamedTuple):
-    """For each link the seconds of a send, their growth per byte, and the link and ports that it holds.
+    """For each link, a send's ``travel_s``, its growth per byte, and the resources ``held``: link and ports.
 
-    A send holds each of these for ``held_s``, which grows by ``held_s_per_byte``.
+    A send holds each resource for ``held_s``, which grows by ``held_s_per_byte``.
     """
 
     travel_s: Floats
@@ -54,8 +54,8 @@ def columns(sets: RankSets) -> Sets:
 def on_lanes(schedule: Schedule) -> Schedule:
     """Return the schedule with a separate link for each stream; O(sends).
 
-    A stream is so slow that its sends, one after the other, take as long as the busiest link or port needs
-    for all sends through it. So no link or port is overloaded.
+    The sends of a stream, one after the other, take as long as all sends together need at the busiest link or
+    port. So no link or port is overloaded.
     """
     if not len(schedule.stream):
         return schedule
@@ -102,10 +102,10 @@ def starts(schedule: Schedule) -> tuple[Floats, Floats]:
     )
     ends = network.src[schedule.link], network.dst[schedule.link]
     sources = columns(schedule.collective.sources)
-    brought, above = _brought(*by_chunk(schedule), *ends, sources, network.ranks)
+    into_source, into_target = _previous_sends(*by_chunk(schedule), *ends, sources, network.ranks)
     carried = schedule.addend_start, schedule.addend
     resources = network.links + len(network.ports)
-    return _starts(schedule.link, lanes, brought, above, *carried, resources)
+    return _starts(schedule.link, lanes, into_source, into_target, *carried, resources)
 
 
 def by_chunk(schedule: Schedule) -> tuple[Indices, Indices]:
@@ -131,35 +131,35 @@ def _sorted(chunk: Indices, place: Indices) -> Indices:
 
 
 @compiled
-def _brought(
+def _previous_sends(
     rows: Indices, chunk_start: Indices, src: Indices, dst: Indices, sources: Sets, ranks: int
 ) -> tuple[Indices, Indices]:
-    """Return for each send the last earlier send into the slot that it leaves, and into the one it enters."""
-    brought, above = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    """Return for each send the last earlier send into its source slot, and the last into its target slot."""
+    into_source, into_target = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
     latest = np.full(ranks, _EMPTY)
     for chunk in range(len(chunk_start) - 1):
-        own = rows[chunk_start[chunk] : chunk_start[chunk + 1]]
-        if len(own) == 0:
+        chunk_rows = rows[chunk_start[chunk] : chunk_start[chunk + 1]]
+        if len(chunk_rows) == 0:
             continue
         held = ranks_of(sources, chunk)
         for rank in held:
             latest[rank] = _HELD
-        for row in own:
-            brought[row], above[row] = latest[src[row]], latest[dst[row]]
+        for row in chunk_rows:
+            into_source[row], into_target[row] = latest[src[row]], latest[dst[row]]
             latest[dst[row]] = row
         for rank in held:
             latest[rank] = _EMPTY
-        for row in own:
+        for row in chunk_rows:
             latest[dst[row]] = _EMPTY
-    return brought, above
+    return into_source, into_target
 
 
 @compiled
 def _starts(
     link: Indices,
     lanes: _Lanes,
-    brought: Indices,
-    above: Indices,
+    into_source: Indices,
+    into_target: Indices,
     addend_start: Indices,
     addend: Indices,
     resources: int,
@@ -171,7 +171,7 @@ def _starts(
     ready_s, ready_slope = np.empty(sends), np.empty(sends)
     free_s, free_slope = np.zeros(resources), np.zeros(resources)
     for row in range(sends):
-        e, before = link[row], brought[row]
+        e, before = link[row], into_source[row]
         begin, grows = 0.0, 0.0
         if len(addend) > 0 and addend_start[row + 1] > addend_start[row]:
             for at in range(addend_start[row], addend_start[row + 1]):
@@ -186,15 +186,15 @@ def _starts(
             if free_s[held[at]] > begin:
                 begin, grows = free_s[held[at]], free_slope[held[at]]
         start_s[row], slope[row] = begin, grows
-        known, known_slope = 0.0, 0.0
-        if above[row] >= 0:
-            known, known_slope = ready_s[above[row]], ready_slope[above[row]]
-        elif above[row] == _EMPTY:
-            known = np.inf
+        arrived_s, arrived_slope = 0.0, 0.0
+        if into_target[row] >= 0:
+            arrived_s, arrived_slope = ready_s[into_target[row]], ready_slope[into_target[row]]
+        elif into_target[row] == _EMPTY:
+            arrived_s = np.inf
         if begin < np.inf:
             for at in range(held_start[e], held_start[e + 1]):
                 free_s[held[at]], free_slope[held[at]] = begin + held_s[at], grows + held_beta[at]
-            if known == np.inf or begin + travel_s[e] > known:
-                known, known_slope = begin + travel_s[e], grows + beta[e]
-        ready_s[row], ready_slope[row] = known, known_slope
+            if arrived_s == np.inf or begin + travel_s[e] > arrived_s:
+                arrived_s, arrived_slope = begin + travel_s[e], grows + beta[e]
+        ready_s[row], ready_slope[row] = arrived_s, arrived_slope
     return start_s, slope

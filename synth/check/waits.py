@@ -1,9 +1,9 @@
 """The waits of a program's steps, and whether all can run, without code shared with the compiler.
 
 A step waits for the step before it in its threadblock, for the step that it names, for the message that it
-takes, and, to send, for room in its connection. A step runs unless it is on a cycle of waits or waits for
-one. Whichever ready step runs first, the same steps can run, because no threadblock chooses what it waits
-for.
+takes, and, to send, for room in its connection. A step never runs if its message is never sent, if it is on a
+cycle of waits, or if it waits for such a step. The order in which ready steps run does not matter, because no
+threadblock chooses what it waits for.
 """
 
 from __future__ import annotations
@@ -81,24 +81,24 @@ class Waits:
         return self._partner(self.sends, self.receives, self.reader, depth)
 
     def first(self, depth: int) -> Mask:
-        """Return the sending steps that are among the first ``depth`` of their connection."""
+        """Return a mask of the first ``depth`` sending steps of each connection."""
         found = self.sends.copy()
         found[self.sends] = self._number(self.sends) < depth
         return found
 
     def _number(self, steps: Mask) -> Indices:
-        """Return for each of ``steps`` the number of them that precede it in its threadblock."""
+        """Return for each step of the mask how many of its steps precede it in its threadblock."""
         tb = self.program.tb_of[steps]
         return np.arange(len(tb)) - offsets(np.bincount(tb, minlength=1))[tb]
 
-    def _partner(self, mine: Mask, theirs: Mask, at: Indices, behind: int) -> Indices:
-        """Match the k-th of ``mine`` in a threadblock with its peer's (k - ``behind``)-th of ``theirs``."""
+    def _partner(self, mine: Mask, theirs: Mask, peer_tb: Indices, behind: int) -> Indices:
+        """Match a threadblock's k-th step of ``mine`` with its peer's (k − ``behind``)-th of ``theirs``."""
         program = self.program
-        start = offsets(np.bincount(program.tb_of[theirs], minlength=len(at)))
-        partner, number = at[program.tb_of[mine]], self._number(mine) - behind
-        there = (partner >= 0) & (number >= 0) & (number < np.diff(start)[partner])
+        start = offsets(np.bincount(program.tb_of[theirs], minlength=len(peer_tb)))
+        partner, number = peer_tb[program.tb_of[mine]], self._number(mine) - behind
+        exists = (partner >= 0) & (number >= 0) & (number < np.diff(start)[partner])
         found = np.full(program.steps, -1, dtype=np.int64)
-        found[np.flatnonzero(mine)[there]] = np.flatnonzero(theirs)[start[partner[there]] + number[there]]
+        found[np.flatnonzero(mine)[exists]] = np.flatnonzero(theirs)[start[partner[exists]] + number[exists]]
         return found
 
 

@@ -2,8 +2,8 @@
 
 Each part of a sum is received into a scratch slot of its own, so that a rank can send its sum while another
 part arrives. A sum is computed when a send needs it, and a rank's result at the end. Ranks that sum the same
-parts do so in the same order, so their results are equal bit by bit. It is the collective's order if that is
-fixed.
+parts add them in the same order, so their results are equal bit by bit. If the collective fixes the order of
+sums, all ranks add in that order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Slot:
     chunk: int
     parts: list[int]
     places: dict[int, _Place]
-    # The parts that each later send carries from here, in the schedule's order; last those of the result.
+    # The parts that each later send carries from here, in the schedule's order; last the result's parts.
     carried: list[_Parts] = field(default_factory=list)
     sums: dict[_Parts, _Place] = field(default_factory=dict)
 
@@ -86,11 +86,11 @@ class _Lowering:
         self.ends = np.searchsorted(moments, timing.arrival_s).tolist()
         self.last = len(moments)
         self.channel = channel.tolist() if channel.any() else [-1] * schedule.sends
-        # ``contributors`` has for each send the ranks whose contributions it carries, as bits.
-        # ``carried_sets`` has for each chunk the distinct sets among its sends, the largest first.
+        # For each send, the ranks whose contributions it carries, as bits.
         self.contributors: list[int] = []
+        # For each chunk, the distinct sets of contributors among its sends, the largest first.
         self.carried_sets: dict[int, list[int]] = {}
-        # For each group of sources, the place of each of its ranks.
+        # For each group of sources, the position of each rank in the group.
         self.places: dict[int, dict[int, int]] = {}
 
     def dag(self, name: str) -> ChunkDag:
@@ -161,7 +161,9 @@ class _Lowering:
             return frozenset(parts)
         part_of = {self._contributors(slot, part): part for part in parts}
         return frozenset(
-            part for own, part in part_of.items() if not any(own & other == own != other for other in part_of)
+            part
+            for held, part in part_of.items()
+            if not any(held & larger == held != larger for larger in part_of)
         )
 
     def _slot(self, rank: int, chunk: int) -> _Slot:
@@ -176,17 +178,17 @@ class _Lowering:
         groups = self._grouped(slot, wanted)
         places = {group: self._sum(slot, group, when) for group in groups}
         # A sum of two has the same bits in either order, so either of the first two may be the accumulator.
-        # The rank's own part may be the accumulator only at its last use: the sum goes to the output slot,
-        # which in place is the input slot.
+        # The rank's own part may be the accumulator only at its last use, because the sum overwrites the
+        # output slot, which in place is the input slot.
         last_use = all(_OWN not in later or self._contains(slot, later, wanted) for later in slot.carried)
         front = groups[:2]
         grows = [one for one in front if one in slot.sums and last_use and one not in slot.carried]
-        own = frozenset({_OWN})
+        own_part = frozenset({_OWN})
         if grows:
             into, ordered = slot.sums.pop(grows[0]), [one for one in groups if one != grows[0]]
-        elif own in front and last_use:
-            into, ordered = self._home(slot), [one for one in groups if one != own]
-            self._do(ASSIGN, slot.rank, places[own], into, when)
+        elif own_part in front and last_use:
+            into, ordered = self._home(slot), [one for one in groups if one != own_part]
+            self._do(ASSIGN, slot.rank, places[own_part], into, when)
         else:
             into, ordered = self._scratch(slot.rank), groups[1:]
             self._do(ASSIGN, slot.rank, places[groups[0]], into, when)
@@ -203,33 +205,33 @@ class _Lowering:
         return any(self._contains(slot, group, wanted) for group in groups if wanted <= group)
 
     def _grouped(self, slot: _Slot, wanted: _Parts) -> list[_Parts]:
-        """Return the parts in groups, the same on every rank; parts that some send carries summed are one."""
-        of = {part: self._contributors(slot, part) for part in wanted}
+        """Return the parts in groups, the same on every rank; each sum that some send carries is a group."""
+        bits_of = {part: self._contributors(slot, part) for part in wanted}
         if self.schedule.collective.sum_order == "aligned":
-            return self._halves(slot.chunk, of)
-        whole = sum(of.values())
+            return self._halves(slot.chunk, bits_of)
+        whole = sum(bits_of.values())
         groups: list[_Parts] = []
         left = set(wanted)
         for carried in self.carried_sets[slot.chunk]:
-            inside = frozenset(part for part in left if of[part] & carried == of[part])
-            fits = carried != whole and sum(of[part] for part in inside) == carried
+            inside = frozenset(part for part in left if bits_of[part] & carried == bits_of[part])
+            fits = carried != whole and sum(bits_of[part] for part in inside) == carried
             if fits and len(inside) > 1:
                 groups.append(inside)
                 left -= inside
         groups += [frozenset({part}) for part in left]
-        return sorted(groups, key=lambda group: _lowest(sum(of[part] for part in group)))
+        return sorted(groups, key=lambda group: _lowest(sum(bits_of[part] for part in group)))
 
-    def _halves(self, chunk: int, of: dict[int, int]) -> list[_Parts]:
-        """Return the parts below the left and below the right child of their node in the aligned tree."""
+    def _halves(self, chunk: int, bits_of: dict[int, int]) -> list[_Parts]:
+        """Return the parts below the left and below the right child of their sum in the aligned tree."""
         place = self._places(chunk)
-        first = {part: place[_lowest(bits).bit_length() - 1] for part, bits in of.items()}
-        leaves = sum(bits.bit_count() for bits in of.values())
+        first = {part: place[_lowest(bits).bit_length() - 1] for part, bits in bits_of.items()}
+        leaves = sum(bits.bit_count() for bits in bits_of.values())
         middle = min(first.values()) + (1 << (leaves - 1).bit_length() - 1)
-        left = frozenset(part for part in of if first[part] < middle)
-        return [left, frozenset(of) - left]
+        left = frozenset(part for part in bits_of if first[part] < middle)
+        return [left, frozenset(bits_of) - left]
 
     def _places(self, chunk: int) -> dict[int, int]:
-        """Return the place of each source of a chunk among all its sources."""
+        """Return the position of each source of a chunk among all its sources."""
         sources = self.schedule.collective.sources
         group = int(sources.group[chunk])
         if group not in self.places:

@@ -1,6 +1,6 @@
 """The chunk DAG: a program's operations on chunks, one per row, in a valid order (GC3 Sec. 5.1).
 
-It is traced from a program or lowered from a schedule; all later forms are made from it.
+The DAG is traced from an algorithm or lowered from a schedule; all later forms are made from it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ChunkDag:
         return memory_of(self.collective, self.scratch_chunks, in_place=self.in_place)
 
     def dependences(self) -> Dependences:
-        """Return the dependences between the operations, true and false ones."""
+        """Return the true, anti and output dependences between the operations."""
         cells = self.cells()
         return dependences(
             cells,
@@ -107,9 +107,9 @@ class ChunkDag:
 def replicated(dag: ChunkDag, instances: int) -> ChunkDag:
     """Split every chunk into ``instances`` chunks, one for each parallel instance (GC3 Sec. 5.3.2).
 
-    A range of several chunks is cut into contiguous parts, one for each instance; its chunks are not cut one
-    by one. So an instance of one operation may depend on another instance of a second operation, and
-    dependences are tracked only afterwards.
+    A range of several chunks is cut as a whole into contiguous parts, one for each instance. So an instance
+    of one operation may depend on another instance of a second operation, and dependences are tracked only
+    afterwards.
     """
     if instances == 1:
         return replace(dag, instance=np.zeros(dag.operations, dtype=np.int64))

@@ -35,16 +35,16 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) ->
         rows = fused(whole, pair)
         require("fused dag", rows)
         place = sorted_rows(rows, adjacent=adjacent)
-        program, apart = _placed(rows, place)
+        program, to_split = _placed(rows, place)
         if program is not None:
             require("program", program)
             return awaited_first(program)
         if adjacent:
             raise AssertionError("a program without fused instructions deadlocks")
-        adjacent = not len(apart)
+        adjacent = not len(to_split)
         stays = np.ones(whole.rows, dtype=bool)
         stays[pair[pair >= 0]] = False
-        pair[np.flatnonzero(stays)[apart]] = -1
+        pair[np.flatnonzero(stays)[to_split]] = -1
         if adjacent:
             pair[:] = -1
 
@@ -57,13 +57,13 @@ def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indic
     """
     lowest = np.zeros(rows.rows, dtype=np.int64)
     while True:
-        blocks, apart = assigned(rows, place, lowest)
+        blocks, to_split = assigned(rows, place, lowest)
         if blocks is None:
-            return None, apart
+            return None, to_split
         program, row_of = emitted(rows, place, blocks)
         order, reached, _ = run(links_of(program), FIFO_DEPTH)
         if len(order) == program.steps:
-            return program, apart
+            return program, to_split
         stuck = np.flatnonzero(reached < program.tb_start[1:])
         blocked = row_of[reached[stuck]]
         blocked = blocked[(blocked >= 0) & (rows.receiver[blocked] >= 0)]

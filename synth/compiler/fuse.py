@@ -1,7 +1,7 @@
 """Fusion of a receive with the send that forwards its chunk: rcs, rrcs, rrs (GC3 Sec. 5.3.1).
 
-The two fuse only if nothing but the send reads the received chunks, from the same slots. The local copy is
-left out (rrs) only if nothing needs it: its slots are overwritten unread, or are not part of any result.
+The two fuse only if the send alone reads the received chunks, and from the same slots. The local copy is left
+out (rrs) if nothing needs it: its slots are overwritten unread, or are not part of any result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pairs(dag: InstructionDag) -> Indices:
     reads = np.bincount(needs.before[needs.true], minlength=dag.rows)
     found = np.full(dag.rows, -1, dtype=np.int64)
     only = np.diff(needs.start)
-    # A send depends on nothing but its source, so one dependence means that one row wrote all of it.
+    # A send depends only on the rows that wrote its source, so one dependence means one such row.
     send, receive = needs.after[needs.true], needs.before[needs.true]
     fits = (dag.op[send] == _S) & np.isin(dag.op[receive], (_R, _RRC))
     fits &= (only[send] == 1) & (reads[receive] == 1)

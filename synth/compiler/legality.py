@@ -64,15 +64,15 @@ def _only_known(dag: InstructionDag) -> bool:
 def _messages_have_two_ends(dag: InstructionDag) -> bool:
     """Return whether both ends of every message agree on sender, receiver and size."""
     out, into = np.flatnonzero(dag.receiver >= 0), np.flatnonzero(dag.sender >= 0)
-    there, here = dag.receiver[out], dag.sender[into]
+    receivers, senders = dag.receiver[out], dag.sender[into]
     return bool(
         (dag.sends() == (dag.receiver >= 0)).all()
         and (dag.receives() == (dag.sender >= 0)).all()
-        and (dag.sender[there] == out).all()
-        and (dag.receiver[here] == into).all()
-        and (dag.rank[there] == dag.send_to[out]).all()
-        and (dag.rank[here] == dag.recv_from[into]).all()
-        and (dag.count[there] == dag.count[out]).all()
+        and (dag.sender[receivers] == out).all()
+        and (dag.receiver[senders] == into).all()
+        and (dag.rank[receivers] == dag.send_to[out]).all()
+        and (dag.rank[senders] == dag.recv_from[into]).all()
+        and (dag.count[receivers] == dag.count[out]).all()
     )
 
 
@@ -94,6 +94,6 @@ FORMS: Mapping[str, tuple[Callable[[Any], bool], ...]] = {
 
 
 def require(form: str, value: object) -> None:
-    """Check every rule of ``form``; raises AssertionError naming the one that is broken."""
+    """Check every rule of ``form``; raises AssertionError naming the broken rule."""
     for rule in FORMS[form]:
         assert rule(value), f"{form}: {rule.__name__.strip('_').replace('_', ' ')} does not hold"

@@ -58,10 +58,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
-    """Return the operations of a schedule, and copies of input chunks that are also output.
-
-    O(sends · log sends).
-    """
+    """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
@@ -114,9 +111,9 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
 def _channels(schedule: Schedule, timing: Timing) -> Indices:
     """Return for each send the number of its connection among those between the same ranks.
 
-    Each stream has its own connection, so that none waits for another. Without streams each parallel link has
-    one. A link has two if it carries both sums and results, and these overlap much in time: in a shared
-    connection a late message would delay all messages behind it.
+    Each stream has its own connection, so that no stream waits for another. Without streams each parallel
+    link has one connection. A link that carries both sums and results has two if these overlap much in time,
+    because in a shared connection a late message would delay all messages behind it.
     """
     if len(schedule.stream):
         return _numbered(schedule)
@@ -126,14 +123,14 @@ def _channels(schedule: Schedule, timing: Timing) -> Indices:
     first_result_s = timing.start_s[~adds].min(initial=np.inf)
     overlap = last_sum_s - first_result_s > _OVERLAP * timing.time_s
     carries = [np.bincount(link[one], minlength=network.links) > 0 for one in (adds, ~adds)]
-    apart = carries[0] & carries[1] & overlap
+    split = carries[0] & carries[1] & overlap
     order = np.lexsort((network.dst, network.src))
     pair = network.src[order].astype(np.int64) * network.ranks + network.dst[order]
-    needed = 1 + apart[order].astype(np.int64)
+    needed = 1 + split[order].astype(np.int64)
     before = np.cumsum(needed) - needed
     first = np.empty(network.links, dtype=np.int64)
     first[order] = before - before[np.searchsorted(pair, pair)]
-    channel: Indices = first[link] + (apart[link] & ~adds)
+    channel: Indices = first[link] + (split[link] & ~adds)
     return channel
 
 
@@ -176,8 +173,8 @@ class _Homes:
         if not len(self.places):
             return place, place
         arrived = (self.places[at] == place) & (self.first[at] < np.arange(len(place)))
-        own = _slot(self.inputs, place, self.chunks)
-        return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], own)
+        input_slot = _slot(self.inputs, place, self.chunks)
+        return np.where(arrived, self.buffer[at], INPUT), np.where(arrived, self.slot[at], input_slot)
 
     def after(self, rank: Indices) -> tuple[Indices, Indices]:
         """Return (buffer, slot) of each send's chunk on ``rank`` once it has arrived."""
@@ -187,9 +184,9 @@ class _Homes:
     def kept(self) -> tuple[Indices, Indices, Indices]:
         """Return (rank, input slot, output slot) of input chunks that are also output and never received."""
         place = self.outputs.rank * self.chunks + self.outputs.chunk
-        own = _slot(self.inputs, place, self.chunks)
-        rows = np.flatnonzero((own >= 0) & ~np.isin(place, self.places))
-        return self.outputs.rank[rows], own[rows], self.outputs.slot[rows]
+        input_slot = _slot(self.inputs, place, self.chunks)
+        rows = np.flatnonzero((input_slot >= 0) & ~np.isin(place, self.places))
+        return self.outputs.rank[rows], input_slot[rows], self.outputs.slot[rows]
 
 
 def _slot(side: Side, place: Indices, chunks: np.int64) -> Indices:

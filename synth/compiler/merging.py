@@ -1,11 +1,11 @@
 """Merging: messages of contiguous chunks between the same ranks become one operation.
 
-Each row gets a level, higher than those of all rows that it depends on. So rows of one level that do the same
-to adjacent slots of the same two ranks can become one row of several chunks, and no cycle arises. Sums get
-the lowest level possible, which counts steps from the leaves of their trees. Copies get the highest one,
-which counts steps to the leaves. A merged message starts once all its chunks are there, and it arrives as a
-whole. So merging costs time where chunks were forwarded one by one. It saves an instruction, a signal and a
-wait for each chunk.
+Each row gets a level, higher than the levels of all rows that it depends on. So rows of one level that do the
+same to adjacent slots of the same two ranks can become one row of several chunks, and no cycle arises. Sums
+get the lowest possible level, which counts steps from the leaves of their trees. Copies get the highest
+possible level, which counts steps to the leaves. A merged message starts once all its chunks are there, and
+arrives as a whole. So merging costs time where chunks were forwarded one by one, but saves an instruction, a
+signal and a wait per chunk.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def merged(dag: ChunkDag, most: int) -> ChunkDag:
     }
     columns["count"] = np.bincount(group, weights=dag.count[order]).astype(np.int64)
     if len(dag.starts):
-        # A merged message starts when its last chunk could, and ends with the last.
+        # A merged message starts when its last chunk could start, and ends when its last chunk ends.
         columns["starts"] = np.maximum.reduceat(dag.starts[order], heads)
         columns["ends"] = np.maximum.reduceat(dag.ends[order], heads)
     made = replace(dag, **columns)
@@ -70,7 +70,7 @@ def _is_column(dag: ChunkDag, name: str) -> bool:
 
 
 def _levels(dag: ChunkDag) -> Indices:
-    """Return the level of each row; the lowest one possible for all rows if a sum depends on a copy."""
+    """Return the level of each row; if a sum depends on a copy, copies get their lowest levels, too."""
     needs = dag.dependences()
     depth, height = _depths(needs.start, needs.before)
     sums = dag.op == REDUCE
@@ -82,9 +82,9 @@ def _levels(dag: ChunkDag) -> Indices:
 
 @compiled
 def _depths(start: Indices, before: Indices) -> tuple[Indices, Indices]:
-    """Return the longest chains of dependences that end and that begin at each row.
+    """Return the lengths of the longest chains of dependences that end, and that begin, at each row.
 
-    Rows follow what they depend on.
+    Each row must come after the rows that it depends on.
     """
     depth = np.zeros(len(start) - 1, dtype=np.int64)
     height = np.zeros(len(start) - 1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Threadblock numbers: awaited threadblocks come first on ranks with more than MSCCL can await."""
+"""Threadblock numbers: awaited threadblocks come first if any rank has more than MSCCL can await."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synth.program import Program
 
 __all__ = ["awaited_first"]
 
-# The numbers of awaited threadblocks must be below this: MSCCL's runtime keeps them in a signed byte.
+# The number of an awaited threadblock must be below this: MSCCL's runtime keeps it in a signed byte.
 _MOST_AWAITED = 128
 _TB_COLUMNS = ("tb_rank", "tb_send", "tb_recv", "tb_channel")
 _STEP_COLUMNS = (
@@ -21,10 +21,9 @@ _STEP_COLUMNS = (
 
 
 def awaited_first(program: Program) -> Program:
-    """Return the program with each rank's awaited threadblocks first, if a rank has over 128.
+    """Return the program with each rank's awaited threadblocks first, if any rank has over 128; O(steps).
 
-    The order among the awaited threadblocks, and among the others, stays. Programs whose ranks all have at
-    most 128 threadblocks are returned as they are. O(steps).
+    The order among the awaited threadblocks, and among the others, stays.
     """
     if program.threadblocks_max <= _MOST_AWAITED:
         return program

@@ -16,7 +16,7 @@ def first_fit(
     receiver: Indices,
     out: Indices,
     into: Indices,
-    asked: Indices,
+    wanted_channel: Indices,
     instance: Indices,
     lowest: Indices,
     pairs: int,
@@ -41,21 +41,21 @@ def first_fit(
         while first < lowest[head]:
             first += instances
         for candidate in range(first, span, instances):
-            c = asked[head] if asked[head] >= 0 else candidate
+            c = wanted_channel[head] if wanted_channel[head] >= 0 else candidate
             fits = True
             row, ties = receiver[head], 0
             while receiver[row] >= 0:
-                here, there = into[row] * span + c, out[row] * span + c
-                fits = goes_to[here] < 0 or goes_to[here] == out[row]
-                if not fits or (comes_from[there] >= 0 and comes_from[there] != into[row]):
+                receiving_end, sending_end = into[row] * span + c, out[row] * span + c
+                fits = goes_to[receiving_end] < 0 or goes_to[receiving_end] == out[row]
+                if not fits or (comes_from[sending_end] >= 0 and comes_from[sending_end] != into[row]):
                     fits = False
                     break
                 # Tie at once: a chain that passes here twice may conflict with itself.
-                if goes_to[here] < 0 or comes_from[there] < 0:
-                    tied[ties, 0], tied[ties, 1] = goes_to[here] < 0, comes_from[there] < 0
-                    tied[ties, 2], tied[ties, 3] = here, there
+                if goes_to[receiving_end] < 0 or comes_from[sending_end] < 0:
+                    tied[ties, 0], tied[ties, 1] = goes_to[receiving_end] < 0, comes_from[sending_end] < 0
+                    tied[ties, 2], tied[ties, 3] = receiving_end, sending_end
                     ties += 1
-                goes_to[here], comes_from[there] = out[row], into[row]
+                goes_to[receiving_end], comes_from[sending_end] = out[row], into[row]
                 row = receiver[row]
             if fits:
                 chosen = c
@@ -65,7 +65,7 @@ def first_fit(
                     goes_to[tied[tie, 2]] = -1
                 if tied[tie, 1]:
                     comes_from[tied[tie, 3]] = -1
-            if asked[head] >= 0:
+            if wanted_channel[head] >= 0:
                 break
         if chosen < 0:
             bad[found] = head
@@ -94,7 +94,7 @@ def place_local(
     for at in range(len(order)):
         row = order[at]
         if local[row]:
-            # A row that depends on a local row stays with it: that costs no synchronization.
+            # A row that depends on a local row stays on its threadblock, which needs no synchronization.
             chosen = -1
             for edge in range(start[row], start[row + 1]):
                 if local[before[edge]]:

@@ -1,8 +1,8 @@
-"""One topological order of all instructions; threadblocks keep to it, which avoids deadlock.
+"""One topological order of all instructions; threadblocks run them in this order, which avoids deadlock.
 
 Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); for a schedule, its times take the place of
 the dependency depth. A send comes after the rows that its receive depends on, so that the message does not
-occupy its FIFO meanwhile.
+wait in its FIFO for these rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool) -> Indices:
     """Return each row's place in the order; O((rows + dependences) · log rows).
 
     Receives of equal priority keep the order of their sends. With ``adjacent`` every receive follows its send
-    at once. That order is never the fastest, but with nothing fused it cannot deadlock, however short the
-    FIFOs.
+    at once. This order is slow, but without fused instructions it cannot deadlock, however short the FIFOs.
     """
     start, after = _edges(dag)
     into = np.bincount(after, minlength=dag.rows)
@@ -39,7 +38,7 @@ def sorted_rows(dag: InstructionDag, *, adjacent: bool) -> Indices:
 
 
 def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
-    """Return the rows that must follow each row: its dependents, the senders to them, and its receiver."""
+    """Return the rows that must follow each row: its dependents, their senders, and its receiver."""
     after, before = dag.needs.after, dag.needs.before
     receivers = np.flatnonzero(dag.sender >= 0)
     # An edge to a row also holds for the row that sends to it, unless the edge starts there.
@@ -88,15 +87,15 @@ def _topological(
     rows = len(start) - 1
     left = into.copy()
     key = np.empty(rows + 1, dtype=np.float64)
-    what = np.empty(rows + 1, dtype=np.int64)
+    heap_entry = np.empty(rows + 1, dtype=np.int64)
     place = np.full(rows, -1, dtype=np.int64)
     size, done = 0, 0
     for row in range(rows):
         if left[row] == 0:
-            size = push(key, what, size, major[row] + minor[row], row)
+            size = push(key, heap_entry, size, major[row] + minor[row], row)
     while size > 0:
-        row = what[0]
-        size = pop(key, what, size)
+        row = heap_entry[0]
+        size = pop(key, heap_entry, size)
         place[row] = done
         done += 1
         for at in range(start[row], start[row + 1]):
@@ -104,5 +103,5 @@ def _topological(
             left[other] -= 1
             if left[other] == 0:
                 second = minor[other] if sender[other] < 0 else rows + place[sender[other]]
-                size = push(key, what, size, major[other] + second, other)
+                size = push(key, heap_entry, size, major[other] + second, other)
     return place

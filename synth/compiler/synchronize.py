@@ -1,7 +1,7 @@
 """Synchronization: each instruction waits for its dependences in other threadblocks.
 
 A step carries one wait, so its other waits go to nops before it. A wait is left out if an earlier wait, of
-this threadblock or of the one waited for, already ensures it (GC3 Sec. 5.2).
+this threadblock or of the awaited threadblock, already implies it (GC3 Sec. 5.2).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _emit(
             mine = block[row] - base
             last = -1
             while True:
-                # The latest dependence is awaited first, because it may ensure the others.
+                # The latest dependence is awaited first, because its wait may imply the other waits.
                 chosen = -1
                 for edge in range(start[row], start[row + 1]):
                     other = before[edge]

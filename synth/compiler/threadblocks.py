@@ -106,7 +106,7 @@ def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
 
 
 def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
-    """Return (receives, receives they overtake): pairs of messages received out of send order."""
+    """Return (receives, the receives that they overtake): messages received out of send order."""
     into = np.flatnonzero(dag.sender >= 0)
     key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * _CHANNELS + channel[
         into

@@ -4,14 +4,15 @@ The amounts that a mixture of experts sends between its ranks change every few h
 for a search. The planner reads the network once: its ports, the groups of ranks that can relay for each
 other, and the rate into and out of each rank, host and leaf. For a matrix it then
 
-1. starts from the best of three choices for all pairs: direct sends, or crossing between hosts on the NIC at
-   the place of the source or of the target, which in rail fabrics avoids the spine;
+1. starts from the best of three choices for all pairs: direct sends, or crossing between hosts on the rail of
+   the source's NIC or of the target's NIC, which in rail fabrics avoids the spine;
 2. moves data from resources above the bound to paths with room (`synth.demands.relay_choice`), and raises the
-   target in small steps until all fits.
+   target time in small steps until all data fits.
 
-All paths send at once, each at the rate that ends it with the busiest port, and relays forward pieces as they
-arrive. So the time is the busiest port's, plus the time of a few pieces and latencies on the longest path.
-FAST (Lei et al., arXiv 2505.09764) also balances NICs inside hosts first, but then sends in permutations.
+All paths send at once, each at a rate at which it ends together with the busiest port, and relays forward
+pieces as they arrive. So the time is the busiest port's, plus the time of a few pieces and latencies on the
+longest path. FAST (Lei et al., arXiv 2505.09764) also balances NICs inside hosts first, but then sends in
+permutations.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ __all__ = ["DemandPlan", "DemandPlanner", "serves", "synthesize"]
 
 # The pieces in which a relay forwards the data of a path: a further hop costs one piece, 1.6 % of the time.
 PIECES = 64
-# Data this many times the mean moves first, while there is most room; the order of the rest matters little.
+# Paths with this many times the mean data move first, while there is most room; the order of the rest matters
+# little.
 _LARGE = 4.0
 # Within this factor of the bound, moves from direct sends beat a change of all paths.
 _NEAR = 1.25
-# The target lies above the bound by the first of these shares; while data does not fit, the next share is
-# tried. Finer steps gain less than they cost (benchmarks/demands.py).
+# The target time exceeds the bound by the first of these shares, or by the next ones while data does not fit.
+# Finer steps gain less than they cost (benchmarks/demands.py).
 _STEPS = (0.002, 0.005, 0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.33, 0.5, 0.75, 1.0)
 # The size of a message for which the cheaper of parallel links is chosen.
 _MESSAGE_BYTES = 1 << 20
@@ -52,9 +54,9 @@ class DemandPlan:
     """The paths of a demand matrix: ``size_bytes[n]`` go along row n of the other columns.
 
     Data goes from ``source`` to ``leaves``, a rank of the same group, from there to ``enters`` in the group
-    of the target, and on to ``target``; equal neighbours are one rank. Each path has the rate
+    of the target, and on to ``target``; there is no hop between equal neighbours. Each path has the rate
     ``size_bytes / busiest_s``. ``direct_s`` is the time of direct sends. ``relays`` tells whether any rank
-    relays; if not, direct sends are at least as fast as the best plan that was found.
+    relays; if none does, direct sends are at least as fast as the best plan that was found.
     """
 
     network: Network
@@ -70,7 +72,6 @@ class DemandPlan:
 
     @property
     def paths(self) -> DemandPaths:
-        """The columns of the paths."""
         return DemandPaths(self.source, self.leaves, self.enters, self.target, self.size_bytes)
 
     @property
@@ -113,14 +114,14 @@ class DemandPlanner:
         self._ways = Ways(table, network.alpha_s, *_resources(network), group, place, first, member)
         self._resources = int(self._ways.resource.max(initial=0)) + 1
         self._link_of = np.repeat(np.arange(network.links), np.diff(self._ways.start))
-        # The members of each group, if relays pay for all data: inside hosts they use no NIC. A relay below a
-        # leaf loads as many ports as a direct send.
+        # The members of each group, if the groups are hosts of one size: only there all data may profit from
+        # relays, which use no NIC. A relay below a leaf loads as many ports as a direct send.
         is_even = len(set(np.diff(first).tolist())) == 1 and network.within_host.any()
         self._members = member.reshape(len(first) - 1, -1) if is_even else None
         self._cuts = _Cuts(network)
 
     def plan(self, demand_bytes: Floats | Indices) -> DemandPlan:
-        """Return the plan for ``demand_bytes[s, d]``, the bytes from rank s to rank d; the diagonal is free.
+        """Return the plan for ``demand_bytes[s, d]``, the bytes from rank s to d; the diagonal is ignored.
 
         Raises UsageError if the matrix has another shape or a number below 0. O(ranks² + paths that move).
         """
@@ -150,14 +151,14 @@ class DemandPlanner:
         return demand
 
     def _relayed(self, direct: DemandPaths, load: _Load, bound_s: float) -> tuple[DemandPaths, _Load]:
-        """Return paths whose busiest resource is as near to the bound as the moves get it."""
+        """Return paths after moves of data that bring the busiest resource nearer to the bound."""
         paths = direct
         for tried in self._starts(direct):
             if load.busiest_s <= bound_s * _NEAR:
                 break
-            its = self._load(tried)
-            if its.busiest_s < load.busiest_s:
-                paths, load = tried, its
+            tried_load = self._load(tried)
+            if tried_load.busiest_s < load.busiest_s:
+                paths, load = tried, tried_load
         # Direct sends and their load stay as they are: they may turn out to be faster.
         paths = paths._replace(size_bytes=paths.size_bytes.copy())
         load = replace(load, held_s=load.held_s.copy())
@@ -175,20 +176,25 @@ class DemandPlanner:
         if not added:
             return paths, load
         more = _joined(added)
-        its = self._load(more)
-        load = _Load(load.held_s, max(load.alpha_s, its.alpha_s), max(load.hops, its.hops))
+        added_load = self._load(more)
+        alpha_s, hops = max(load.alpha_s, added_load.alpha_s), max(load.hops, added_load.hops)
+        load = _Load(load.held_s, alpha_s, hops)
         whole = _joined([paths, more])
         return _rows(whole, whole.size_bytes > 0), load
 
     def _starts(self, direct: DemandPaths) -> Iterator[DemandPaths]:
-        """Yield the paths on which all pairs cross between groups at the place of their target or source."""
+        """Yield paths on which all pairs cross between groups on the target's rail, then on the source's."""
         if self._members is None:
             return
         group, place = self._ways.group, self._ways.place
-        here, there = group[direct.source], group[direct.target]
-        beside = np.where(here == there, direct.source, self._members[here, place[direct.target]])
+        source_group, target_group = group[direct.source], group[direct.target]
+        beside = np.where(
+            source_group == target_group, direct.source, self._members[source_group, place[direct.target]]
+        )
         yield direct._replace(leaves=beside)
-        beside = np.where(here == there, direct.target, self._members[there, place[direct.source]])
+        beside = np.where(
+            source_group == target_group, direct.target, self._members[target_group, place[direct.source]]
+        )
         yield direct._replace(enters=beside)
 
     def _overloaded(self, paths: DemandPaths, load_s: Floats, target_s: float) -> Indices:
@@ -236,7 +242,7 @@ class _Load:
 
 
 def serves(network: Network, collective: Collective) -> bool:
-    """Return whether `synthesize` plans this: an uneven all_to_all of ranks that are all linked."""
+    """Return whether `synthesize` plans the collective: an uneven all_to_all of ranks that are all linked."""
     is_uneven = collective.blocks is not None and collective.blocks.kind == "all_to_all"
     # The number of links excludes most networks before their table is made.
     linked = network.links >= network.ranks * (network.ranks - 1)
@@ -244,7 +250,7 @@ def serves(network: Network, collective: Collective) -> bool:
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return the schedule of a demand plan for an uneven all_to_all; its order follows the rates of the plan.
+    """Return the schedule of a demand plan for an uneven all_to_all; sends follow the plan's rates.
 
     Raises NotApplicableError for other collectives, and if a rank has no link to another.
     """
@@ -288,8 +294,8 @@ def _listed(
 ) -> Schedule:
     """Return the sends of each chunk along its path.
 
-    Among ready sends, the first one is that whose path has sent the smallest share of its data. So the order
-    of sends follows the rates of the plan, and relays get their data in time.
+    Among ready sends, the path that has sent the smallest share of its data comes first. So the order of
+    sends follows the rates of the plan, and relays get their data in time.
     """
     table = link_table(network, _MESSAGE_BYTES)
     stops = (plan.source[path], plan.leaves[path], plan.enters[path], plan.target[path])
@@ -319,7 +325,7 @@ def _grouped(network: Network) -> tuple[Indices, Indices, Indices, Indices]:
 
 
 def _resources(network: Network) -> tuple[Indices, Indices, Floats]:
-    """Return (start, resource, seconds per byte) of each link: its ports, and itself where that is slower."""
+    """Return (start, resource, seconds per byte) of each link: its ports, and the link itself if slower."""
     start, resource = network.link_resources
     held = np.insert(network.held_s_per_byte, network.link_port_start[:-1], network.beta_s_per_byte)
     link = np.repeat(np.arange(network.links), np.diff(start))

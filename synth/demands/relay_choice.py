@@ -17,20 +17,20 @@ from synth.kernels import compiled
 
 __all__ = ["DemandPaths", "Ways", "add_load", "relieve"]
 
-# A path is split among at most this many others: those over all NICs of a host of eight, twice.
+# A path is split among at most this many others: twice the number of NICs of a host with eight.
 _MOST_SPLITS = 16
-# Less than this share of what should move is not worth a message.
+# A smaller share of the data that should move is not worth a message.
 _LEAST_SHARE = 1e-3
 # In groups of at most this many ranks, all pairs of relays are tried where simpler paths do not suffice.
 _MOST_FOR_PAIRS = 8
 
 
 class Ways(NamedTuple):
-    """The network as the loops read it.
+    """The network as tables for compiled loops.
 
     ``table[s, d]`` is the link from s to d, or -1. Link e has latency ``alpha_s[e]`` and loads
     ``resource[start[e]:start[e + 1]]``, each for ``s_per_byte`` of the same row. The members of group g are
-    ``member[first[g]:first[g + 1]]``.
+    ``member[first[g]:first[g + 1]]``; rank r is number ``place[r]`` of ``group[r]``.
     """
 
     table: Ints
@@ -58,7 +58,7 @@ class DemandPaths(NamedTuple):
 def add_load(ways: Ways, paths: DemandPaths, load_s: Floats) -> tuple[float, int]:
     """Add the seconds for which all paths hold each resource to ``load_s``.
 
-    Return the largest latency of a path, and the most hops of one.
+    Return the largest latency and the largest number of hops of any path.
     """
     slowest_s, longest = 0.0, 0
     for row in range(len(paths.source)):
@@ -82,7 +82,7 @@ def relieve(
 ) -> int:
     """Move data of ``rows`` off resources loaded above ``target_s``; return the number of new paths.
 
-    ``paths`` loses what moves; the new paths are written to ``moved``, as many as it has room for.
+    The data that moves is taken from ``paths``. New paths are written to ``moved`` while it has room.
     """
     count = 0
     for row in rows:
@@ -118,12 +118,12 @@ def _best(
 ) -> tuple[int, int, float]:
     """Return (relay in the group of s, relay in the group of d, room in bytes) of a path from s to d.
 
-    It is the first path with room for ``wanted`` bytes, or else the one with most room. Each pair begins its
-    search at another relay, so that pairs do not crowd on one.
+    The path is the first with room for ``wanted`` bytes, or else the one with most room. Each pair of ranks
+    begins its search at another relay, so that pairs do not crowd on one relay.
     """
-    here, there = ways.group[s], ways.group[d]
-    first, last = ways.first[here], ways.first[here + 1]
-    begin, end = ways.first[there], ways.first[there + 1]
+    source_group, target_group = ways.group[s], ways.group[d]
+    first, last = ways.first[source_group], ways.first[source_group + 1]
+    begin, end = ways.first[target_group], ways.first[target_group + 1]
     leaves, enters = s, d
     room = _room(ways, s, s, d, d, load_s, target_s)
     for step in range(end - begin):

@@ -34,12 +34,12 @@ class Bucket(NamedTuple):
 
 
 def layer_of(model: Model, bucket: Bucket) -> int:
-    """Return a bucket's first layer: its backward pass completes the bucket, its forward pass needs it."""
+    """Return a bucket's first layer: the layer's backward pass completes it, its forward pass needs it."""
     return int(model.tensor_layer[bucket.first])
 
 
 def size_of(model: Model, bucket: Bucket) -> int:
-    """Return the bytes of a bucket."""
+    """Return the size of a bucket in bytes."""
     return int(model.tensor_bytes[bucket.first : bucket.end].sum())
 
 
@@ -93,7 +93,7 @@ def by_cycle(model: Model, buffer_bytes: int, cycle_s: float) -> list[Bucket]:
 
 
 def merged(model: Model, costs: RingCosts) -> list[Bucket]:
-    """Return buckets of layers; a layer joins if waiting for it takes less than a start-up (MG-WFBP)."""
+    """Return buckets of layers; a bucket waits for a layer if that takes less than a start-up (MG-WFBP)."""
     found: list[Bucket] = []
     free_s = 0.0
     for one in by_layer(model):

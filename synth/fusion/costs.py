@@ -33,7 +33,7 @@ class RingCosts:
 
     @property
     def startup_s(self) -> float:
-        """Time of an all_reduce of no bytes."""
+        """The time of an all_reduce of no bytes."""
         return self.all_reduce_s(0)
 
     @property

@@ -19,14 +19,14 @@ __all__ = ["expected_improvement", "posterior"]
 
 # Grids of the kernel's length and of the noise's variance, for places in a range of length 1 and observations
 # of variance 1. Times jump when the number of buckets changes, so short lengths and little noise would
-# overfit. Ten pairs of grids were tried with six seeds on the five shipped models, and these found the best
-# buffers. On other seeds they gave no gain.
+# overfit. Ten pairs of grids were tried with six seeds on the five shipped models, and this pair found the
+# best buffers. On other seeds it gave no gain.
 _LENGTHS = np.geomspace(0.2, 1.0, 10)
 _NOISES = np.geomspace(1e-3, 0.6, 8)
 
 
-def posterior(at: Floats, observed: Floats, asked: Floats) -> tuple[Floats, Floats]:
-    """Return the (mean, standard deviation) at ``asked``, given the values ``observed`` at ``at``.
+def posterior(at: Floats, observed: Floats, query: Floats) -> tuple[Floats, Floats]:
+    """Return the (mean, standard deviation) at ``query``, given the values ``observed`` at ``at``.
 
     Places are from 0 to 1; observations should have mean 0 and variance 1. O(observations³).
     """
@@ -39,7 +39,7 @@ def posterior(at: Floats, observed: Floats, asked: Floats) -> tuple[Floats, Floa
             best = likelihood, length, factor, weights
     assert best is not None
     _, length, factor, weights = best
-    across = _matern(asked, at, length)
+    across = _matern(query, at, length)
     variance = 1.0 - np.einsum("ij,ji->i", across, cho_solve(factor, across.T))
     return across @ weights, np.sqrt(np.maximum(variance, 1e-12))
 

@@ -40,8 +40,8 @@ from synth.fusion.timeline import (
 __all__ = ["DEFAULT_BUFFER_BYTES", "METHODS", "Overheads", "fusion_plan"]
 
 _MIB = 1 << 20
-# Default buffer size of each method. For ddp and horovod it is the default of PyTorch and Horovod, for
-# bytescheduler the size of a partition. 0: the method has no buffer.
+# Default buffer size of each method; 0: the method has no buffer. For ddp and horovod it is the default of
+# PyTorch and Horovod, for bytescheduler the size of a partition.
 DEFAULT_BUFFER_BYTES = {
     "wfbp": 0,
     "ddp": 25 * _MIB,
@@ -83,10 +83,10 @@ def fusion_plan(
 ) -> FusionPlan:
     """Simulate an iteration of ``model`` by ``method``; ``buffer_bytes`` 0: the method's default.
 
-    ``wfbp`` all_reduces layer by layer behind the backward pass; ``ddp``, ``mg-wfbp`` and ``horovod`` do so
-    bucket by bucket. ``bytescheduler`` cuts tensors into parts and sends those first that the next forward
-    pass needs first. ``dear`` reduce_scatters behind the backward pass and all_gathers behind the forward
-    pass; ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the reduce_scatters, and
+    ``wfbp`` all_reduces layer by layer during the backward pass; ``ddp``, ``mg-wfbp`` and ``horovod`` do so
+    bucket by bucket. ``bytescheduler`` cuts tensors into parts, and sends first what the next forward pass
+    needs first. ``dear`` reduce_scatters during the backward pass and all_gathers during the forward pass;
+    ``dear-nl`` does so four layers at a time, ``dear-backpipe`` overlaps only the reduce_scatters, and
     ``dear-feedpipe`` only the all_gathers. Raises UsageError for another method.
     """
     if method not in METHODS:
@@ -187,7 +187,7 @@ def _decoupled(
             TimelineTask(REDUCE_SCATTER, at, costs.reduce_scatter_s(size_of(model, one)), (after,), at)
         )
     scattered = tuple(range(first, first + count))
-    # The forward pass's hooks start all_gathers: none begins before the backward pass has ended.
+    # Hooks of the forward pass start the all_gathers, so the backward pass has ended before.
     begin = (*scattered[-1:], last_layer)
     waits: dict[int, list[int]] = {}
     for place, (at, one) in enumerate(reversed(list(enumerate(buckets)))):

@@ -10,8 +10,8 @@ from synth.simulation import replay
 
 __all__ = ["ring_costs"]
 
-# The larger of the two sizes; the smaller one is 1 byte. They are so far apart that rounding of the times
-# does not change the slope.
+# The larger of the two sizes; the smaller is 1 byte. At this distance rounding of the times does not change
+# the slope.
 _LARGE_CHUNK_BYTES = 4 << 20
 
 

@@ -30,8 +30,8 @@ BACKWARD, FORWARD, REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE = range(5)
 class TimelineTask:
     """A task of one resource for ``seconds``: a pass of a layer, or a collective of a bucket.
 
-    It starts after the tasks ``after`` (numbers of earlier tasks) and not before ``release_s``. If several
-    tasks can start, a resource takes the one with the lowest ``priority``, then the first.
+    The task starts after the tasks ``after`` (numbers of earlier tasks) and not before ``release_s``. Of
+    several tasks that can start, a resource takes the one with the lowest ``priority``, then the first.
     """
 
     kind: int

@@ -82,7 +82,7 @@ class Tuning:
         )
 
     def next_bytes(self) -> int:
-        """Return the buffer to try next. The same trials give the same one. O(trials³)."""
+        """Return the buffer to try next, which depends on the trials and the seed alone; O(trials³)."""
         if not self.trials:
             return self.first_bytes
         if self.strategy == "random":
@@ -125,9 +125,9 @@ class Tuning:
             even = np.linspace(self.low_bytes, self.high_bytes, _CANDIDATES)
         else:
             even = np.linspace(np.sqrt(self.low_bytes), np.sqrt(self.high_bytes), _CANDIDATES) ** 2
-        asked = np.rint(even).astype(np.int64).clip(self.low_bytes, self.high_bytes)
-        untried = asked[~np.isin(asked, self.buffer_bytes)]
-        left = untried if len(untried) else asked
+        candidates = np.rint(even).astype(np.int64).clip(self.low_bytes, self.high_bytes)
+        untried = candidates[~np.isin(candidates, self.buffer_bytes)]
+        left = untried if len(untried) else candidates
         # The Gaussian process minimizes, so throughput is negated.
         observed = -1.0 / self.seconds if paper else np.log(self.seconds)
         spread = float(observed.std()) or 1.0
@@ -150,13 +150,13 @@ class Tuning:
         return floats((scale(size_bytes) - low) / (high - low))
 
     def _on_the_grid(self) -> int:
-        """Return the buffer of the grid that is farthest from all tried ones; refine a used-up grid."""
+        """Return the buffer of the grid that is farthest from all tried buffers; refine a used-up grid."""
         points = _GRID
         while True:
-            asked = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
-            far = np.abs(asked[:, None] - self.buffer_bytes[None, :]).min(axis=1)
-            if far.max() > 0 or points > self.high_bytes - self.low_bytes:
-                return int(asked[np.argmax(far)])
+            grid = np.rint(np.linspace(self.low_bytes, self.high_bytes, points)).astype(np.int64)
+            distance = np.abs(grid[:, None] - self.buffer_bytes[None, :]).min(axis=1)
+            if distance.max() > 0 or points > self.high_bytes - self.low_bytes:
+                return int(grid[np.argmax(distance)])
             points = 2 * points - 1
 
 
@@ -176,8 +176,8 @@ def begun(
 def best_plan(model: Model, costs: RingCosts, method: str, overheads: Overheads | None = None) -> FusionPlan:
     """Return the fastest plan of ``method`` with its default buffer or one of 40 from 1 to 100 MiB.
 
-    The 40 are a geometric series. For Horovod it also tries cycles of 1, 5 and 10 ms and the cycle of
-    ``overheads``.
+    The 40 buffers are a geometric series. For Horovod, cycles of 1, 5 and 10 ms and the cycle of
+    ``overheads`` are also tried.
     """
     extra = overheads or Overheads()
     buffers = [

@@ -102,11 +102,11 @@ def _division_problems(path: str, division: Division, ranks: int) -> Iterator[st
         if not group:
             yield f"{path}[{at}]: expected at least 1 rank, found none"
         for within, rank in enumerate(group):
-            here = f"{path}[{at}][{within}]"
+            where = f"{path}[{at}][{within}]"
             if not 0 <= rank < ranks:
-                yield f"{here}: there is no rank {rank}"
-            elif (before := place.setdefault(rank, here)) != here:
-                yield f"{here}: rank {rank} is at {before} already"
+                yield f"{where}: there is no rank {rank}"
+            elif (before := place.setdefault(rank, where)) != where:
+                yield f"{where}: rank {rank} is at {before} already"
     left = [rank for rank in range(ranks) if rank not in place]
     if left:
         yield f"{path}: rank {left[0]} is in none" + (f", and {len(left) - 1} more" if left[1:] else "")

@@ -32,7 +32,7 @@ class Consensus:
 
 
 def average(values: Floats, division: Division) -> Floats:
-    """Return ``values``, one row a rank, with the rows of each group replaced by their mean. O(size)."""
+    """Return ``values``, one row per rank, with the rows of each group replaced by their mean; O(size)."""
     mixed = np.array(values, dtype=np.float64)
     for group in division:
         rows = list(group)
@@ -41,7 +41,7 @@ def average(values: Floats, division: Division) -> Floats:
 
 
 def mixing_product(ranks: int, iterations: Sequence[Division]) -> Floats:
-    """Return the product of a period's mixing matrices, the last one leftmost. O(period · ranks²)."""
+    """Return the product of a period's mixing matrices, the last matrix leftmost; O(period · ranks²)."""
     product: Floats = np.eye(ranks)
     for division in iterations:
         product = average(product, division)

@@ -98,8 +98,8 @@ class AveragingCosts:
         order = self._in_order
         if len(order) < 2:
             return 0.0
-        # Rotate the ranks within each rack: other ranks become leaves, and as many edges cross racks as
-        # before.
+        # The second tree rotates the ranks within each rack: other ranks are its leaves, and as many edges
+        # cross racks.
         turned = [rank for rack in self.racks for rank in (*rack[1:], rack[0])]
         edges = [pair for tree in (order, turned) for pair in _tree(tree)]
         up = [(child, parent, self.size_bytes / 2) for child, parent in edges]
@@ -118,18 +118,18 @@ class AveragingCosts:
         return self.iteration_s(self.racks) + self.iteration_s((firsts,))
 
     def parameter_server_s(self) -> float:
-        """Return the time to push to and pull from parameter servers, one a rank, with equal shares."""
+        """Return the time to push to and pull from parameter servers, one per rank, with equal shares."""
         flows = self._to_servers()
         return 2 * (self.network.ranks - 1) * self._latency_s(flows) + 2 * self._most(
             self._load(flows), flows
         )
 
     def asp_s(self) -> float:
-        """Return the time of a push and a pull of the fastest rank, as ranks do not wait for one another."""
+        """Return the time of the fastest rank's push and pull, as asynchronous ranks wait for no other."""
         flows = self._to_servers()
         load = self._load(flows)
-        own = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
-        return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in own)
+        rank_flows = ([flow for flow in flows if flow[0] == rank] for rank in range(self.network.ranks))
+        return min(2 * self._latency_s(mine) + 2 * self._most(load, mine) for mine in rank_flows)
 
     def gossip_s(self) -> float:
         """Return the mean time of a step of a dynamic exponential graph: each rank sends to rank + 2^k."""

@@ -1,7 +1,7 @@
-"""Periodic divisions into averaging groups: DS-Sync's rotation (Sec. III-B), and ones that reach consensus.
+"""Periodic divisions into averaging groups: DS-Sync's rotation (Sec. III-B), and two that reach consensus.
 
 `representatives` is the paper's. With racks of two ranks it never reaches consensus: the first ranks of all
-racks average in one iteration, the second ranks in the next, and no first rank meets a second one.
+racks average in one iteration, the second ranks in the next, and no first rank meets a second rank.
 `alternating` reaches consensus with racks of any sizes, as whole racks average in every other iteration.
 `mixed_radix` averages exactly in each period; if the number of ranks is a power of two, it is the butterfly.
 """
@@ -41,15 +41,18 @@ def representatives(layout: RackLayout, period: int | None = None) -> tuple[Divi
     """Return divisions in which one rank of each rack, in turn, joins a group across racks.
 
     The other ranks of a rack form a group of their own. The representatives of a slow rack and of a regular
-    rack form a group of two. The regular rack is another one in each iteration (Sec. III-B2). A rank with a
-    slow NIC never represents its rack. It averages with one regular rank if at least two others remain for a
-    group of their own (Sec. III-B3).
+    rack form a group of two, with another regular rack in each iteration (Sec. III-B2). A rank with a slow
+    NIC never represents its rack. Such a rank averages with one regular rank if at least two other regular
+    ranks remain for a group of their own (Sec. III-B3).
     """
     return tuple(_division(layout, turn, crossing=True) for turn in range(period or _fair_period(layout)))
 
 
 def alternating(layout: RackLayout, period: int | None = None) -> tuple[Division, ...]:
-    """Return divisions that alternate: whole racks, then `representatives`; they always reach consensus."""
+    """Return divisions that alternate: whole racks, then `representatives`.
+
+    With the default period they always reach consensus.
+    """
     count = period or 2 * _fair_period(layout)
     return tuple(_division(layout, at // 2, crossing=bool(at % 2)) for at in range(count))
 
@@ -134,7 +137,7 @@ def _between(racks: int, slow_racks: Sequence[int], turn: int) -> list[tuple[int
 def _within(ranks: list[int], slow_ranks: Sequence[int], turn: int) -> list[tuple[int, ...]]:
     """Return the groups of the ranks that stay in a rack.
 
-    Each slow rank pairs with a regular one while two regular ones remain, the other slow ones pair up, and
+    Each slow rank pairs with a regular rank while two regular ranks remain, the other slow ranks pair up, and
     all remaining ranks form one group.
     """
     slow = [rank for rank in ranks if rank in slow_ranks]

@@ -1,4 +1,4 @@
-"""Planner of DS-Sync's groups: the paper's pattern, or the fastest that works if it does not."""
+"""Planner of DS-Sync's groups: the paper's pattern if it works, else the fastest pattern that does."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def plan_groups(
 ) -> Planned:
     """Return the groups for averaging ``size_bytes`` on ``network``, iteration by iteration.
 
-    Without ``racks`` they are detected. Without ``pattern``, the paper's pattern is used if it splits the
-    ranks into groups and makes all ranks agree. Otherwise, unless ``period`` is given, the pattern with the
-    least predicted time that makes all ranks agree is used. A faster pattern alone is no reason to replace
-    the paper's: it may agree more slowly, and how much agreement training needs is not known. ``period``
-    fixes the number of iterations of a period. Raises NotApplicableError for a network without a link between
-    every two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that never exchange
+    Racks are detected unless given. Without ``pattern``, the paper's pattern is used if it splits the ranks
+    into groups and makes all ranks agree. Otherwise, unless ``period`` is given, the fastest predicted
+    pattern that makes all ranks agree is used. A faster pattern alone is no reason to replace the paper's
+    pattern: it may agree more slowly, and how much agreement training needs is not known. ``period`` fixes
+    the number of iterations of a period. Raises NotApplicableError for a network without a link between every
+    two ranks, and for a pattern by which ranks never agree (rho = 1), naming ranks that never exchange
     anything.
     """
     if not 2 <= network.ranks <= MOST_RANKS:
@@ -62,8 +62,8 @@ def plan_groups(
 def adjust_groups(previous: Groups, network: Network) -> Planned:
     """Return ``previous`` for a network measured again, with new groups only if slow ranks or racks changed.
 
-    A hysteresis keeps noise from changing them (Sec. III-A, 3). Raises NotApplicableError if the ranks are on
-    other hosts than before.
+    Hysteresis keeps noise from changing the slow ranks and racks (Sec. III-A, 3). Raises NotApplicableError
+    if the ranks are on other hosts than before.
     """
     if network.hosts != previous.network.hosts:
         raise NotApplicableError(
@@ -107,8 +107,8 @@ def disagreement(ranks: int, iterations: tuple[Division, ...]) -> str:
     apart = parties(ranks, iterations)
     if len(apart) == 1:
         return ""
-    told = " and ".join(f"{plural(len(one), 'rank')} ({some(list(map(str, one)), 4)})" for one in apart[:2])
-    return f"rho = 1, replicas never agree: {told} exchange nothing in any iteration of the period"
+    named = " and ".join(f"{plural(len(one), 'rank')} ({some(list(map(str, one)), 4)})" for one in apart[:2])
+    return f"rho = 1, replicas never agree: {named} exchange nothing in any iteration of the period"
 
 
 def _chosen(

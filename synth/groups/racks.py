@@ -1,8 +1,8 @@
 """Racks of a network, and its slow racks and ranks, by the cost of its links (DS-Sync, Sec. III-A, B).
 
-A rack is a set of hosts with no trunk between them. A trunk is a port that links of several hosts to several
-others share. Without such ports, racks are clusters of hosts: links within them are faster than those across
-by a clear step.
+A rack is a set of hosts with no trunk between them. A trunk is a port shared by links from several hosts to
+several other hosts. Without such ports, racks are clusters of hosts: links within a cluster are clearly
+faster than links between clusters.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from synth.network import Network
 
 __all__ = ["find_racks", "slow_parts"]
 
-# Least ratio of the costs of links across racks and within them. Measured links of one rack differ by a few
-# per cent; links across racks have half the rate (Sec. II-A).
+# The least ratio of the cost of links across racks to the cost of links within. Measured links of one rack
+# differ by a few per cent; links across racks have half the rate (Sec. II-A).
 _STEP = 1.3
 # A delayed pair has half the throughput of a regular pair, so twice the cost (Sec. II-A). A rank or rack
 # becomes slow above _SLOW times the median cost, half-way to twice the cost. It stays slow above _STILL_SLOW
 # times the median.
 _SLOW, _STILL_SLOW = 1.5, 1.25
-# The nearest cluster of a rank is certain if the mean cost to the next one is higher by this factor. Means
-# vary less than single links, so this is less than _STEP.
+# The nearest cluster of a rank is certain if the mean cost to the second nearest is higher by this factor.
+# Means vary less than single links, so the factor is less than _STEP.
 _TELLING = 1.1
 
 Racks = tuple[tuple[int, ...], ...]
@@ -61,10 +61,10 @@ def find_racks(network: Network) -> tuple[Racks, tuple[str, ...]]:
 def slow_parts(network: Network, racks: Racks, before: RackLayout | None = None) -> RackLayout:
     """Return the racks, the slow ones among them, and the ranks with slow NICs.
 
-    The best link of a rank is its fastest within the rack, to another host if the rack has one. A rank is
+    The best link of a rank is its fastest within the rack, to another host if the rack has several. A rank is
     slow if the beta of its best link is over 1.5 times that of the median rank. A rack is slow if the beta of
     its best link to another rack is over 1.5 times that of the median rack. A rank or rack that was slow
-    ``before`` stays slow above 1.25 times.
+    ``before`` stays slow above 1.25 times the median.
     """
     beta = _both_ways(network, network.beta_s_per_byte)
     ranks = _slow_ranks(network, racks, beta, before.slow_ranks if before else ())
@@ -107,7 +107,7 @@ def _slow(beta: Floats, before: Sequence[int]) -> tuple[int, ...]:
 
 
 def _both_ways(network: Network, cost: Floats) -> Floats:
-    """Return for each pair of ranks the least cost in the dearer direction; 0 on the diagonal."""
+    """Return the cost between each pair of ranks, in the more expensive direction; 0 on the diagonal."""
     table: Floats = np.full((network.ranks, network.ranks), np.inf)
     np.minimum.at(table, (network.src, network.dst), cost)
     np.fill_diagonal(table, 0.0)
@@ -141,15 +141,15 @@ def _clusters(beta: Floats, alpha: Floats) -> tuple[list[list[int]], list[tuple[
         pairs = tuple((int(a), int(b)) for a, b in np.argwhere(beta <= fast) if a < b)
         found = parties(count, [pairs])
         clusters = [cluster for cluster in found if len(cluster) > 1]
-        near = _within_step(beta, clusters)
-        if clusters and near:
+        separated = _within_step(beta, clusters)
+        if clusters and separated:
             strays = [cluster[0] for cluster in found if len(cluster) == 1]
             placed = [(stray, _nearest(stray, clusters, beta, alpha)) for stray in strays]
-            told = []
+            uncertain = []
             for stray, (cluster, sure) in placed:
                 clusters[cluster].append(stray)
-                told += [] if sure else [(stray, clusters[cluster])]
-            return clusters, told
+                uncertain += [] if sure else [(stray, clusters[cluster])]
+            return clusters, uncertain
     return [list(range(count))], []
 
 

@@ -3,7 +3,7 @@
 A loop is looked up by all that its machine code depends on, but not by the paths of files: the sources of the
 loop and of all loops that it calls, the versions of Python and of the compiler, and the processor. So all
 installations of a user share their loops, and every installation of the same versions finds the loops that
-come with the package. Those are compiled for a baseline processor.
+come with the package, which are compiled for a baseline processor.
 
 Python runs a loop without machine code if that takes less time than compiling it, as on networks of a few
 ranks.
@@ -73,13 +73,13 @@ BASELINES: dict[str, tuple[str, frozenset[str]]] = {
 }
 
 # Python runs a loop until its calls have taken as long as compiling would. So no loop costs more than about
-# twice the better choice (as in ski rental). The time of a call is predicted from the calls before it, as if
-# it grew with the square of the elements in its tables. For the first call, the prediction is this time for
-# each element. Most loops take 5 us for each element, the slowest up to 500.
+# twice the better choice (as in ski rental). The time of a call is predicted from earlier calls, as growing
+# with the square of the number of array elements. For the first call, this time is assumed for each element.
+# Most loops take 5 us for each element, the slowest up to 500.
 _FIRST_S_PER_ELEMENT = 0.2e-3
-# numba's compile time for a byte of bytecode of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
-# loops. numba itself runs in Python, so on another processor its time changes by about the same factor as the
-# loops' time.
+# numba's compile time per byte of bytecode of a loop and of all loops that it calls: 0.3 to 1.0 ms in ten
+# loops. numba itself runs in Python, so on a faster processor compile time and loops' time shrink about
+# alike.
 _COMPILING_S_PER_BYTE = 0.6e-3
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -105,9 +105,9 @@ _VERSIONS = (
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads stored machine code without importing the modules of numba that it was compiled from.
+    """Reads stored machine code without importing the modules of numba that compiled it.
 
-    numba would import its array functions, and tests with them whether matrix products can be compiled: 0.1 s
+    numba would import its array functions and test whether matrix products can be compiled, which takes 0.1 s
     of every command. Machine code reads only the constants of an environment.
     """
 
@@ -128,7 +128,7 @@ def _environment(module: str, constants: list[Any], name: str) -> Any:
     return found
 
 
-class _Kept(NullCache):
+class _Cache(NullCache):
     """numba's cache of a function: machine code to load before compiling, and to save afterwards.
 
     Before a lookup, numba's own cache imports everything that numba can compile, which costs every command
@@ -153,8 +153,10 @@ class _Kept(NullCache):
             return False
         processor = cpu_target.target_context.codegen().magic_tuple()
         baseline, shipped = _baseline(processor), shipped_loops()
-        came = baseline is not None and shipped is not None and shipped.read(*self._labelled(sig, baseline))
-        found = bool(came or _store.read(*self._labelled(sig, processor)))
+        is_shipped = (
+            baseline is not None and shipped is not None and shipped.read(*self._labelled(sig, baseline))
+        )
+        found = bool(is_shipped or _store.read(*self._labelled(sig, processor)))
         if not found:
             self._looked_for.add(sig)
         return found
@@ -318,26 +320,26 @@ def all_compiled() -> Iterator[None]:
 def fitting_loops() -> tuple[int, int]:
     """Return (loops that came with the package, those that fit this processor and these versions)."""
     baseline = _baseline(cpu_target.target_context.codegen().magic_tuple())
-    here = [baseline and [*baseline], [*_VERSIONS]]
+    this_machine = [baseline and [*baseline], [*_VERSIONS]]
     shipped = shipped_loops()
     made_for = [json.loads(label)[3:5] for label in shipped.labels()] if shipped is not None else []
-    return len(made_for), made_for.count(here)
+    return len(made_for), made_for.count(this_machine)
 
 
 def _baseline(processor: tuple[str, str, str]) -> tuple[str, str, str] | None:
     """Return the target of shipped loops that this processor can run; None if it cannot run any."""
     triple, name, features = processor
     baseline, needed = BASELINES.get(triple.partition("-")[0], ("", frozenset[str]()))
-    has = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
-    return (triple, baseline, "") if baseline and (name == baseline or needed <= has) else None
+    present = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    return (triple, baseline, "") if baseline and (name == baseline or needed <= present) else None
 
 
 @functools.cache
 def _sources(module: str) -> tuple[tuple[str, str, str], ...]:
     """Return digests of everything that the machine code of a module's loops depends on.
 
-    They cover the module's file, the files of all loops and helpers that it can call, this file, and the
-    constants in those modules, imported ones included, which are compiled in.
+    These are the module's file, the files of all loops and helpers that it can call, this file, and the
+    constants in those modules, also imported ones, because constants are compiled in.
     """
     found = {__name__: (_digest_of_file(__file__), "")}
     waiting = [vars(sys.modules[module])]
@@ -379,10 +381,9 @@ def _digest_of_file(path: str) -> str:
 def _name_apart() -> None:
     """Make the names that this process compiles differ from the names of every other process.
 
-    numba numbers generated names from 1 in every process. If several functions have the same name, the linker
-    keeps the first. Two loops from the cache, compiled in two processes, would then use one function in place
-    of two that have only the name in common, such as the helpers that sort numbers and those that sort their
-    indices.
+    numba numbers generated names from 1 in every process, and the linker keeps the first of several functions
+    with one name. So if two loops from the cache were compiled in two processes, one could call the other's
+    helper of the same name, such as one that sorts indices instead of numbers.
     """
     FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
 
@@ -400,8 +401,8 @@ _looking_up = threading.RLock()
 def _writable_too(found: Any) -> Any:
     """Return an argument's type with all arrays writable: one machine code serves both kinds.
 
-    This is safe, because no loop writes to arrays that its caller has made read-only. Each combination of
-    types would take seconds to compile.
+    This is safe, because no loop writes to arrays that its caller has made read-only. It saves the seconds
+    that each further combination of types would take to compile.
     """
     if isinstance(found, _named_tuple):
         return _tuple_of(tuple(map(_writable_too, found.types)), found.instance_class)
@@ -441,12 +442,12 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
     loop: Any = _njit(nogil=True, no_cfunc_wrapper=True)(function)
     # numba calls this method on the loop to find the type of an argument.
     loop.typeof_pyval = lambda value: _writable_too(type(loop).typeof_pyval(loop, value))
-    loop._cache = kept = _Kept(function)  # as njit(cache=True) does with numba's own cache
+    loop._cache = cache = _Cache(function)  # as njit(cache=True) does with numba's own cache
     compile_one, compile_for_call = loop.compile, loop._compile_for_args
 
     def compile_in_turn(sig: Any) -> Any:
         arguments = tuple(map(_widened, _normalized(sig)[0]))
-        with kept.compiling():
+        with cache.compiling():
             return compile_one(arguments)
 
     def callable_for(*arguments: Any) -> Any:
@@ -456,7 +457,7 @@ def _loop(function: Function, interpreted: _Interpreted | None) -> Function:
                 if interpreted.begun:
                     return interpreted
                 try:
-                    if not kept.is_there(tuple(_widened(loop.typeof_pyval(value)) for value in arguments)):
+                    if not cache.is_there(tuple(_widened(loop.typeof_pyval(value)) for value in arguments)):
                         return interpreted
                 finally:
                     loop._types_active_call.clear()

@@ -17,24 +17,24 @@ __all__ = ["Calendar", "calendar_of", "enter", "pop", "push", "take"]
 
 
 @compiled
-def push(heap_key: Floats, heap_what: Indices, size: int, key: float, what: int) -> int:
-    """Add an entry to a binary heap, the least key first, and return its new size."""
+def push(heap_key: Floats, heap_entry: Indices, size: int, key: float, entry: int) -> int:
+    """Add an entry to a binary heap with the least key first, and return the heap's new size."""
     at = size
     while at > 0:
         parent = (at - 1) // 2
         if heap_key[parent] <= key:
             break
-        heap_key[at], heap_what[at] = heap_key[parent], heap_what[parent]
+        heap_key[at], heap_entry[at] = heap_key[parent], heap_entry[parent]
         at = parent
-    heap_key[at], heap_what[at] = key, what
+    heap_key[at], heap_entry[at] = key, entry
     return size + 1
 
 
 @compiled
-def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
+def pop(heap_key: Floats, heap_entry: Indices, size: int) -> int:
     """Remove the entry with the least key, and return the heap's new size."""
     size -= 1
-    key, what = heap_key[size], heap_what[size]
+    key, entry = heap_key[size], heap_entry[size]
     at = 0
     while True:
         child = 2 * at + 1
@@ -44,9 +44,9 @@ def pop(heap_key: Floats, heap_what: Indices, size: int) -> int:
             child += 1
         if heap_key[child] >= key:
             break
-        heap_key[at], heap_what[at] = heap_key[child], heap_what[child]
+        heap_key[at], heap_entry[at] = heap_key[child], heap_entry[child]
         at = child
-    heap_key[at], heap_what[at] = key, what
+    heap_key[at], heap_entry[at] = key, entry
     return size
 
 

@@ -1,4 +1,4 @@
-"""The free links and ports, the links that may take a chunk next, and the order in which they choose."""
+"""The free links and ports, the candidate links that may take a chunk next, and their order."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def occupy(state: LinkState, link: int, value: bool) -> None:
 
 @compiled
 def offer(state: LinkState, link: int, instant: int, candidates: int) -> int:
-    """Add a link to the candidates of this instant, once, and return their number."""
+    """Add a link to the candidates of this instant, once, and return the number of candidates."""
     if state.offered[link] == instant:
         return candidates
     state.offered[link] = instant

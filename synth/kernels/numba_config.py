@@ -1,8 +1,8 @@
 """Keeps numba from reading ``.numba_config.yaml`` in the working directory, which others may have written.
 
 numba reads that file while it is imported, and again before compiling. Its environment variables still apply.
-numba also imports coverage.py wherever that is installed, which takes a tenth of numba's own import. It is
-kept from that, too, unless coverage.py measures this process.
+numba also imports coverage.py if that is installed, which takes a tenth of numba's own import. This import is
+prevented, too, unless coverage.py measures this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 __all__ = ["leave_file_unread"]
 
 _MODULE = "numba.core.config"
-# For each module of numba the optional package that it is kept from.
+# For each module of numba, the optional package that it must not import.
 _WITHHELD = {_MODULE: "yaml", "numba.misc.coverage_support": "coverage"}
 
 
@@ -27,7 +27,7 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         withheld, missing = _WITHHELD[module.__name__], object()
         before = sys.modules.get(withheld, missing)
-        sys.modules[withheld] = None  # type: ignore[assignment] # an import of it fails, as the language says
+        sys.modules[withheld] = None  # type: ignore[assignment] # with None here, Python refuses to import it
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="A Numba config file is found")
@@ -36,7 +36,7 @@ class _Loader(SourceFileLoader):
             if before is missing:
                 del sys.modules[withheld]
             else:
-                sys.modules[withheld] = before  # type: ignore[assignment] # it is what stood there
+                sys.modules[withheld] = before  # type: ignore[assignment]
         if module.__name__ == _MODULE:
             module._config_fname = ""  # type: ignore[attr-defined] # numba's
 

@@ -24,7 +24,7 @@ _SETTINGS = ("instances", "protocol", "chunks", "root", "in_place")
 
 @dataclass(frozen=True, eq=False)
 class Algorithm:
-    """A decorated function: call it with its parameters to compile it.
+    """A decorated function; calling the algorithm with its parameters compiles it.
 
     Each setting of the decorator is a value, or a function of parameters of the algorithm.
     """
@@ -53,8 +53,8 @@ class Algorithm:
     def trace(self, parameters: Mapping[str, Any], network: Network | None = None) -> tuple[ChunkDag, int]:
         """Run the function and return (its chunk DAG, number of instances).
 
-        With a network, every statement that sends needs a link. Raises DataError, naming the statement at
-        fault, and UsageError for wrong parameters.
+        If there is a network, every statement that sends needs a link in it. Raises DataError, naming the
+        statement at fault, and UsageError for wrong parameters.
         """
         values, settings = self._bound(parameters)
         wanted, gpus = self._collective(values, settings)
@@ -80,13 +80,13 @@ class Algorithm:
     def compile(
         self, parameters: Mapping[str, Any], *, network: Network | None = None, fuse: bool = True
     ) -> Program:
-        """Return the compiled program; ``synth.check.program`` checks its result."""
+        """Return the compiled program, which ``synth.check`` has still to judge."""
         dag, instances = self.trace(parameters, network)
         require_threadblocks(dag)
         return compiled_program(dag, instances=instances, fuse=fuse)
 
     def _bound(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return (parameters of the function, given settings that override the decorator's)."""
+        """Return (parameters of the function, settings that override the decorator's)."""
         known = self.parameters()
         settings = {name: value for name, value in parameters.items() if name not in known}
         unknown = [name for name in settings if name not in _SETTINGS]
@@ -130,7 +130,7 @@ class Algorithm:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Return whether a parameter is a whole number; True and False are not, though bool is a kind of int."""
+    """Return whether a parameter is a whole number and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -1,4 +1,4 @@
-"""Programs in the chunk language: a Python file is run, and what it decorates is compiled."""
+"""Files in the chunk language: the Python file is run, and a function that it decorates is compiled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiled_algorithm(
     instances: int | None = None,
     fuse: bool = True,
 ) -> tuple[Program, dict[str, str]]:
-    """Return (the program that a file describes, the digest of the file); it is not judged yet.
+    """Return (the program that a file describes, not judged yet; the digest of the file).
 
     Raises DataError naming the file and line of the statement at fault.
     """
@@ -68,13 +68,13 @@ def _algorithm(file: str, content: bytes, function: str) -> Algorithm:
 def _compiled(file: str, content: bytes) -> CodeType:
     try:
         return compile(content, file, "exec")
-    # Zero bytes, numbers of thousands of digits, and expressions that are nested too deep.
+    # Causes are zero bytes, numbers of thousands of digits, and expressions that are nested too deep.
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise DataError(file, [f"expected a program in Python: {error or type(error).__name__}"]) from error
 
 
 def _blamed(file: str, work: Callable[[], Result]) -> Result:
-    """Turn an exception of the author's code into an error with its file and line."""
+    """Turn an exception of the author's code into an error that names file and line."""
     try:
         return work()
     except CcctlError:

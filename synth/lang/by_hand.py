@@ -19,9 +19,9 @@ def require_threadblocks(dag: ChunkDag) -> None:
     Either all statements assign threadblocks or none does. A threadblock sends to one rank and receives from
     one, on one channel. A channel between two ranks belongs to one threadblock on each side.
     """
-    for what, column in (("sendtb", dag.send_tb), ("recvtb", dag.recv_tb), ("ch", dag.channel)):
+    for argument, column in (("sendtb", dag.send_tb), ("recvtb", dag.recv_tb), ("ch", dag.channel)):
         for row in np.flatnonzero((column < -1) | (column > _MOST))[:1]:
-            _refuse(dag, [row], f"{what}: expected 0 to {_MOST}, found {column[row]}")
+            _refuse(dag, [row], f"{argument}: expected 0 to {_MOST}, found {column[row]}")
     if not dag.by_hand:
         return
     remote = dag.src_rank != dag.dst_rank
@@ -55,8 +55,8 @@ def _same(dag: ChunkDag, rows: Indices, keys: Indices, values: Indices, words: s
     wrong = np.flatnonzero(values != values[first][group])
     if len(wrong):
         other = first[group[wrong[0]]]
-        said = words.format(*keys[wrong[0]], a=values[other], b=values[wrong[0]])
-        _refuse(dag, [rows[wrong[0]], rows[other]], said)
+        message = words.format(*keys[wrong[0]], a=values[other], b=values[wrong[0]])
+        _refuse(dag, [rows[wrong[0]], rows[other]], message)
 
 
 def _refuse(dag: ChunkDag, rows: list[int], problem: str) -> None:

@@ -50,7 +50,7 @@ class Chunk:
     ) -> Chunk:
         """Copy these chunks to a buffer of ``rank``, from slot ``index`` on; return a reference to the copy.
 
-        Given another reference instead of a buffer, copy its chunks into this one's slots.
+        If ``buffer`` is another reference, its chunks are copied into the slots of this reference instead.
         """
         if buffer.__class__ is Chunk:
             source, target = buffer, self
@@ -86,8 +86,8 @@ class Chunk:
         if trace.links is not None and source.rank != to.rank and (source.rank, to.rank) not in trace.links:
             trace.fail(f"there is no link from rank {source.rank} to rank {to.rank}")
         # Two buffers that share memory share one list of writers.
-        apart = abs(self._index + source.start - low - to.start)
-        if 0 < apart < size and source.writers is to.writers:
+        distance = abs(self._index + source.start - low - to.start)
+        if 0 < distance < size and source.writers is to.writers:
             trace.fail(
                 f"{source.slot(self._index, size)} and {to.slot(low, size)} overlap partly: what is read "
                 "would change on the way",

@@ -15,7 +15,7 @@ from synth.program import INPUT, OUTPUT, SCRATCH, Protocol
 
 __all__ = ["UNWRITTEN", "Trace", "current", "statement"]
 
-# The writer of a slot that nothing has written, and of one that holds input; operations count from 0.
+# The writer of a slot that nothing has written, and of a slot that holds input; operations count from 0.
 UNWRITTEN = -2
 _START = -1
 # The most slots of a scratch buffer: a list of more would fill the memory.
@@ -25,7 +25,7 @@ _active: list[Trace] = []
 
 
 def current() -> Trace:
-    """Return the trace of the program that is being run; raise UsageError outside of one."""
+    """Return the trace of the program that is being run; raise UsageError if none is."""
     if not _active:
         raise UsageError("chunk() belongs in a function that @program decorates", hint="see synth/lang")
     return _active[-1]
@@ -34,8 +34,8 @@ def current() -> Trace:
 def statement() -> tuple[str, int]:
     """Return (file, line) of the program's statement that is being executed."""
     frame = sys._getframe(1)
-    here = __file__.rpartition("/")[0]
-    while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == here:
+    folder = __file__.rpartition("/")[0]
+    while frame.f_back is not None and frame.f_code.co_filename.rpartition("/")[0] == folder:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
@@ -43,7 +43,7 @@ def statement() -> tuple[str, int]:
 class Buffer:
     """One buffer of one rank: ``writers`` holds the number of the operation that last wrote each slot.
 
-    Buffers that share memory share the list; this one begins at index ``start`` of it.
+    Buffers that share memory share the list; this buffer begins at index ``start`` of the list.
     """
 
     __slots__ = ("grows", "kind", "name", "number", "rank", "size", "start", "writers")
@@ -94,20 +94,20 @@ class Trace:
         written[cells.first[cells.inputs.rank, INPUT] + cells.inputs.slot] = _START
         for rank in range(self.collective.ranks):
             (start_in, start_out, _), (inputs, outputs, _) = first[rank], size[rank]
-            own = written[start_in : start_in + inputs].tolist()
-            apart = [UNWRITTEN] * outputs
+            input_writers = written[start_in : start_in + inputs].tolist()
+            output_writers = [UNWRITTEN] * outputs
             shared = cells.same[start_out : start_out + outputs] - start_in
             offset_in = offset_out = 0
             overlay = np.flatnonzero(shared < start_out - start_in)
             if len(overlay):
                 first_out, first_in = int(overlay[0]), int(shared[overlay[0]])
                 offset_in, offset_out = max(0, first_out - first_in), max(0, first_in - first_out)
-                whole = own if inputs >= outputs else apart
-                whole[offset_in : offset_in + inputs] = own
-                own = apart = whole
+                whole = input_writers if inputs >= outputs else output_writers
+                whole[offset_in : offset_in + inputs] = input_writers
+                input_writers = output_writers = whole
             for name, buffer in (
-                ("input", Buffer(rank, INPUT, "input", own, inputs, offset_in)),
-                ("output", Buffer(rank, OUTPUT, "output", apart, outputs, offset_out)),
+                ("input", Buffer(rank, INPUT, "input", input_writers, inputs, offset_in)),
+                ("output", Buffer(rank, OUTPUT, "output", output_writers, outputs, offset_out)),
             ):
                 self.buffers[rank, name] = self.buffers[rank, name[0]] = buffer
 
@@ -144,7 +144,6 @@ class Trace:
         return found
 
     def grow(self, buffer: Buffer, size: int) -> None:
-        """Extend a scratch buffer to ``size`` slots."""
         if size > _MOST_SCRATCH:
             self.fail(f"{buffer.slot(size - 1)}: scratch has at most {_MOST_SCRATCH} slots")
         buffer.writers.extend([UNWRITTEN] * (size - buffer.size))

@@ -1,7 +1,8 @@
-"""Methods: one algorithm a file, each with ``synthesize(network, collective, chunk_bytes, *, seed, …)``.
+"""Methods: one algorithm per file, each with ``synthesize(network, collective, chunk_bytes, *, seed, …)``.
 
-In: a whole collective on a network. Out: a `Schedule`, or NotApplicableError if the algorithm does not serve
-it. Methods do not check their schedules; `synth.check` does. The registry is `synth.portfolio.attempts`.
+In: a collective on a network. Out: a `Schedule`, or NotApplicableError if the algorithm does not serve the
+collective. Methods do not check their schedules; `synth.check` does. The registry is
+`synth.portfolio.attempts`.
 """
 
 import lazy_loader as lazy

@@ -28,12 +28,11 @@ __all__ = ["SUB_COLLECTIVES", "choose", "solve", "suits", "synthesize"]
 
 # AdapCC Sec. VI-C and VI-E: M = 4.
 SUB_COLLECTIVES = 4
-# The chunk sizes that `choose` compares. It leaves out a size after the first if ranks times chunks are more
-# than _MOST_SENDS. So an all_reduce of AdapCC's 256 MB (Sec. VI-C) is compared at all sizes on up to about a
-# hundred ranks.
+# The chunk sizes that `choose` compares. Sizes after the first are left out if ranks times chunks are more
+# than _MOST_SENDS, so up to about a hundred ranks compare all sizes for AdapCC's 256 MB (Sec. VI-C).
 _CHUNK_BYTES = (4 << 20, 1 << 20, 256 << 10, 128 << 10, 64 << 10)
 _MOST_SENDS = 400_000
-# The collectives that use trees, those that broadcast along them, and those whose trees are planned on the
+# The collectives that use trees, those that broadcast along trees, and those whose trees are planned on the
 # transposed network.
 _TREES = ("reduce", "broadcast", "all_reduce", "all_gather", "reduce_scatter")
 _BACK = ("broadcast", "all_gather", "all_reduce")
@@ -73,7 +72,7 @@ def synthesize(
     solver: str = "cbc",
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> Schedule:
-    """Return the schedule of AdapCC's strategy for this chunk size, with its programs' gap; see ``solve``."""
+    """Return the schedule of `solve`; its outcome has the gap of the integer programs."""
     schedule, planned = solve(
         network,
         shape,
@@ -121,7 +120,7 @@ def choose(
     time_limit_s: float = 60.0,
     sub_collectives: int = SUB_COLLECTIVES,
 ) -> tuple[Schedule, TwoLevelPlan | Routes]:
-    """Return ``solve`` for the chunk size of least simulated time.
+    """Return the result of `solve` at the chunk size of least simulated time.
 
     ``size_bytes`` is the size as nccl-tests counts it.
     """
@@ -149,7 +148,7 @@ def _planned(
     time_limit_s: float,
     seed: int,
 ) -> TwoLevelPlan:
-    """Return the plan for about this many bytes; rounding lets chunk sizes of one tensor share a plan."""
+    """Return the plan for ``total_bytes``, rounded so that chunk sizes of one tensor share a plan."""
     about_bytes = round(total_bytes, _DIGITS - len(str(total_bytes)))
     key = (network, kind, root, about_bytes, sub_collectives, solver, seed)
     if key not in _PLANS:
@@ -212,7 +211,7 @@ def _parts(shape: Collective, planned: TwoLevelPlan) -> list[tuple[Indices, Indi
 
 
 def _leading(network: Network, up: Indices, depth: Indices, members: Indices) -> Mask:
-    """Return the ranks with a member at or below them; a branch of only relays is left out."""
+    """Return a mask of the ranks with a member at or below them in the tree."""
     leads = np.zeros(len(up), dtype=bool)
     leads[members] = True
     for rank in np.argsort(-depth, kind="stable").tolist():

@@ -1,8 +1,8 @@
 """Aligned: sums in the order of the aligned tree (`synth.collective`), made where links are least busy.
 
-A rank that makes a sum receives its parts apart and adds them up in the tree's order, so parts may also pass
-through ranks that add nothing. `synth.routing.sum_trees` chooses where each sum is made. In an all_reduce the
-results then take trees of least congestion, chosen with the same loads.
+A rank that makes a sum receives the parts separately and adds them up in the tree's order, so parts may also
+pass through ranks that add nothing. `synth.routing.sum_trees` chooses the rank that makes each sum. In an
+all_reduce the results then take trees of least congestion, chosen with the same loads.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Search:
         return justified(made)
 
     def _roots(self) -> Indices:
-        """Return the rank at which each sum becomes complete: of several targets, each in turn."""
+        """Return the rank at which each sum becomes complete; several targets take turns."""
         targets = self.collective.targets
         found = [targets.of(chunk) for chunk in range(self.collective.chunks)]
         return np.array([ranks[chunk % len(ranks)] for chunk, ranks in enumerate(found)], np.int64)
@@ -99,7 +99,7 @@ class _Search:
             self._add(chunk, tree, rank, hops, link)
 
     def _add(self, chunk: int, tree: SumTree, rank: Ints, hops: Ints, link: Ints) -> None:
-        """Add the sends that bring each node's value to where its parent is made."""
+        """Add the sends that bring each node's value to the rank that makes its parent."""
         leaves = len(tree.source)
         parts: list[list[int]] = []
         for node in range(2 * leaves - 1):

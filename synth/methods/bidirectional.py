@@ -1,6 +1,6 @@
 """The bidirectional ring: every chunk goes both ways round, half of the ring each way.
 
-It takes half the steps of a ring. If links are full duplex, it also takes half the bandwidth time.
+This takes half the steps of a ring, and half the bandwidth time if links are full duplex.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["synthesize"]
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return the schedule both ways round the cheapest cycle.
+    """Return an all_gather, reduce_scatter, all_reduce, broadcast or reduce round the cheapest cycle.
 
-    Serves all_gather, reduce_scatter, all_reduce, broadcast and reduce. Raises NotApplicableError for other
-    collectives, and if the cycle lacks a link in either direction. O(ranks · chunks) sends.
+    Raises NotApplicableError for other collectives, and if the cycle lacks a link in either direction.
+    O(ranks · chunks) sends.
     """
     require_served("bidirectional", collective)
     links = fastest_links(network, chunk_bytes)
     order = best_cycle(network, chunk_bytes)
     ranks = network.ranks
-    there = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
-    back = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
-    hops = np.array([there, back])
+    forward = [link_of(links, order[at], order[(at + 1) % ranks], "bidirectional") for at in range(ranks)]
+    backward = [link_of(links, order[at], order[at - 1], "bidirectional") for at in range(ranks)]
+    hops = np.array([forward, backward])
     chunk = np.arange(collective.chunks)
     owner, lap = owner_places(collective, order)
     sends = Sends()
@@ -43,7 +43,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def _reach(ranks: int, lap: Indices, way: int) -> Indices:
     """Return the number of hops that the chunks of each lap go in this direction.
 
-    The direction that gets the odd hop alternates from lap to lap, so that both directions carry equal loads.
+    An odd hop goes in alternate directions from lap to lap, so that both carry equal loads.
     """
     return (ranks - 1 + (lap + way) % 2) // 2
 

@@ -1,10 +1,10 @@
 """Bine trees: binomial trees and butterflies of negabinary distances (De Sensi and others, arXiv 2508.17311).
 
-In step s of a butterfly, rank r exchanges with the rank at distance 1 − 2 + 4 − … ± 2^s: even ranks at
-r + distance, odd ranks at r − distance. So each step goes the other way than the one before, and the
-distances 1, 1, 3, 5, 11 are about two thirds of those of recursive doubling: neighbours in the numbering, and
-so in the network, exchange more often. The tree of a rank is the way of its data through the butterfly with
-the farthest step first. The tree of an odd rank is the mirror image of that of an even one.
+In step s of a butterfly, rank r exchanges with the rank at distance 1 − 2 + 4 − … ± 2^s: even ranks at r +
+distance, odd ranks at r − distance. So consecutive steps go in opposite directions, and the distances 1, 1,
+3, 5, 11 are about two thirds of those of recursive doubling: neighbours in the numbering, and so in the
+network, exchange more often. The tree of a rank is the way of its data through the butterfly with the
+farthest step first. The tree of an odd rank is the mirror image of an even rank's tree.
 
 On a grid, such as a torus, the axes take turns, and each axis has its own distances. Chunks start at
 different axes, and in either direction, so that all links of a rank work at once.
@@ -58,11 +58,11 @@ _SERVED = (
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return the faster of two schedules on 2^k ranks: over a line of all ranks, and over their grid.
 
-    An all_reduce is a reduce_scatter and an all_gather. In fewer chunks than these need, sums are exchanged,
-    along all axes or those that are left once the others are summed up. Where partners have no link, trees go
-    through other ranks. Raises NotApplicableError for other collectives, other numbers of ranks, and if trees
-    need a link back that is missing. O(ranks · chunks) sends, times k in exchanges, scatter, gather and
-    all_to_all.
+    An all_reduce is a reduce_scatter and an all_gather. If there are too few chunks for these, ranks exchange
+    sums along all axes, or sum up some axes and then exchange sums along the others. Where partners have no
+    link, trees go through other ranks. Raises NotApplicableError for other collectives, for other numbers of
+    ranks, and if a tree needs an opposite link that is missing. O(ranks · chunks) sends, times k in
+    exchanges, scatter, gather and all_to_all.
     """
     if collective.kind not in _SERVED or not collective.whole:
         raise NotApplicableError(f"bine does not serve {collective.label}")
@@ -107,7 +107,7 @@ def _partners(grid: Grid, axes: Sequence[int], mirrored: bool) -> list[Indices]:
 
 @dataclass(frozen=True)
 class _Job:
-    """A schedule to make: its butterflies take the chunks, or those of each owner, in turn."""
+    """The request for one schedule; its butterflies take the chunks, or each owner's chunks, in turn."""
 
     network: Network
     collective: Collective
@@ -165,7 +165,7 @@ class _Job:
         return sends.schedule(network, self.collective, self.chunk_bytes, "bine", self.seed)
 
     def _by_exchange(self, summed: int) -> Schedule:
-        """Return the all_reduce in which partners exchange sums; ``summed`` axes are summed up before."""
+        """Return the all_reduce in which partners exchange sums, after ``summed`` axes are summed up."""
         sums = SharedSums(self.network, self.grid, self.table, "bine", SendsOfParts())
         plans = [
             (

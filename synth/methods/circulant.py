@@ -4,13 +4,13 @@ In round t rank v sends to rank v + s(t mod q), where each of the q = ⌈log₂ 
 next (Träff, arXiv 2312.11236, has such broadcasts that are optimal in rounds). The root sends a chunk each
 round, and each rank forwards the newest chunk that its target lacks. So n chunks take n − 1 + q rounds if N
 is a power of two, and a few more otherwise. The reduction is such a broadcast reversed in time, with the
-ranks numbered backwards. It uses the same links in each round: every rank sends and receives one chunk of the
-reduction and one of the broadcast.
+ranks numbered backwards. Both use the same links in each round: every rank sends and receives one chunk of
+the reduction and one of the broadcast.
 
-The slowest rank is the root. It sends and receives one chunk a round while the others send and receive two,
-so half of their bandwidth is enough for it. The rank that sends to the root in a round sends nothing else
-meanwhile, and the rank that receives from it receives nothing else. The all_reduce takes about n + 2q rounds.
-By contrast, a packing of trees of depth 1, as on a switch, ends with N sends one after the other.
+The slowest rank is the root. It sends and receives one chunk per round while the others send and receive two,
+so half of their bandwidth is enough for the root. The rank that sends to the root in a round sends nothing
+else meanwhile, and the rank that receives from the root receives nothing else. The all_reduce takes about n +
+2q rounds. By contrast, a packing of trees of depth 1, as on a switch, ends with N sends one after the other.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _PAUSE = 1
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return an all_reduce of all ranks, rooted at the slowest rank, or at rank 0 if all are equally fast.
 
-    Raises NotApplicableError for other collectives, and unless every two ranks are linked. O(ranks · chunks)
-    sends.
+    Raises NotApplicableError for other collectives, and if two ranks have no link. O(ranks · chunks) sends.
     """
     if collective.kind != "all_reduce" or not collective.whole:
         raise NotApplicableError(f"circulant does not serve {collective.label}, or not on a subset of ranks")
@@ -51,7 +50,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError("circulant needs two ranks")
     root = int(np.argmax(_rank_betas(network)))
     hold_s = float(np.median(network.hold_s(chunk_bytes)))
-    # Several streams of chunks alternate, so that a chunk's latency passes during the rounds of the others.
+    # Several streams of chunks alternate, so that a chunk's latency passes during rounds of other streams.
     latency_s = 0.0 if network.hold_alpha else float(np.median(network.alpha_s))
     streams = max(1, min(math.ceil((latency_s / hold_s + 1) / 2), collective.chunks))
     sends = _all_reduce(ranks, -(-collective.chunks // streams))
@@ -115,23 +114,23 @@ def _over(skips: list[int], places: int, chunks: int) -> _Sends:
     at, chunk, src, dst = _broadcast(skips, places, chunks)
     rounds = int(at.max()) + 1
     begins = rounds - chunks + 1 + _PAUSE
-    # The reduction uses the skips backwards, so the broadcast does too: both use the same skip in each round.
+    # The reduction uses the skips backwards. So does the broadcast, to use the same skip in each round.
     phase = (rounds - 1 - begins) % count
-    met = [skips[(phase - step) % count] for step in range(count)]
-    then, copied, giver, taker = _broadcast(met, places, chunks)
+    onward = [skips[(phase - step) % count] for step in range(count)]
+    copy_round, copied, giver, taker = _broadcast(onward, places, chunks)
     return _Sends(
-        np.concatenate((rounds - 1 - at, begins + then)),
+        np.concatenate((rounds - 1 - at, begins + copy_round)),
         np.concatenate((chunks - 1 - chunk, copied)),
         np.concatenate((-dst % places, giver)),
         np.concatenate((-src % places, taker)),
-        np.repeat(bytes_of([REDUCE, COPY]), (len(at), len(then))),
+        np.repeat(bytes_of([REDUCE, COPY]), (len(at), len(copy_round))),
     )
 
 
 def _skips(places: int, more: int) -> list[int]:
-    """Return ⌈log₂ N⌉ skips from about N / 2 to 1: half of the last, rounded up, plus ``more``.
+    """Return ⌈log₂ N⌉ skips from about N / 2 to 1: each half of the one before, rounded up, plus ``more``.
 
-    ``more`` is 0 or 1. For some N only one of these values sustains a chunk a round.
+    ``more`` is 0 or 1. For some N only one of these values sustains one chunk per round.
     """
     skips = [places]
     for power in reversed(range((places - 1).bit_length())):

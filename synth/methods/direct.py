@@ -65,24 +65,24 @@ def _add_copies(sends: Sends, table: Ints, travel_s: Floats, collective: Collect
         for turn, target in enumerate(np.setdiff1d(collective.targets.of(chunk), sources).tolist()):
             ways = table[sources, target]
             time_s = np.where(ways >= 0, travel_s[ways], np.inf)
-            near = sources[time_s <= time_s.min()]
-            source = near[(turn + chunk) % len(near)]
+            nearest = sources[time_s <= time_s.min()]
+            source = nearest[(turn + chunk) % len(nearest)]
             link = links_between(table, np.array([source]), np.array([target]), method)
             sends.add(chunk, link, COPY, (target - source) % len(table))
 
 
 def _add(sends: Sends, table: Ints, op: int, collective: Collective, method: str) -> None:
-    """Add sends between each chunk's owner and all other ranks: to it for a reduce, from it for a copy.
+    """Add sends between each chunk's owner and all other ranks: reduces to the owner, or copies from it.
 
     On each link the first chunks of all owners go before their second chunks, and copies go after sums. When
-    an owner's copies have their turn, its first chunks are already summed, even if later ones still arrive.
+    an owner's copies have their turn, its first chunks are already summed, even if later chunks still arrive.
     """
     ranks = len(table)
     owner, lap = collective.owner_of()
     step = np.arange(1, ranks)
     other = (owner[:, None] + step) % ranks
-    here = np.broadcast_to(owner[:, None], other.shape)
-    src, dst = (other, here) if op == REDUCE else (here, other)
+    owners = np.broadcast_to(owner[:, None], other.shape)
+    src, dst = (other, owners) if op == REDUCE else (owners, other)
     link = links_between(table, src, dst, method)
     turn = lap[:, None] * ranks + step
     before = (int(lap.max(initial=0)) + 1) * ranks if op == COPY else 0

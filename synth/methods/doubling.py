@@ -40,7 +40,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 def halving_doubling(
     network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0
 ) -> Schedule:
-    """Return reduce_scatter by recursive halving, or all_reduce by that and all_gather (Rabenseifner).
+    """Return a reduce_scatter by recursive halving, or an all_reduce of it and an all_gather (Rabenseifner).
 
     Each phase takes ⌈log₂ N⌉ steps and as many bytes as a ring, also if N is no power of two. Raises
     NotApplicableError for other collectives. O(ranks · chunks) sends.

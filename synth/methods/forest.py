@@ -1,15 +1,15 @@
 """Collectives over packings of trees, pipelined in chunks, at the full rate that the network can carry.
 
 All_reduce uses spanning trees: a chunk is reduced up a tree and broadcast down the same tree, which uses both
-directions of every link all the time. Reduce-scatter followed by all-gather cannot do that: the corner of a
-mesh needs its egress for one half and its ingress for the other. If the directions of links differ in cost, a
-chunk may be broadcast down another tree with the same root, if that carries more. All_gather and broadcast
-use rooted trees, as ForestColl does; reduce_scatter and reduce are their reversals in time on the transposed
-network.
+directions of every link all the time. Reduce-scatter followed by all-gather would leave directions idle: the
+corner of a mesh needs its egress in one half and its ingress in the other. If the directions of links differ
+in cost, a chunk may be broadcast down another tree with the same root, if such pairs carry more. All_gather
+and broadcast use rooted trees, as ForestColl does; reduce_scatter and reduce are their reversals in time on
+the transposed network.
 
 Chunks enter in proportion to the trees' shares. In an all_reduce, reductions of later chunks compete with
-broadcasts of earlier ones; their order decides how fast the pipeline fills and drains. Reductions are given a
-lead of some chunks; a few leads are tried, and the fastest is kept. A network that queues keeps no such
+broadcasts of earlier chunks; their order decides how fast the pipeline fills and drains. Reductions are given
+a lead of some chunks; a few leads are tried, and the fastest is kept. A network that queues keeps no such
 order; there each link of a tree is one stream for each direction (``synth.streams``).
 """
 
@@ -52,8 +52,8 @@ _SENDS_FOR_ALL_LEADS = 300_000
 _SERVED = ("all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce")
 # The most ranks for which linear programs pack pairs of trees, or trees of every root.
 _MOST_ROOTS = 40
-# A packing of pairs of trees is used only if its load is lower by this factor; the second is for networks
-# that queue.
+# A packing of pairs of trees is used only if its load is lower by this factor; the second factor is for
+# networks that queue.
 _WORTH_PAIRS, _WORTH_PAIRS_IN_QUEUES = 1.01, 1.04
 # Headrooms of ports that are tried, as fractions of their capacity. A packing with headroom may be slower by
 # the factor _AS_GOOD, one with few trees by _FEWER_MAY_COST.
@@ -67,10 +67,10 @@ def synthesize(
     """Return pipelined trees for an all_reduce, all_gather, broadcast, reduce_scatter or reduce.
 
     ``solver`` divides shared ports among the trees of an all_gather. Raises UnavailableError without the
-    solver. Raises NotApplicableError for other collectives and for subsets of ranks. On more than 40 ranks it
-    is also raised for an all_reduce if links do not lead both ways, and for an all_gather or reduce_scatter
-    if bandwidths have no common unit or ports cannot be divided. O(leads · sends · log sends) after the
-    packing, which is computed once for a network.
+    solver. Raises NotApplicableError for other collectives and for subsets of ranks. On more than 40 ranks,
+    NotApplicableError is also raised for an all_reduce if links do not lead both ways, and for an all_gather
+    or reduce_scatter if bandwidths have no common unit or ports cannot be divided. O(leads · sends · log
+    sends) after the packing, which is computed once for a network.
     """
     if not collective.whole or collective.kind not in _SERVED:
         raise NotApplicableError(f"forest does not serve {collective.label}, or not on a subset of ranks")
@@ -94,7 +94,7 @@ def synthesize(
 
 
 def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: int, solver: str) -> Schedule:
-    """Return an all_gather or broadcast, or the reversal in time of one."""
+    """Return an all_gather or broadcast, or the reversal in time of either."""
     if collective.reversal:
         spread = _rooted(network.transposed(), collective.reversal, chunk_bytes, seed, solver)
         return in_start_order(reversed_in_time(spread, network, collective))
@@ -116,7 +116,7 @@ def _rooted(network: Network, collective: Collective, chunk_bytes: int, seed: in
 
 
 def _trees(network: Network, collective: Collective, seed: int, solver: str) -> RootedPacking:
-    """Return the trees of `gathering_trees` for an all_gather if it applies, else of a linear program."""
+    """Return `gathering_trees` for an all_gather if they apply, else the trees of a linear program."""
     if collective.kind == "broadcast":
         return _rooted_packing(network, collective.root, seed)
     try:
@@ -138,10 +138,10 @@ def _rooted_packing(network: Network, root: int, seed: int) -> RootedPacking:
 
 @lru_cache(maxsize=2)
 def _packings(network: Network, seed: int) -> tuple[_TwoWayPacking, ...]:
-    """Return the packings to try for an all_reduce: with one tree for both ways, and with one for each way.
+    """Return the packings to try for an all_reduce: of single trees for both ways, and of pairs of trees.
 
-    The second is computed only if the first misses the bound, and kept only if it carries more: it has more
-    trees and takes longer.
+    Pairs are computed only if single trees miss the bound, and kept only if they carry more, because they are
+    more trees and take longer.
     """
     enough_s = least_s_per_byte(network, "all_reduce")
     found: list[_TwoWayPacking] = []

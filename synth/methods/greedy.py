@@ -7,11 +7,11 @@ neither holds nor awaits. Four choices decide the quality:
 - *cluster-first*: a slow link prefers chunks that no rank in the destination's cluster of faster links holds
   or awaits, so that each chunk enters a cluster over a slow link only once;
 - *strict*: a slow link never carries a chunk that its destination's cluster already holds or awaits;
-- *rotate*: when many links are free at once, those of equal distance between their ranks choose together, a
-  perfect matching on a switch, so that no port is left without a partner.
+- *rotate*: when many links are free at once, links of equal distance between their ranks choose together. On
+  a switch they are a perfect matching, so that no port is left without a partner.
 
-Unlike in TACOS's release, a chunk is chosen when its link starts, among those that the source then holds, and
-is never exchanged later. O(sends · chunks / 64) at worst.
+Unlike in TACOS's release, a chunk is chosen when its link starts, among the chunks that the source then
+holds, and is never exchanged later. O(sends · chunks / 64) at worst.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from synth.scheduling import (
 
 __all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize"]
 
-# The most levels of links by cost; dearer links count as the last level, as measured costs may all differ.
+# The most levels of links by cost; more expensive links count as the last level. Measured costs may all
+# differ.
 _MOST_LEVELS = 8
 # The most starts of a search, and the most sends of all starts together.
 _MOST_STARTS, _MOST_SENDS = 8, 50_000
-# Starts differ only by their random seed. Seeds are so far apart that searches with consecutive seeds share
-# none.
+# Starts of a search differ only by their random seeds, which are this far apart. So searches with consecutive
+# seeds share no start.
 _STRIDE = 1_000_003
 
 POLICIES = (

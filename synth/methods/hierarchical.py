@@ -1,9 +1,9 @@
-"""Hierarchical: rings within hosts, and rings across hosts between ranks of the same place.
+"""Hierarchical: rings within hosts, and rings across hosts between ranks of the same place in their hosts.
 
-To reduce a chunk, every host reduces it round its ring to the rank of one place, then those ranks reduce it
-across hosts (GC3 Sec. 6.3; DS-Sync Table II). To spread it, the order is reversed: across hosts, then round
-each host. So a chunk passes from one host to the next only once in each phase, and chunks of different places
-use different NICs at once.
+To reduce a chunk, every host reduces the chunk round its ring to the rank of one place, then the ranks of
+this place reduce it across hosts (GC3 Sec. 6.3; DS-Sync Table II). To spread a chunk, the order is reversed:
+across hosts, then round each host. So a chunk passes from one host to the next only once in each phase, and
+chunks of different places use different NICs at once.
 """
 
 from __future__ import annotations

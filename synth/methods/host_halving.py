@@ -1,11 +1,11 @@
 """All_reduce in few large messages: sums within each host, then halving and doubling across hosts.
 
-The chunks of a lap are numbered by (place in the host, host). Each rank first sends every other rank of its
-host the chunks of that rank's place, one for each host; these are contiguous. Ranks of the same place then
-halve across hosts, as in Rabenseifner's algorithm, and double again, and each rank sends its place's chunks
-to its host. A message of many contiguous chunks takes one instruction if the compiler merges it. So this
-takes 2 (size − 1 + ⌈log₂ hosts⌉) messages a rank and lap, far fewer than any method that sends chunks one by
-one. Several laps overlap, so that links in hosts and between hosts work at the same time.
+A lap is one chunk for each rank, numbered by (place in the host, host). Each rank first sends every other
+rank of its host the chunks of that rank's place, one for each host; these are contiguous. Ranks of the same
+place then halve across hosts, as in Rabenseifner's algorithm, and double again, and each rank sends its
+place's chunks to its host. A message of many contiguous chunks takes one instruction if the compiler merges
+it. So the method takes 2 (size − 1 + ⌈log₂ hosts⌉) messages per rank and lap, far fewer than any method that
+sends chunks one by one. Several laps overlap, so that links in hosts and between hosts work at the same time.
 
 Halving across hosts uses distances 2^s round the ring of hosts (Bruck), or XOR if the number of hosts is a
 power of two: then the chunks of a message are one or two contiguous ranges.
@@ -49,8 +49,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     def partner(owner: Indices, at: Indices) -> Indices:
         return members[partner_host(owner, at), place[:, None]]
 
-    # The turns are those of sums in hosts, halving, doubling and results in hosts. Each lap begins one turn
-    # after the lap before.
+    # Turns: sums in hosts, halving, doubling, results in hosts. Each lap begins one turn after the one
+    # before.
     for op, first in ((REDUCE, 0), (COPY, 2 * steps + 1)):
         _add_within(sends, table, members, chunk, place, op, lap + first)
     for op, first in ((REDUCE, 1), (COPY, steps + 1)):
@@ -63,8 +63,8 @@ def _add_within(
 ) -> None:
     """Add the sends of each chunk from the other ranks of each host to the rank of its place, or back."""
     hosts, size = members.shape
-    # Every rank first serves the next place, then the one after: ports are used evenly, and the sums of all
-    # chunks between two ranks come in the same order, which merging needs.
+    # Every rank serves the other places in rising order from its own: ports are used evenly, and the sums of
+    # all chunks between two ranks come in the same order, which merging needs.
     away = np.arange(1, size)
     other = members[np.arange(hosts)[:, None], (place[:, None, None] + away) % size]
     own = np.broadcast_to(members[np.arange(hosts)[:, None], place[:, None, None]], other.shape)

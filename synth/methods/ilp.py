@@ -1,10 +1,10 @@
 """TACOS-ILP (Sec. V): optimal schedules by integer programs over the time-expanded network.
 
 Horizons between the largest proven bound and greedy's time are tried. For each horizon, a program decides
-whether a schedule can end by it. The first feasible horizon is the optimum, and each infeasible one raises
-the lower bound. When time runs out, the solver's partial solution is completed by shortest paths (Sec. V-B).
-A problem too large for one program is solved in short windows one after the other (time clustering, Sec.
-V-C). The best schedule found is returned.
+whether any schedule ends by then. The first feasible horizon is the optimum, and each infeasible horizon
+raises the lower bound. When time runs out, the solver's partial solution is completed by shortest paths (Sec.
+V-B). A problem too large for one program is solved in short windows one after the other (time clustering,
+Sec. V-C). The best schedule found is returned.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from synth.tacos_ilp import CLOSE, HorizonSearch, Mechanism, copies_to_all
 
 __all__ = ["both_halves", "require_one_way", "solve", "suits", "synthesize"]
 
-# The most deliveries (a chunk to a rank) of a small program; an all_gather on nine ranks has as many. Up to
-# this number CBC mostly ends within seconds, and beyond it rarely.
+# The most deliveries (of a chunk to a rank) of a small program; an all_gather on nine ranks has as many. CBC
+# mostly solves small programs within seconds, and larger ones rarely.
 _MOST_DELIVERIES = 72
-# A search begins with greedy schedules: for each policy as many as have this number of chunks times ranks in
-# all (at least one), but together at most _MOST_GREEDY_RUNS.
+# A search begins with _GREEDY_SENDS / (chunks · ranks) greedy schedules for each policy, at least one, but
+# with at most _MOST_GREEDY_RUNS in all.
 _GREEDY_SENDS = 60_000
 _MOST_GREEDY_RUNS = 48
 
@@ -146,7 +146,7 @@ def _of_halves(
     seed: int,
     half: Callable[[Collective], Schedule],
 ) -> Schedule:
-    """Return an all_reduce of two halves; it has a gap if programs ran for either."""
+    """Return an all_reduce of two halves; its outcome has a gap if programs ran for either half."""
     ran: list[bool] = []
 
     def solved(shape: Collective) -> Schedule:
@@ -174,7 +174,7 @@ def _warm_starts(network: Network, collective: Collective, chunk_bytes: int, see
 
 
 def _with_outcome(schedule: Schedule, bound: Bound | None, *, ran: bool) -> Schedule:
-    """Return the schedule with its times; it has a gap only if programs ``ran``."""
+    """Return the schedule with its outcome, which has a gap only if programs ``ran``."""
     proven = bounds(schedule.network, schedule.collective, schedule.chunk_bytes)
     proven += [bound] if bound else []
     outcome = Outcome(replay(schedule).time_s, tuple(sorted(proven, key=lambda each: -each.time_s)))
@@ -185,9 +185,9 @@ def _with_outcome(schedule: Schedule, bound: Bound | None, *, ran: bool) -> Sche
 
 
 def _reversible(network: Network) -> bool:
-    """Return whether a schedule and its reversal take equally long.
+    """Return whether every schedule and its reversal take equally long.
 
-    They do if alpha is part of the hold, or if all links of a port have the same alpha.
+    This holds if alpha is part of the hold, or if all links of a port have the same alpha.
     """
     if network.hold_alpha:
         return True
@@ -196,9 +196,9 @@ def _reversible(network: Network) -> bool:
 
 
 def require_one_way(method: str, collective: Collective) -> None:
-    """Raise NotApplicableError unless searches for copies can plan the collective.
+    """Raise NotApplicableError unless a search for copies can plan the collective.
 
-    They can plan copies, and sums of each chunk to one rank as copies backwards in time.
+    It can plan copies, and sums of each chunk to one rank, which are copies backwards in time.
     """
     if collective.parts or (collective.kind == "custom" and collective.reduces):
         raise NotApplicableError(

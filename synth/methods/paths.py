@@ -2,11 +2,11 @@
 
 Point-to-point chunks (all_to_all, scatter, gather, all_to_next, custom) take paths of least congestion.
 Chunks for several ranks take trees, chosen with the same loads. Chunks that are summed take trees towards one
-of their targets, and from there to the others. List scheduling then orders all sends. Either those with the
-longest way left go first, or sends are ordered by shift (target − source modulo N), so that on a switch each
-step is close to a perfect matching. While the result is not close to the time of the busiest link, the sends
-are scheduled backwards from the end, then forwards again. Each of these passes takes its order from the times
-of the pass before. Project scheduling calls this forward-backward improvement.
+of their targets, and from there to the others. List scheduling then orders all sends: either sends with the
+longest way left go first, or sends go by shift (target − source modulo N), so that on a switch each step is
+close to a perfect matching. While the result is not close to the time of the busiest link, the sends are
+scheduled backwards from the end, then forwards again, each pass in an order by the times of the pass before.
+Project scheduling calls this forward-backward improvement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["synthesize"]
 
 # The passes in which each chunk may change its path.
 _PASSES = 6
-# The links that all searches for paths may visit; beyond that, several chunks share a search.
+# The links that all searches for paths together may visit; beyond this number, several chunks share a search.
 _WORK = 600_000_000
 # The most targets of trees times links, and the most hops of a path beyond the network's diameter.
 _MOST_WORK_ON_TREES = 2_000_000_000
@@ -38,10 +38,10 @@ _MOST_HOPS_MORE = 4
 # The search for an order ends within this factor of the busiest link's time.
 _CLOSE = 1.01
 # If the latency of a path exceeds this fraction of the busiest link's time, a second set of paths is tried.
-# It multiplies alphas by exp(ETA / 2), which is the price of time on a link half as busy as the busiest.
+# For these, alphas are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
-# The most rounds of forward-backward improvement; schedules with more sends get one.
+# The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
 
@@ -73,8 +73,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if len(points) and not len(many) and latency_s.max() > _NOTICEABLE * enough_s:
         # Paths of fewer and faster hops, at higher loads.
         ways = _Ways(network, resources(network, chunk_bytes, _LATENCY))
-        near = ways.points(points, source[points], target[points], free_s, seed)
-        sends = _Table.of(network, collective, chunk_bytes, [], (points, *near))
+        fast_paths = ways.points(points, source[points], target[points], free_s, seed)
+        sends = _Table.of(network, collective, chunk_bytes, [], (points, *fast_paths))
         other = _fastest(
             network, collective, chunk_bytes, seed, sends, float(free_s.max(initial=0.0)) * _CLOSE
         )
@@ -110,10 +110,9 @@ def _fastest(
 
 
 def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
-    """Return the latest start of each send.
+    """Return the latest start of each send, by a schedule backwards from the end.
 
-    The starts come from a schedule built backwards from the end, in which the sends that arrive last go
-    first.
+    In it the sends that arrive last in ``schedule`` go first.
     """
     network, collective = schedule.network, schedule.collective
     mirror = network.transposed()
@@ -127,7 +126,7 @@ def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
 
 
 def _rows_of(schedule: Schedule, sends: _Table) -> Indices:
-    """Return the row of each send in ``schedule``; chunk and link identify it."""
+    """Return the row of each send in ``schedule``; chunk and link identify a send."""
     links = schedule.network.links
     order = np.argsort(schedule.chunk.astype(np.int64) * links + schedule.link)
     rows = np.empty(len(order), dtype=np.int64)

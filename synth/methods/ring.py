@@ -23,9 +23,9 @@ __all__ = ["best_cycle", "cycle", "fills", "owner_places", "require_served", "sy
 
 _SERVED = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
-# A search that backtracks may take exponential time, so it gives up after so many steps.
+# A search that backtracks may take exponential time, so it gives up after this many steps.
 _MOST_STEPS = 20_000
-# A round of Or-opt takes time in the square of the ranks, which is too long for more.
+# The most ranks for Or-opt: a round takes time in the square of the ranks.
 _MOST_TO_IMPROVE = 512
 
 
@@ -50,8 +50,8 @@ def synthesize(
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
     owner, lap = owner_places(collective, list(order))
-    # In a broadcast or reduce, each chunk starts one hop after the previous one. In other collectives, a lap
-    # begins when the previous lap has ended.
+    # In a broadcast or reduce, each chunk starts one hop after the previous chunk. In other collectives, a
+    # lap begins when the previous lap has ended.
     halves = 2 if collective.kind == "all_reduce" else 1
     turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
     sends = Sends()
@@ -95,12 +95,12 @@ def best_cycle(network: Network, chunk_bytes: int) -> list[int]:
 
 
 def cycle(network: Network, cost_s: Floats, links: dict[tuple[int, int], int]) -> list[int]:
-    """Return the cheapest cycle found through all ranks: rank order, a search, and both improved.
+    """Return the cheapest cycle through all ranks: in rank order, by a search, or an improvement of either.
 
     Cycles are compared by the cost of their slowest link, then by the sum of the costs. The search goes to
-    the cheapest next rank, among equals to the one with the fewest ways onward (Warnsdorff), and gives up
-    after 20 000 steps. If links differ and there are at most 512 ranks, pieces of the cycle are then moved to
-    cheaper places.
+    the cheapest next rank, among equals to the rank with the fewest ways onward (Warnsdorff), and gives up
+    after 20 000 steps. If links differ and there are at most 512 ranks, pieces of the cycles are then moved
+    to cheaper places.
     """
     found = [
         order
@@ -182,14 +182,14 @@ def _choices(
 def owner_places(collective: Collective, order: list[int]) -> tuple[Indices, Indices]:
     """Return each chunk's place on the cycle, where it is first complete, and its lap.
 
-    The places own the chunks of an all_reduce in turn.
+    The lap is the number of earlier chunks of that place. The places own the chunks of an all_reduce in turn.
     """
     owner, lap = collective.owner_of()
     return owner if collective.kind == "all_reduce" else np.argsort(order)[owner], lap
 
 
 def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
-    """Add sends of each chunk round the ring, from the rank at its ``start`` to the one just before it."""
+    """Add sends of each chunk round the ring, from the rank at its ``start`` to the rank just before."""
     chunk = np.arange(len(start))
     step = np.arange(len(hops) - 1)
     sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + step)

@@ -67,7 +67,7 @@ def parents(ranks: int) -> tuple[list[int], list[int]]:
 
 
 def rooted(parent: list[int], collective: Collective) -> list[int]:
-    """Return the tree with the root of the collective, if that has one: edges above it are reversed."""
+    """Return the tree with the root of the collective, if that has one, by reversing the edges above."""
     if collective.kind == "all_reduce":
         return parent
     turned = list(parent)

@@ -1,20 +1,20 @@
 """Trivance: rings and tori in steps of both directions at once (Jürß, Addanki, Schmid; arXiv 2602.17254).
 
-In each step of a ring, every rank exchanges with one rank on either side, and adds up both. So the window of
-ranks whose sum it has grows threefold, and a ring of n ranks takes ⌈log₃ n⌉ steps at distances 1, 3, 9 … The
-last step is as far as the rest of the ring is wide.
+In each step of a ring, every rank exchanges with one rank on either side, and adds up both. So each rank's
+window, the ranks whose sum it has, grows threefold, and a ring of n ranks takes ⌈log₃ n⌉ steps at distances
+1, 3, 9 … The distance of the last step is at most half of what is left of the ring.
 
-The latency-optimal algorithm exchanges the sums of whole windows. If the window that is left is narrower than
-those that ranks have, they send a part of theirs, as each keeps the summands. The bandwidth-optimal algorithm
+The latency-optimal algorithm exchanges the sums of whole windows. In the last step ranks may send only the
+part of their windows that is still missing, because each keeps the summands. The bandwidth-optimal algorithm
 is a reduce_scatter and an all_gather by the same steps. The all_gather takes the farthest step first, while
 ranks have little to send.
 
 On a torus the axes take turns, and chunks begin at different axes, so that all links of a rank work at once.
 The exchange of windows finishes one axis before it begins the next.
 
-A message over several hops needs a link of its own, whose ports are the wires that it passes. Where ranks are
-linked to their neighbours alone, it stops at every rank on its way, which keeps what it needs. Windows then
-grow by a rank on either side, and the bandwidth-optimal algorithm is that of rings both ways round.
+A message over several hops needs a link of its own, whose ports are the wires on the way. Where ranks are
+linked to their neighbours alone, the message stops at every rank on its way, and each keeps what it needs.
+Windows then grow by a rank on either side, and the bandwidth-optimal algorithm is the bidirectional ring.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ __all__ = ["chunk_counts", "synthesize"]
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
     """Return an all_gather, reduce_scatter or all_reduce on a ring or torus.
 
-    An all_reduce in few chunks is latency-optimal, in many bandwidth-optimal. Between them some axes are
+    An all_reduce in few chunks is latency-optimal, in many bandwidth-optimal. In between, some axes are
     summed up, and windows are exchanged along the others. Raises NotApplicableError for other collectives,
-    and unless each rank is linked to the next and to the one before along every axis. O(ranks · chunks)
-    sends; in exchanges of windows times the number of steps.
+    and if a rank has no link to a neighbour along an axis. O(ranks · chunks) sends; times the number of steps
+    in exchanges of windows.
     """
     if collective.kind not in ("all_gather", "reduce_scatter", "all_reduce") or not collective.whole:
         raise NotApplicableError(f"trivance does not serve {collective.label}")
@@ -116,7 +116,7 @@ def _growth(size: int, factor: int) -> tuple[tuple[_Piece, ...], ...]:
 def _cover(parts: Sequence[tuple[int, int]], first: int, last: int, size: int) -> list[_Piece]:
     """Return the fewest pieces found that cover offsets ``first`` to ``last``, each from the nearest sender.
 
-    Every rank can send the sum of any consecutive ones of its ``parts``.
+    Every rank can send the sum of any consecutive ``parts`` that it has.
     """
     runs = [(one[0], other[1]) for at, one in enumerate(parts) for other in parts[at:]]
     found = []
@@ -140,7 +140,7 @@ def _distances(size: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Job:
-    """One schedule to make: the chunks of each owner, or all chunks, begin at the axes in turn."""
+    """The request for one schedule; the chunks of each owner, or all chunks, begin at the axes in turn."""
 
     network: Network
     collective: Collective
@@ -158,7 +158,7 @@ class _Job:
         return self.grid.ways(mirrored=True)
 
     def schedule(self) -> Schedule:
-        """Return the bandwidth-optimal algorithm, in fewer chunks than it needs the latency-optimal one."""
+        """Return the bandwidth-optimal schedule, or the latency-optimal one if the chunks are too few."""
         chunks, ways = self.collective.chunks, len(self.ways)
         if self.collective.kind != "all_reduce" or chunks >= self.network.ranks * ways:
             return self._by_trees()
@@ -227,14 +227,14 @@ class _Job:
     ) -> Known:
         """Add the exchanges of a chunk along one axis after the other, and return the rows of the result.
 
-        If ``mirrored``, what would come from below comes from above.
+        If ``mirrored``, data that would come from lower places comes from higher places.
         """
         ranks = np.array(list(known))
         for axis in axes:
-            # The rows of each part of the window of each rank; all that it has counts as its own at first.
+            # The rows of each part of each rank's window; at first all that a rank has is its own part.
             windows = {rank: {(0, 0): rows} for rank, rows in known.items()}
             for pieces in _growth(self.grid.sizes[axis], factor):
-                brought = []
+                received = []
                 for away, low, high in pieces:
                     source = self.grid.moved(axis, -away if mirrored else away)[ranks]
                     parts = [
@@ -246,8 +246,8 @@ class _Job:
                         ]
                         for sender in source.tolist()
                     ]
-                    brought.append(((away + low, away + high), sums.send(chunk, source, ranks, parts)))
-                for part, rows in brought:
+                    received.append(((away + low, away + high), sums.send(chunk, source, ranks, parts)))
+                for part, rows in received:
                     for rank, row in zip(ranks.tolist(), rows, strict=True):
                         windows[rank][part] = [row]
             known = {rank: list(chain.from_iterable(window.values())) for rank, window in windows.items()}

@@ -41,7 +41,7 @@ def three_step(network: Network, collective: Collective, chunk_bytes: int, *, se
 
     As in GC3 Sec. 6.2, all data of one host for another crosses together, in few and large messages. A host
     assigns size // hosts of its ``size`` ranks (at least one) to each other host, so that all NICs work.
-    Raises as ``synthesize`` does.
+    Raises the same errors as `synthesize`.
     """
     if collective.kind != "all_to_all":
         raise NotApplicableError(f"three_step does not serve {collective.kind}")

@@ -34,7 +34,7 @@ class SolverLimits:
 def run(program: Any, problem: Any, limit_s: float) -> int:
     """Run CBC and return its status.
 
-    Timers end it soon after ``limit_s``, as CBC checks its clock only between steps, which can take minutes.
+    Timers end CBC soon after ``limit_s``: it checks its clock only between steps, which can take minutes.
     """
     import pulp
 

@@ -90,7 +90,7 @@ class IntegerProgram:
         low: float = -math.inf,
         high: float = math.inf,
     ) -> None:
-        """Add the row ``low`` ≤ Σ coefficient·column ≤ ``high``; a column may appear once."""
+        """Add the row ``low`` ≤ Σ coefficient·column ≤ ``high``; each column may appear once."""
         self.rows.append((list(columns), list(coefficients), low, high))
 
     def solve(
@@ -209,7 +209,7 @@ class IntegerProgram:
     def _rounded(
         self, values: Floats, bound: float, proven: bool, gap: float, seconds: float, text: str
     ) -> Solution:
-        """Return the solution of these values, its whole numbers rounded."""
+        """Return the solution of these values, with integer columns rounded."""
         whole = np.array(self.integer, dtype=bool)
         values[whole] = np.round(values[whole])
         objective = sum(values[at] * cost for at, cost in self.cost.items())

@@ -21,7 +21,7 @@ _DEEPEST = 64
 _MOST_ELEMENTS = 1 << 23
 # The largest C int. MSCCL's parser reads attributes as C ints (xmlGetAttrInt).
 _LARGEST = (1 << 31) - 1
-# Stands for a value that is missing or no number.
+# The number that stands for a value that is missing or unreadable.
 _UNREADABLE = np.iinfo(np.int64).min
 # The attributes that are kept as text; all others are numbers.
 _TEXT = {"type", "srcbuf", "dstbuf", "name", "bid"}
@@ -49,17 +49,17 @@ class ElementTable:
     def flush(self) -> None:
         """Convert the elements added since the last flush into columns."""
         first = self.rows - len(self._batch)
-        alike: list[list[str]] = []
+        same_names: list[list[str]] = []
         names: list[str] = []
         for attributes in self._batch:
-            if attributes[::2] != names and alike:
-                self._store(first, names, alike)
-                first += len(alike)
-                alike = []
-            names = names if alike else attributes[::2]
-            alike.append(attributes)
-        if alike:
-            self._store(first, names, alike)
+            if attributes[::2] != names and same_names:
+                self._store(first, names, same_names)
+                first += len(same_names)
+                same_names = []
+            names = names if same_names else attributes[::2]
+            same_names.append(attributes)
+        if same_names:
+            self._store(first, names, same_names)
         self._batch = []
 
     def _store(self, first: int, names: list[str], rows: list[list[str]]) -> None:
@@ -134,7 +134,7 @@ def parse(content: bytes, source: str) -> Elements:
     except DataError:
         raise
     except Exception as error:
-        # For an encoding unknown to Expat, a Python codec decodes all 256 byte values, and it may raise
+        # If Expat does not know the encoding, a Python codec decodes all 256 byte values, and may raise
         # anything.
         raise DataError(source, [f"expected XML in UTF-8 or UTF-16: {error}"]) from error
     for table in (reader.elements.gpus, reader.elements.blocks, reader.elements.steps):

@@ -1,7 +1,7 @@
 """Limits of the runtimes that execute MSCCL XML, and the places where a program exceeds them.
 
 The limits are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's. All threadblocks
-of a rank run at once, so a GPU has at least as many multiprocessors (GC3 Sec. 4.4).
+of a rank run at once, so its GPU must have at least as many multiprocessors (GC3 Sec. 4.4).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ENOUGH = 8
 
 @dataclass(frozen=True)
 class RuntimeLimits:
-    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest numbers it stores.
+    """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest possible numbers.
 
-    ``multiprocessors`` are those of the GPUs on which it runs, 0 if unknown.
+    ``multiprocessors`` is the number in each GPU that runs programs, 0 if unknown.
     """
 
     steps: int

@@ -54,7 +54,7 @@ class _Unreadable(Exception):  # noqa: N818 - never leaves this module
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Threadblocks by rank and id: each one's row in the file and rank, and each rank's first."""
+    """Threadblocks by rank and id: the row in the file and the rank of each; the first of each rank."""
 
     row: Indices
     rank: Indices
@@ -81,7 +81,7 @@ def _program(elements: Elements, found: list[str]) -> Program:
     known = kind != "custom"
     wanted = _collective(kind, ranks, per_loop, _number(algo, "root", found, 0), sizes, found)
     # Tools that write no attribute outofplace write inplace even for collectives that cannot be in place.
-    apart = known and wanted.keeps_apart and "outofplace" not in algo
+    never_in_place = known and wanted.keeps_apart and "outofplace" not in algo
     protocol = _PROTOCOLS.get(algo.get("proto", "Simple").lower())
     if protocol is None:
         found.append(f"proto: expected Simple, LL or LL128, found {algo['proto']!r}")
@@ -101,8 +101,8 @@ def _program(elements: Elements, found: list[str]) -> Program:
         tb_send=ints(elements.blocks.numbers("send", found, default=-1)[blocks.row]),
         tb_recv=ints(elements.blocks.numbers("recv", found, default=-1)[blocks.row]),
         tb_channel=ints(channel),
-        out_of_place=apart or bool(_number(algo, "outofplace", found, 0 if in_place else 1)),
-        in_place=in_place and not apart,
+        out_of_place=never_in_place or bool(_number(algo, "outofplace", found, 0 if in_place else 1)),
+        in_place=in_place and not never_in_place,
         min_bytes=_number(algo, "minBytes", found, 0, LARGEST),
         max_bytes=_number(algo, "maxBytes", found, 0, LARGEST),
         input_chunks=() if known else tuple(sizes[:, 0].tolist()),
@@ -179,12 +179,12 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
         columns,
         found,
     )
-    told = table.numbers("hasdep", found, default=1)[order]
+    has_dep = table.numbers("hasdep", found, default=1)[order]
     # Waits for steps that do not exist are noted already, so they are left out here.
     tb_of_wait, step_of_wait = columns["wait_tb"], columns["wait_step"]
     waits = (tb_of_wait >= 0) & (step_of_wait >= 0) & (step_of_wait < np.diff(start)[tb_of_wait])
     awaited = np.unique(start[tb_of_wait[waits]] + step_of_wait[waits])
-    for at in awaited[told[awaited] == 0][:5]:
+    for at in awaited[has_dep[awaited] == 0][:5]:
         step = at - start[tb[at]]
         found.append(
             f'{_tb_name(blocks, tb[at])} step {step}: hasdep="0" says that no step waits for it, but one does'
@@ -201,7 +201,7 @@ def _waits(
     columns: dict[str, Any],
     found: list[str],
 ) -> None:
-    """Resolve the step that each step waits for: step ``goal`` of threadblock ``other`` of its rank."""
+    """Resolve the step that each step waits for: step ``goal`` of threadblock ``other`` on its rank."""
     rank = blocks.rank[tb] if len(tb) else tb
     waits = other >= 0
     of_rank = (blocks.first[1:] - blocks.first[:-1])[rank]

@@ -19,8 +19,8 @@ _NOP, _RRS = OPS.index("nop"), OPS.index("rrs")
 def write_xml(program: Program) -> bytes:
     """Return the ``<algo>`` element. O(steps).
 
-    The src of rrc, rrs and rrcs is the local operand, as the runtime expects. Slots that a step does not use
-    are -1.
+    The src of rrc, rrs and rrcs is the local operand, as the runtime expects. A slot that a step does not use
+    is -1, except the dst of rrs, which repeats its src.
     """
     return "".join(_lines(program)).encode()
 

@@ -1,7 +1,8 @@
 """Unfolds a plan into elements: steps of single threads, and steps of all threads on data.
 
 Operations on data work cell by cell, on threads that do not synchronize before the next ``nop``. Single
-threads signal, wait and hand puts to the proxy: thread k serves the k-th channel of an operation.
+threads signal, wait and hand puts to the proxy, a thread of the host that serves port channels: thread k does
+so for the k-th channel of an operation.
 
 An *atom* is a range of cells that every operation treats alike: an operation uses all of them or none, and
 moves them to one atom of equal length. So one cell, the first, stands for its atom.
@@ -20,7 +21,7 @@ from probes.base import Indices, Mask
 from synth.mscclpp.memory import UNITS, PlanMemory
 from synth.mscclpp.plan import BUFFERS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
-__all__ = ["End", "PlanElement", "atoms_of", "other", "unfold"]
+__all__ = ["End", "PlanElement", "atoms_of", "opposite_end", "unfold"]
 
 # One end of a connection: (rank, "memory" or "port", peer, number of earlier channels to that peer).
 End = tuple[int, str, int, int]
@@ -34,10 +35,10 @@ class PlanElement:
 
     ``kind`` is nop, barrier, data, signal, wait, release, acquire or post. ``reads`` and ``writes`` have a
     row of atoms for each operand, all of one length: a thread that reads the k-th atom of each row also
-    writes the k-th of each row. A post hands them to the proxy, which signals ``end`` afterwards if
+    writes the k-th of each row. A post hands the copy to the proxy, which signals ``end`` afterwards if
     ``signals``. ``awaited`` are the cells of ``reads`` that are read as packets, once these arrive;
-    ``packed`` are the cells of ``writes`` that are written as packets. An element with either has one atom,
-    unless the proxy moves it.
+    ``packed`` are the cells of ``writes`` that are written as packets. An element with packets has one atom,
+    except a post.
     """
 
     kind: str
@@ -64,7 +65,7 @@ class PlanElement:
         return f"gpus[{self.rank}].threadblocks[{self.block}]{inner} ({self.name})"
 
 
-def other(end: End) -> End:
+def opposite_end(end: End) -> End:
     """Return the other end of a connection."""
     rank, kind, peer, number = end
     return peer, kind, rank, number
@@ -81,13 +82,13 @@ def atoms_of(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> Mask:
     """Return for each cell whether it is the first of an atom; O(cells that operations touch).
 
     Operands begin and end with atoms, and so do the parts of buffers that the collective tells apart. A
-    boundary within one operand of an operation is one in its other operands, too.
+    boundary within one operand of an operation is a boundary in its other operands, too.
     """
     heads = np.zeros(memory.total() + 1, dtype=bool)
     for rank, gpu in enumerate(plan.gpus):
         for buffer in BUFFERS:
             chunks = gpu.chunks(buffer)
-            first = memory.of(rank, buffer, 0)
+            first = memory.first_cell(rank, buffer, 0)
             parts = memory.part(gpu) if buffer != "s" else max(1, chunks)
             heads[first : first + chunks * memory.cells + 1 : parts * memory.cells] = True
     one, two = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -101,9 +102,9 @@ def atoms_of(plan: ExecutionPlan, memory: PlanMemory, launches: int) -> Mask:
                         inside = np.arange(1, length)
                         one += [first + inside] * len(firsts)
                         two += [each + inside for each in firsts]
-    here, there = np.concatenate(one), np.concatenate(two)
-    while len(apart := np.flatnonzero(heads[here] != heads[there])):
-        heads[here[apart]] = heads[there[apart]] = True
+    starts, aligned_starts = np.concatenate(one), np.concatenate(two)
+    while len(apart := np.flatnonzero(heads[starts] != heads[aligned_starts])):
+        heads[starts[apart]] = heads[aligned_starts[apart]] = True
     return heads
 
 
@@ -156,7 +157,7 @@ class _Block:
             yield from self.data(operation, place, unit)
 
     def alignments(self) -> Iterator[tuple[int, list[int], int]]:
-        """Yield (first cell of an operand, first cells of those aligned with it, cells of each)."""
+        """Yield (first cell of an operand, first cells of the operands aligned with it, cells of each)."""
         for operation in self.block.operations:
             units = range(UNITS) if operation.name == "pipeline" else (-1,)
             for unit in units:
@@ -291,7 +292,9 @@ class _Block:
             owners = [(remote.rank, remote.buffer)]
         else:
             owners = [(self.rank, operand.buffer)]
-        firsts = [self.memory.of(rank, buffer, self.launch, packets=packets) for rank, buffer in owners]
+        firsts = [
+            self.memory.first_cell(rank, buffer, self.launch, packets=packets) for rank, buffer in owners
+        ]
         return _Span(tuple(first + low for first in firsts), high - low, packets)
 
     def cells(self, span: _Span) -> tuple[Indices, ...]:
@@ -300,8 +303,8 @@ class _Block:
         heads = np.flatnonzero(self.atoms[begin : begin + span.length])
         return tuple([heads + first for first in span.firsts])
 
-    def element(self, operation: Operation, place: tuple[int, ...], kind: str, **of: Any) -> PlanElement:
-        return PlanElement(kind, self.rank, self.at, place, operation.name, **of)
+    def element(self, operation: Operation, place: tuple[int, ...], kind: str, **fields: Any) -> PlanElement:
+        return PlanElement(kind, self.rank, self.at, place, operation.name, **fields)
 
 
 def _apart(rows: tuple[Indices, ...], atoms: int = 0) -> Iterator[tuple[Indices, ...]]:

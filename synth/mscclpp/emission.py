@@ -45,7 +45,7 @@ class RankPlan:
     blocks: list[Threadblock] = field(default_factory=list)
 
     def new_semaphore(self) -> int:
-        """Return the number of one more semaphore."""
+        """Add a semaphore and return its number."""
         self.semaphores += 1
         return self.semaphores - 1
 
@@ -68,8 +68,8 @@ class Emission:
     """One threadblock of a program.
 
     ``_reads`` and ``_writes`` are the cells accessed since the last nop; some threads may still be accessing
-    them. ``_dirty`` is true if there was any operation on data since then. ``_waited`` is true if one thread
-    has waited since then: the other threads need a nop before they use what it waited for.
+    them. ``_dirty`` is true if there was any operation on data since that nop. ``_waited`` is true if one
+    thread has waited since: the other threads need a nop before they use the awaited data.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Emission:
         steps = range(int(program.tb_start[self._tb]), int(program.tb_start[self._tb + 1]))
         into = next((messages.into[step] for step in steps if step in messages.into), None)
         out = next((messages.out[step] for step in steps if step in messages.out), None)
-        # A rank's peers must not put to it before it has entered the kernel.
+        # Peers must not put into a rank's memory before the rank has entered the kernel.
         if into is not None:
             self._sync("rlxsignal", into)
         if out is not None:
@@ -125,16 +125,16 @@ class Emission:
         left = self._operations
         acquired: tuple[int, ...] = ()
         while left:
-            here = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
-            if len(here) + len(left) <= MOST_OPERATIONS:
-                here, left = here + left, []
+            piece = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
+            if len(piece) + len(left) <= MOST_OPERATIONS:
+                piece, left = piece + left, []
             else:
-                room = MOST_OPERATIONS - len(here) - 2
+                room = MOST_OPERATIONS - len(piece) - 2
                 acquired = (self._rank.new_semaphore(),)
                 released = Operation("sem_release", semaphores=acquired)
-                here, left = [*here, *left[:room], Operation("nop"), released], left[room:]
+                piece, left = [*piece, *left[:room], Operation("nop"), released], left[room:]
             yield Threadblock(
-                operations=tuple(here),
+                operations=tuple(piece),
                 memory=tuple(self._lists["memory"]),
                 port=tuple(self._lists["port"]),
                 memory_buffers=tuple(self._buffers["memory"]),
@@ -227,7 +227,7 @@ class Emission:
         self._sync("signal", out)
 
     def _data(self, operation: Operation, sources: Iterable[_Place], target: _Place | None) -> None:
-        """Emit an operation of all threads, after a nop if some may still be using its data."""
+        """Emit an operation of all threads, after a nop if some threads may still be using its data."""
         reads = {cell for place in sources for cell in self._cells(place)}
         writes = set(self._cells(target)) if target else set()
         if self._waited or reads & self._writes or writes & (self._reads | self._writes):
@@ -238,7 +238,7 @@ class Emission:
         self._dirty = True
 
     def _settle(self) -> None:
-        """Emit a nop before one thread signals, if others may still work or one has waited."""
+        """Emit a nop before one thread signals, if other threads may still work or one has waited."""
         if self._dirty or self._waited:
             self._nop()
 

@@ -1,8 +1,8 @@
 """A graph of a plan's events: the order that holds in every run, and the data that each event surely sees.
 
-Events are numbers, and each follows lower ones only. Most pairs are ordered by their places: events of one
-threadblock by its nops and threads, events of one rank by the ends of its launches. For the others the graph
-is searched, for many pairs at once.
+Events are numbers, and each follows lower numbers only. Most pairs are ordered by their places: events of one
+threadblock by its nops and threads, events of one rank by the ends of its launches. For all other pairs the
+graph is searched, for many pairs at once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _WORDS = 8
 
 
 def weakly(event: int) -> int:
-    """Return the number that stands for an event which is followed without its data being seen."""
+    """Return the number by which an event is followed without its data being seen."""
     return ~event
 
 
 class EventGraph:
     """The events so far, with the place, base and thread of each.
 
-    A place is a threadblock or a rank's proxy in a launch, or the caller of a rank between launches.
-    An event follows all events of its place up to its ``base``, and the earlier ones of its thread (≥ 0).
+    A place is a threadblock or a rank's proxy in a launch, or the caller of a rank between launches. An event
+    follows all events of its place up to its ``base``, and the earlier events of its thread (≥ 0).
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class EventGraph:
         self.rank_of, self.turn_of = [-1], [0]
 
     def new_place(self, rank: int, turn: int) -> int:
-        """Return the number of a new place; what a rank does in one turn precedes all of its later turns."""
+        """Return the number of a new place; all that a rank does in a turn precedes its later turns."""
         self.rank_of.append(rank)
         self.turn_of.append(turn)
         return len(self.rank_of) - 1
@@ -58,14 +58,14 @@ class EventGraph:
         return len(self.follows) - 1
 
     def surely(self, earlier: int, later: int) -> bool:
-        """Return whether the places of two events already order them, and the later one sees all data."""
-        here, there = self.place[earlier], self.place[later]
-        if here == there:
+        """Return whether the places of two events already order them, so that the later sees all data."""
+        early, late = self.place[earlier], self.place[later]
+        if early == late:
             thread = self.thread[earlier]
             same = thread >= 0 and thread == self.thread[later] and earlier < later
-            return here > 0 and (earlier <= self.base[later] or same)
-        rank = self.rank_of[here]
-        return rank >= 0 and rank == self.rank_of[there] and self.turn_of[here] < self.turn_of[there]
+            return early > 0 and (earlier <= self.base[later] or same)
+        rank = self.rank_of[early]
+        return rank >= 0 and rank == self.rank_of[late] and self.turn_of[early] < self.turn_of[late]
 
     def precedes(self, earlier: int, later: int) -> bool:
         """Return whether one event precedes another in every run; O(events between the two)."""
@@ -99,11 +99,11 @@ class EventGraph:
     def _surely(self, earlier: Indices, later: Indices) -> Mask:
         place, base, thread = (np.array(one, dtype=np.int64) for one in (self.place, self.base, self.thread))
         rank, turn = np.array(self.rank_of), np.array(self.turn_of)
-        here, there = place[earlier], place[later]
+        early, late = place[earlier], place[later]
         alone = (thread[earlier] >= 0) & (thread[earlier] == thread[later]) & (earlier < later)
-        within = (here == there) & (here > 0) & ((earlier <= base[later]) | alone)
-        turns = (rank[here] >= 0) & (rank[here] == rank[there]) & (turn[here] < turn[there])
-        found: Mask = within | ((here != there) & turns)
+        within = (early == late) & (early > 0) & ((earlier <= base[later]) | alone)
+        turns = (rank[early] >= 0) & (rank[early] == rank[late]) & (turn[early] < turn[late])
+        found: Mask = within | ((early != late) & turns)
         return found
 
     @cached_property
@@ -116,7 +116,7 @@ class EventGraph:
     def _searched(self, earlier: Indices, later: Indices, *, data: bool) -> Mask:
         """Search the graph for pairs that are sorted by the earlier event."""
         start, follows = self._edges
-        # An event that is followed weakly is left out of a search for data: -1 is no event.
+        # A search for data leaves out events that are followed weakly: -1 is no event.
         follows = np.maximum(follows, -1) if data else np.where(follows < 0, ~follows, follows)
         found = np.zeros(len(earlier), dtype=bool)
         number = np.cumsum(np.diff(earlier, prepend=earlier[:1]) > 0)
@@ -138,7 +138,7 @@ class EventGraph:
 def _reached(
     start: Indices, follows: Indices, earlier: Indices, mark: Indices, later: Indices, wanted: Indices
 ) -> Mask:
-    """Return for each later event whether the earlier one with the mark ``wanted`` precedes it.
+    """Return for each later event whether the earlier event with the mark ``wanted`` precedes it.
 
     ``earlier`` is sorted, and ``mark`` has the number of each; ``later`` is sorted.
     """

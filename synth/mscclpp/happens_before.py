@@ -1,15 +1,15 @@
 """The happens-before relation of a plan: which events precede which in every run.
 
-A run of the plan makes a graph of events. An event follows others. It sees their data, unless it follows them
-by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else, so all accesses to
-data between two nops of a block become known together and are one event. The k-th wait at an end of a channel
-follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th release. This holds only
-if the signals of each channel end, and its waits, have a fixed order; that is checked during the run. If only
-the signals are unordered, the last wait of a launch still follows all of them. Waits of one counter that race
-are a finding. In a plan without such races, one run shows whether the plan can deadlock.
+A run of the plan makes a graph of events. An event follows other events, and sees their data unless it
+follows them by relaxed signals or packets only. Threads of a block meet at a ``nop`` and nowhere else, so all
+accesses to data between two nops of a block become known together and are one event. The k-th wait at an end
+of a channel follows the k-th signal of the other end; a semaphore's k-th acquire follows its k-th release.
+This holds only if the signals of each channel end, and its waits, have a fixed order; that is checked during
+the run. If only the signals are unordered, the last wait of a launch still follows all of them. Racing waits
+of one counter are a finding. In a plan without such races, one run shows whether the plan can deadlock.
 
-Between launches a rank's caller reads the output and writes the input. That is an event of its own on each
-rank, so an access to the buffers of a rank that has not begun or has ended races with it.
+Between launches a rank's caller reads the output and writes the input. This turn of the caller is an event of
+its own on each rank, so an access to the buffers of a rank that has not begun or has ended races with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from probes.base import Mask
-from synth.mscclpp.elements import End, PlanElement, other, unfold
+from synth.mscclpp.elements import End, PlanElement, opposite_end, unfold
 from synth.mscclpp.event_graph import EventGraph, weakly
 from synth.mscclpp.memory import PlanMemory
 from synth.mscclpp.plan import ExecutionPlan
@@ -69,11 +69,11 @@ _Counter = End | tuple[int, int]
 
 @dataclass(slots=True)
 class _Counts:
-    """The ups and downs of a counter so far.
+    """The ups (signals or releases) and downs (waits or acquires) of a counter so far.
 
     ``waiting`` are the ups, with their launches, that no down has needed yet; ``head`` is an event that
     follows the first ``joined`` ups. Relaxed ups are followed weakly. ``chance`` is set if an up does not
-    follow the one before it, so that their order may vary.
+    follow the up before it, so that their order may vary.
     """
 
     ups: int = 0
@@ -131,7 +131,8 @@ def history(plan: ExecutionPlan, memory: PlanMemory, atoms: Mask, launches: int)
 class _Put:
     """A put that a channel's proxy has taken over, or a signal over a port.
 
-    ``issued`` handed it over, ``done`` is its end. ``last`` is set if it follows all earlier ones.
+    ``issued`` is the event that handed it over, ``done`` its end. ``last`` is set if it follows all earlier
+    entries of the channel's queue.
     """
 
     issued: int
@@ -169,8 +170,8 @@ class _Run:
             self.ready.popleft().go()
         stuck = [block for blocks in self.sleeping.values() for block in blocks]
         stuck += [block for blocks in self.meeting.values() for block in blocks]
-        told = {block.element.where for block in stuck}
-        self.order.findings += [f"{place} waits for ever" for place in sorted(told)]
+        places = {block.element.where for block in stuck}
+        self.order.findings += [f"{place} waits for ever" for place in sorted(places)]
         for key in dict.fromkeys((*self.per_launch, *self.downs)):
             counts = self.per_launch[key], self.downs[key]
             if counts[0] != counts[1]:
@@ -178,7 +179,6 @@ class _Run:
         return self.order
 
     def access(self, event: int, rank: int, launch: int, element: PlanElement | None) -> Access:
-        """Add an access to data."""
         made = Access(event, rank, launch, element)
         self.order.accesses.append(made)
         return made
@@ -218,8 +218,8 @@ class _Run:
         if len(self.done[rank]) < len(self.plan.gpus[rank].threadblocks):
             return
         end = self.graph.add(tuple(one.base for one in self.done[rank]))
-        # The library has no way to wait for the proxy. Puts that it may still work on when the blocks end
-        # become a caution.
+        # The library has no way to wait for the proxy. Puts that the proxy may still work on when the blocks
+        # end become a caution.
         puts = self.proxied.pop(rank, [])
         self.order.unfinished += [(put, end) for put in puts]
         self.turn(rank, block.launch + 1, (end, *puts))
@@ -235,10 +235,10 @@ class _Run:
         self.ready.extend(self.sleeping.pop(key, ()))
 
     def counted_up(self, key: _Counter, relaxed: bool) -> tuple[int, ...]:
-        """Return an event that follows the ups which surely precede the return of the next wait, if any.
+        """Return an event that follows the ups which surely precede the end of the next wait; () if none do.
 
-        They are as many of the first ups as the wait needs. If their order may vary, only the ups of whole
-        launches count.
+        These are the first ups, as many as the wait needs. If the order of ups may vary, only the ups of
+        whole launches count.
         """
         counts, need = self.counter(key), max(self.needed(key), 0)
         if key in self.by_chance:
@@ -279,7 +279,7 @@ def _down(element: PlanElement) -> _Counter:
     if element.kind == "acquire":
         return (element.rank, element.counter)
     assert element.end is not None
-    return other(element.end)
+    return opposite_end(element.end)
 
 
 def _named(key: _Counter) -> str:
@@ -292,9 +292,9 @@ def _named(key: _Counter) -> str:
 class _Block:
     """A threadblock in one launch.
 
-    All of its events up to its last nop precede ``base``. ``threads`` has the last later event of each
-    thread, and ``others`` the later events of no thread. ``phase`` is the event that stands for plain
-    accesses (or -1).
+    All of its events up to its last nop precede ``base``. ``threads`` has the last event of each thread since
+    then, and ``others`` the events since then that belong to no thread. ``phase`` is the event that stands
+    for plain accesses (or -1).
     """
 
     def __init__(self, run: _Run, rank: int, launch: int, elements: list[PlanElement], base: int) -> None:
@@ -338,9 +338,9 @@ class _Block:
     def barrier(self, element: PlanElement) -> bool:
         """Meet with the other blocks; return whether all of them have arrived."""
         run, key = self.run, (self.rank, element.counter)
-        there = run.meeting.setdefault(key, [])
+        arrived = run.meeting.setdefault(key, [])
         self.meet()
-        there.append(self)
+        arrived.append(self)
         users = sum(
             any(
                 one.name == "barrier" and one.barrier == element.counter
@@ -349,11 +349,11 @@ class _Block:
             )
             for block in run.plan.gpus[self.rank].threadblocks
         )
-        if len(there) < users:
+        if len(arrived) < users:
             return False
         del run.meeting[key]
-        base = run.graph.add([block.base for block in there])
-        for block in there:
+        base = run.graph.add([block.base for block in arrived])
+        for block in arrived:
             block.base = base
             if block is not self:
                 block.at += 1
@@ -412,7 +412,7 @@ class _Block:
         self.send_packets(element, run.access(event, self.rank, self.launch, element))
 
     def post(self, element: PlanElement, event: int) -> int:
-        """Add the end of a put by the proxy, after the earlier ones; return the last event of the block."""
+        """Add the end of a put by the proxy, after earlier puts; return the last event of the block."""
         run, graph = self.run, self.run.graph
         assert element.end is not None
         follows = [event]
@@ -427,7 +427,7 @@ class _Block:
         return self.event((event, done), element.thread) if element.flushes else event
 
     def queue(self, end: End, issued: int, done: int) -> list[int]:
-        """Enter an event in the queue of a channel; return the earlier ones that it surely follows."""
+        """Enter an event in the queue of a channel; return the earlier events that it surely follows."""
         graph, queue = self.run.graph, self.run.ports.setdefault(end, [])
         found, every = [], True
         for put in reversed(queue):

@@ -59,9 +59,9 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
     cautions: list[str] = []
     for cells in finenesses(plan):
         memory = PlanMemory(plan, cells)
-        found, told = _examine(plan, memory)
+        found, remarks = _examine(plan, memory)
         findings += found
-        cautions += told
+        cautions += remarks
         if found:
             break
     if not known(plan.collective):
@@ -97,7 +97,10 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
         return findings, []
     users = [
         np.union1d(
-            *(memory.of(rank, buffer, 0) + _heads(memory, atoms, rank, buffer) for buffer in ("i", "o"))
+            *(
+                memory.first_cell(rank, buffer, 0) + _heads(memory, atoms, rank, buffer)
+                for buffer in ("i", "o")
+            )
         )
         for rank in range(plan.ranks)
     ]
@@ -122,7 +125,7 @@ def _examine(plan: ExecutionPlan, memory: PlanMemory) -> tuple[list[str], list[s
 
 
 class _Uses(NamedTuple):
-    """The uses of cells, in the order of accesses: for each its access, and the part of that access."""
+    """The uses of cells in the order of accesses, each with its access and the part of that access."""
 
     cell: Indices
     access: Indices
@@ -131,7 +134,6 @@ class _Uses(NamedTuple):
     packet: Mask
 
     def taken(self, rows: Indices) -> _Uses:
-        """Return the uses of these rows, in this order."""
         return _Uses(
             self.cell[rows], self.access[rows], self.part[rows], self.writes[rows], self.packet[rows]
         )
@@ -199,24 +201,24 @@ class _Races:
         after = np.minimum.accumulate(np.where(writes, at, len(at))[::-1])[::-1]
         after = np.concatenate([after[1:], [len(at)]])
         after[(after < len(at)) & (first[np.minimum(after, len(at) - 1)] != first)] = len(at)
-        told = [(use, -1, "") for use in np.flatnonzero(~writes & (last < 0)).tolist()]
+        reported = [(use, -1, "") for use in np.flatnonzero(~writes & (last < 0)).tolist()]
         later = np.flatnonzero((last >= 0) & (part != part[last]))
         blind, relaxed = self.blind(last[later], later)
-        told += blind
+        reported += blind
         earlier = np.flatnonzero(~writes & (after < len(at)) & (part != part[np.minimum(after, len(at) - 1)]))
         free = ~self.graph.orders(self.event[access[earlier]], self.event[access[after[earlier]]], data=False)
-        told += [(int(after[use]), int(use), "reads") for use in earlier[free].tolist()]
-        told.sort(key=lambda one: (int(self.order[one[0]]), int(self.order[one[1]])))
-        return [self.named(*one) for one in told[:_ENOUGH]], relaxed
+        reported += [(int(after[use]), int(use), "reads") for use in earlier[free].tolist()]
+        reported.sort(key=lambda one: (int(self.order[one[0]]), int(self.order[one[1]])))
+        return [self.named(*one) for one in reported[:_ENOUGH]], relaxed
 
     def blind(self, writer: Indices, later: Indices) -> tuple[list[tuple[int, int, str]], int]:
-        """Return the uses that do not surely follow the write before, or do not see its data."""
+        """Return the uses that do not surely follow the last write, or do not see its data."""
         access, packet = self.uses.access, self.uses.packet
         one, two = self.event[access[writer]], self.event[access[later]]
         open_uses = np.flatnonzero(~self.graph.orders(one, two, data=True))
         writer, later, one, two = writer[open_uses], later[open_uses], one[open_uses], two[open_uses]
         ordered = self.graph.orders(one, two, data=False)
-        told = [
+        reported = [
             (use, write, "writes")
             for write, use in zip(writer[~ordered].tolist(), later[~ordered].tolist(), strict=True)
         ]
@@ -227,18 +229,18 @@ class _Races:
             if self.accesses[access[use]].element is None:
                 relaxed += 1
             else:
-                told.append((use, write, ""))
-        return told, relaxed
+                reported.append((use, write, ""))
+        return reported, relaxed
 
     def has_ended(self, writers: Indices, events: Indices) -> Mask:
         """Return whether the writer is the caller, or its kernel has ended, so its writes are visible."""
         turns = {(one.rank, one.launch): one.event for one in self.accesses if one.element is None}
-        of = [self.accesses[writer] for writer in writers.tolist()]
-        ends = np.array([turns.get((one.rank, one.launch + 1), -1) for one in of], dtype=np.int64)
-        callers = np.array([one.element is None for one in of], dtype=bool)
-        there = (ends >= 0) & (ends < events)
+        writes = [self.accesses[writer] for writer in writers.tolist()]
+        ends = np.array([turns.get((one.rank, one.launch + 1), -1) for one in writes], dtype=np.int64)
+        callers = np.array([one.element is None for one in writes], dtype=bool)
+        ended = (ends >= 0) & (ends < events)
         found: Mask = callers.copy()
-        found[there] |= self.graph.orders(ends[there], events[there], data=False)
+        found[ended] |= self.graph.orders(ends[ended], events[ended], data=False)
         return found
 
     def named(self, use: int, other: int, does: str) -> str:
@@ -256,9 +258,9 @@ class _Races:
 
 
 class _Values:
-    """The value of each cell: a number that stands for a multiset of input cells, whose sum it is.
+    """The value of each cell: a number that stands for the sum of a multiset of input cells.
 
-    The number of a single input cell is the cell's own, below ``singles``.
+    A single input cell has its own number, below ``singles``.
     """
 
     def __init__(self, cells: int, singles: int) -> None:
@@ -269,7 +271,7 @@ class _Values:
         self.known: dict[tuple[int, ...], int] = {}
 
     def run(self, element: PlanElement) -> None:
-        """Write what an element on data writes."""
+        """Apply an element on data to the values."""
         if element.adds:
             rows = zip(*(self.held[row].tolist() for row in element.reads), strict=True)
             value = np.array([self.sum(numbers) for numbers in rows], dtype=np.int64)
@@ -326,8 +328,8 @@ class _Results:
             rank, launch = access.rank, access.launch
             if launch and known(self.plan.collective):
                 found += self.checked(rank, launch - 1)
-            held[memory.of(rank, "o", 0) + self.outputs[rank]] = _STALE
-            held[memory.of(rank, "i", 0) + self.inputs[rank]] = _source(
+            held[memory.first_cell(rank, "o", 0) + self.outputs[rank]] = _STALE
+            held[memory.first_cell(rank, "i", 0) + self.inputs[rank]] = _source(
                 memory, launch, rank, self.inputs[rank]
             )
         return list(dict.fromkeys(found))
@@ -336,17 +338,17 @@ class _Results:
         """Compare the output of a rank at the end of a launch with what it must be."""
         memory, plan = self.memory, self.plan
         at = self.outputs[rank]
-        held, wanted = self.values.held[memory.of(rank, "o", 0) + at], self.expected(rank, launch)
+        held, wanted = self.values.held[memory.first_cell(rank, "o", 0) + at], self.expected(rank, launch)
         bad = np.flatnonzero(held != wanted)
         chunks, first = np.unique(at[bad] // memory.cells, return_index=True)
         for chunk, one in zip(chunks.tolist(), bad[first].tolist(), strict=True):
-            here, there = (Counter(self.values.parts(int(each[one]))) for each in (held, wanted))
-            told = _difference(memory, here, there, launch)
-            yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {told}"
+            held_sum, wanted_sum = (Counter(self.values.parts(int(each[one]))) for each in (held, wanted))
+            reason = _difference(memory, held_sum, wanted_sum, launch)
+            yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {reason}"
 
     def expected(self, rank: int, launch: int) -> Indices:
         """Return the value that each atom of the output must have."""
-        # These collectives end alike on all ranks.
+        # These collectives give all ranks the same output.
         key = (-1 if self.plan.collective in ("allreduce", "broadcast") else rank, launch)
         if key not in self.expected_values:
             chunks, inside = np.divmod(self.outputs[rank], self.memory.cells)
@@ -367,13 +369,13 @@ class _Results:
 
 def _heads(memory: PlanMemory, atoms: Mask, rank: int, buffer: str) -> Indices:
     """Return the first cell of each atom of input or output, counted from the buffer's first cell."""
-    first = memory.of(rank, buffer, 0)
+    first = memory.first_cell(rank, buffer, 0)
     cells = memory.plan.gpus[rank].chunks(buffer) * memory.cells
     return np.flatnonzero(atoms[first : first + cells])
 
 
 def _source(memory: PlanMemory, launch: int, rank: int, at: _Cells) -> _Cells:
-    """Return the number of an input cell's contribution; it differs from launch to launch."""
+    """Return the number of an input cell's contribution, which differs from launch to launch."""
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 

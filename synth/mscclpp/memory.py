@@ -17,7 +17,7 @@ __all__ = ["UNITS", "PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
 # The pieces of a pipeline that are modelled: two, so that one is in flight while the next is produced.
 UNITS = 2
-# The buffer that is a part of the other one if the collective runs in place.
+# The buffer that is a part of the other buffer if the collective runs in place.
 _PART = {"allgather": "i", "reducescatter": "o"}
 
 
@@ -47,7 +47,7 @@ def expected(plan: ExecutionPlan, rank: int, chunk: int) -> list[tuple[int, int]
 def finenesses(plan: ExecutionPlan) -> tuple[int, ...]:
     """Return the numbers of cells per chunk with which to judge a plan.
 
-    A plan with slices has two: the slices divide the first evenly, and the second leaves a remainder.
+    For a plan with slices there are two: slices divide the first evenly, and the second leaves a remainder.
     """
     every = [one for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
     slices = {one.slices for one in every if one.slices > 1}
@@ -77,7 +77,7 @@ class PlanMemory:
         longest = max(max(gpu.chunks(buffer) for buffer in BUFFERS) for gpu in self.plan.gpus)
         return longest * self.cells
 
-    def of(self, rank: int, buffer: str, launch: int, *, packets: bool = False) -> int:
+    def first_cell(self, rank: int, buffer: str, launch: int, *, packets: bool = False) -> int:
         """Return the first cell of a buffer in this launch.
 
         With double scratch, the launches use its halves in turn.
@@ -94,7 +94,7 @@ class PlanMemory:
         return (rank * 6 + region) * self.span + offset * self.cells
 
     def part(self, gpu: PlanRank) -> int:
-        """Return the length of the runs of chunks, of input or output, that the collective never cuts."""
+        """Return the number of chunks in a run of input or output that the collective moves as a whole."""
         if self.plan.collective in ("allreduce", "broadcast"):
             return max(gpu.input_chunks, gpu.output_chunks)
         whole = math.gcd(gpu.input_chunks, gpu.output_chunks)

@@ -23,8 +23,8 @@ _S, _R, _RCS = (OPS.index(name) for name in ("s", "r", "rcs"))
 class MatchedMessage:
     """A send and its receive, over a port or over memory.
 
-    ``slot`` is the first chunk of its place in the receiver's scratch; -1 if it goes straight to the slot
-    that the receive names.
+    ``slot`` is the first chunk of its place in the receiver's scratch; -1 if the message goes straight to the
+    slot that the receive names.
     """
 
     send: int

@@ -7,14 +7,14 @@ index into its own lists, which in turn index its rank's lists.
 
 | operations               | meaning                                                                  |
 |--------------------------|--------------------------------------------------------------------------|
-| nop, barrier             | all threads of a block, all threads of several blocks of a rank, meet     |
-| signal, wait             | count up at the peer's end; wait for the next count at one's own          |
+| nop, barrier             | all threads of a block meet; of several blocks of a rank                  |
+| signal, wait             | count up at the peer's end; wait for the next count at the rank's end     |
 | rlxsignal, rlxwait       | the same, but they order no data                                         |
-| sem_release, sem_acquire | count a semaphore of the rank up, wait and count it down                  |
-| put, pws, pwsf, get      | copy to a peer (with signal, and flush), copy from a peer                |
-| copy, re, res, rre, rres | copy; add up; add up and put; add up what peers hold; that, and put       |
+| sem_release, sem_acquire | count a semaphore of the rank up; wait and count it down                  |
+| put, pws, pwsf, get      | copy to a peer (pws: and signal, pwsf: and flush); copy from a peer       |
+| copy, re, res, rre, rres | copy; add up; add up and put; add up peers' data; add up peers' data, put |
 | ppkt … recspkt           | the same with packets: data and flag in one word, so no signal is needed |
-| glres, gstore            | load and add up at all ranks of a switch channel and store; store         |
+| glres, gstore            | add up data of all ranks of a switch channel and store it there; store    |
 | pipeline                 | repeat operations for one piece of the data after the other               |
 """
 
@@ -68,8 +68,8 @@ class Operand:
 class Operation:
     """One operation of a threadblock; fields that it does not need keep their defaults.
 
-    ``slices`` threadblocks share the data of an operation, and this one handles slice ``slice``. Only a
-    pipeline has ``unit_bytes``, ``chunks`` and ``inner``, its operations.
+    ``slices`` threadblocks share the data of an operation, and this threadblock handles slice ``slice``. Only
+    a pipeline has ``unit_bytes``, ``chunks`` and ``inner``, its operations.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Threadblock:
-    """Operations in order; by channel type, the rank's numbers of its channels and buffers."""
+    """Operations in order, and the rank's numbers of the block's channels and remote buffers, by type."""
 
     operations: tuple[Operation, ...]
     memory: tuple[int, ...] = ()
@@ -101,7 +101,7 @@ class Threadblock:
 
     @property
     def stored(self) -> int:
-        """Number of operations that the executor stores, those inside pipelines included."""
+        """Number of operations that the executor stores, including operations inside pipelines."""
         return sum(1 + len(operation.inner) for operation in self.operations)
 
 
@@ -137,11 +137,9 @@ class PlanRank:
     threadblocks: tuple[Threadblock, ...]
 
     def chunks(self, buffer: str) -> int:
-        """Return the size of a buffer in chunks."""
         return (self.input_chunks, self.output_chunks, self.scratch_chunks)[BUFFERS.index(buffer)]
 
     def peers(self, channel_type: str) -> tuple[int, ...]:
-        """Return the peers of the channels of a type."""
         return self.memory if channel_type == "memory" else self.port
 
 

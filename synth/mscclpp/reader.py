@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_plan", "read_plan"]
 
-# The library stores numbers in 32 bits; the other two limit the memory that judging needs.
+# The library stores numbers in 32 bits; the two limits below bound the memory that judging needs.
 _MOST = (1 << 32) - 1
 _MOST_CHUNKS = 1 << 20
 _MOST_RANKS = 1 << 12
@@ -279,7 +279,7 @@ class _Reading:
         """Return the value under ``name``, or the default; without either, note that it is missing."""
         if name in holder and holder[name] is not None:
             return holder[name]
-        # An empty object stands for one that was malformed; that problem is noted already.
+        # An empty object stands for a malformed one, whose problem is noted already.
         if default is None and holder:
             self.problems.append(f"{_at(path, name)}: missing")
         return default

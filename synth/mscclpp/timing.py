@@ -1,7 +1,7 @@
 """The time of an execution plan on a network, by the costs of MSCCL++'s executor.
 
-- A threadblock puts, copies and sums with its own threads. It is busy for as long as its rate or the link
-  needs, whichever is slower. A signal after a put arrives one hop later, so a message arrives as a whole.
+- A threadblock puts, copies and sums with its own threads, at its own rate or the link's if that is slower. A
+  signal after a put arrives one hop later, so a message arrives as a whole.
 - Over a port a thread of the host sends, and the threadblock goes on.
 - A nop takes no time, and neither does a semaphore.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probes.base import UsageError, offsets
-from synth.mscclpp.elements import End, other
+from synth.mscclpp.elements import End, opposite_end
 from synth.mscclpp.plan import ExecutionPlan, Operation, Threadblock
 from synth.network import Network, fastest_links
 from synth.simulation import run_threadblocks
@@ -61,9 +61,9 @@ def _ends(rank: int, kind: str, peers: tuple[int, ...]) -> list[End]:
 
 @dataclass(slots=True)
 class _Step:
-    """An operation as the simulator has it: its seconds, on a link if it sends, and after which step.
+    """An operation for the simulator; it starts after step ``goal`` and the message of step ``sender``.
 
-    The block is busy for ``busy_s``, the link for ``wire_s``; the message arrives ``alpha_s`` after that.
+    The block is busy for ``busy_s``, the link for ``wire_s``; the message arrives ``alpha_s`` later.
     """
 
     block: int
@@ -77,7 +77,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Steps:
-    """The steps of all threadblocks, and what they count up and down."""
+    """The steps of all threadblocks, and the steps that count each channel end and semaphore up and down."""
 
     network: Network
     links: dict[tuple[int, int], int]
@@ -90,7 +90,6 @@ class _Steps:
     acquires: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, rank: int, block: Threadblock, ends: dict[str, list[End]]) -> None:
-        """Append the steps of a threadblock."""
         before = len(self.steps)
         # A put over memory whose signal has not come yet, and its bytes.
         put, put_bytes = -1, 0
@@ -147,13 +146,13 @@ class _Steps:
         send, receive = np.full(blocks, -1), np.full(blocks, -1)
         fifos = {end: number for number, end in enumerate(self.signals)}
         for end, waits in self.waits.items():
-            for wait, signal in zip(waits, self.signals.get(other(end), ()), strict=False):
+            for wait, signal in zip(waits, self.signals.get(opposite_end(end), ()), strict=False):
                 source, step = steps[signal], steps[wait]
                 if source.link < 0:
                     step.goal, step.busy_s = signal, _HOP_S[end[1]]
                 else:
                     step.sender = signal
-                    send[source.block] = receive[step.block] = fifos[other(end)]
+                    send[source.block] = receive[step.block] = fifos[opposite_end(end)]
         for counter, acquires in self.acquires.items():
             for acquire, release in zip(acquires, self.releases[counter], strict=False):
                 steps[acquire].goal = release

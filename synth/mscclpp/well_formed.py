@@ -1,7 +1,7 @@
 """Checks the form of a plan: ids that exist, operands that fit, and the executor's limits.
 
 Limits are those of the library's executor (``execution_common.hpp``, the same from v0.5 on). The executor
-checks only the number of operations itself; if another limit is exceeded, it writes past its structures.
+itself checks only the number of operations; beyond other limits it writes past its structures.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ def _block(plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, path: str) ->
         yield f"{path}: {block.stored} operations, the executor takes {MOST_OPERATIONS}"
     for kind in ("memory", "port", "switch"):
         ids: tuple[int, ...] = getattr(block, kind)
-        there = len(getattr(gpu, kind))
+        available = len(getattr(gpu, kind))
         if len(ids) > MOST_CHANNELS:
             yield f"{path}: {len(ids)} {kind} channels, the executor takes {MOST_CHANNELS}"
-        if any(number >= there for number in ids):
-            yield f"{path}.channels: {kind} channel {max(ids)}, the rank has {there}"
+        if any(number >= available for number in ids):
+            yield f"{path}.channels: {kind} channel {max(ids)}, the rank has {available}"
             return
     for kind in ("memory", "port"):
         ids = getattr(block, f"{kind}_buffers")
@@ -194,9 +194,9 @@ def _operation(
         if len(set(operation.channels)) < len(operation.channels):
             yield f"{place}: it names a channel twice"
     if name in (*_SIGNALS, "pws", "pwsf", "flush") or (name in ("put", "ppkt", "rppkt") and kind == "port"):
-        there = len(getattr(block, kind if kind in ("memory", "port") else "port"))
-        if any(number >= there for number in operation.channels):
-            yield f"{place}: {kind} channel {max(operation.channels)}, the threadblock has {there}"
+        available = len(getattr(block, kind if kind in ("memory", "port") else "port"))
+        if any(number >= available for number in operation.channels):
+            yield f"{place}: {kind} channel {max(operation.channels)}, the threadblock has {available}"
             return
         if name not in (*_SIGNALS, "flush") and len(operation.channels) != len(operation.dst):
             yield f"{place}: {len(operation.channels)} channels for {len(operation.dst)} destinations"
@@ -294,7 +294,7 @@ def _pitfalls(
 ) -> Iterator[str]:
     """Yield findings on plans that the format allows but the executor runs differently."""
     name, kind = operation.name, operation.channel_type
-    # The executor ignores the type of channel of an operation that uses none.
+    # The executor ignores the channel type of an operation that uses no channels.
     over_port = kind == "port" and bool(_FORMS[name].channels)
     if name == "get" and any(a.index != b.index for a, b in zip(operation.src, operation.dst, strict=True)):
         yield f"{place}: the executor exchanges the offsets of source and destination, so they must be equal"
@@ -319,23 +319,24 @@ def _pitfalls(
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:
-    """Return findings on barriers with a wrong number of threadblocks, or that some use more often."""
+    """Return findings on barriers with a wrong number of threadblocks, or used unequally often by them."""
     found = []
     for rank, gpu in enumerate(plan.gpus):
         uses: dict[int, list[int]] = {}
-        told: dict[int, set[int]] = {}
+        declared: dict[int, set[int]] = {}
         for block in gpu.threadblocks:
-            here: dict[int, int] = {}
+            counts: dict[int, int] = {}
             for operation in (*block.operations, *(i for o in block.operations for i in o.inner)):
                 if operation.name == "barrier":
-                    here[operation.barrier] = here.get(operation.barrier, 0) + 1
-                    told.setdefault(operation.barrier, set()).add(operation.blocks)
-            for barrier, count in here.items():
+                    counts[operation.barrier] = counts.get(operation.barrier, 0) + 1
+                    declared.setdefault(operation.barrier, set()).add(operation.blocks)
+            for barrier, count in counts.items():
                 uses.setdefault(barrier, []).append(count)
         for barrier, times in uses.items():
-            if told[barrier] != {len(times)} or len(set(times)) > 1:
+            if declared[barrier] != {len(times)} or len(set(times)) > 1:
+                sizes = ", ".join(map(str, sorted(declared[barrier])))
                 found.append(
-                    f"gpus[{rank}]: barrier {barrier} is for {', '.join(map(str, sorted(told[barrier])))} "
-                    f"threadblocks, and {len(times)} come to it, {min(times)} to {max(times)} times"
+                    f"gpus[{rank}]: barrier {barrier} is for {sizes} threadblocks, "
+                    f"and {len(times)} come to it, {min(times)} to {max(times)} times"
                 )
     return found

@@ -179,8 +179,8 @@ def test_a_loop_whose_compiler_ended_before_it_was_kept_is_compiled_by_the_next(
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     start = f"import os, sys; sys.path[:0] = [{str(tmp_path)!r}, {str(Path.cwd())!r}]; "
     dies = (
-        "from synth.kernels import compiled_loop as made; made._Kept.save_overload = lambda *a: os._exit(9); "
-        "import caller"
+        "from synth.kernels import compiled_loop as made; "
+        "made._Cache.save_overload = lambda *a: os._exit(9); import caller"
     )
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "CCCTL_COMPILE_ALL_LOOPS": "1"}
     killed = subprocess.run([sys.executable, "-P", "-c", start + dies], env=environment)
