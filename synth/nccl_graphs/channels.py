@@ -21,12 +21,11 @@ __all__ = ["MOST_CHANNELS", "GraphChannel", "Packed", "candidates", "packed", "t
 
 # NCCL doubles the channels of a file, and has room for 32 up to version 2.19.
 MOST_CHANNELS = 16
-# The most candidate channels; of more than 8 GPUs only random orders are tried, and fewer of them.
+# At most 12,000 candidates: all orders of up to 8 GPUs; of more GPUs, up to 4,000 random orders.
 _MOST_CANDIDATES, _MOST_ALL_ORDERS, _MOST_DRAWN = 12_000, 8, 4000
 # The most times that each chosen channel is replaced by a better one.
 _SWEEPS = 4
-# A larger number of channels is chosen only if its total rate is more than 1 / _ALIKE times the total rate of
-# a smaller number.
+# More channels are chosen only if they raise the total rate by more than about 2 %.
 _ALIKE = 0.98
 # About the rate in GB/s at which one block of threads copies; a faster channel is split in two.
 _DOUBLED_GBS = 25.0

@@ -79,7 +79,7 @@ class HostGraphs:
 class KindOfHost:
     """Hosts that can share a graph file, and their graphs.
 
-    ``unmeasured`` tells that a profile was given, but has no rates between their GPUs.
+    ``unmeasured``: a profile was given, but has no rates between these GPUs.
     """
 
     names: tuple[str, ...]
@@ -157,7 +157,7 @@ def plan_graphs(
 
 
 def _chains(rings: Sequence[GraphChannel], offered: Sequence[GraphChannel]) -> list[GraphChannel]:
-    """Return candidates for trees: with NICs all ``offered``, else each ring cut open at every GPU."""
+    """Return candidates for trees: the ``offered`` ones with NICs, else each ring cut open at every GPU."""
     if offered[0].nic is not None:
         return list(offered)
     found: dict[GraphChannel, None] = {}

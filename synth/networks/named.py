@@ -23,7 +23,7 @@ _COLUMNS = tuple(field.name for field in fields(Network) if field.name not in _G
 
 
 class NamedNetwork(Network):
-    """A network made from a name; a changed copy of it loses its known translations."""
+    """A network made from a name; a copy that `dataclasses.replace` makes loses the known translations."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _COLUMNS or "_listing" not in vars(self):
