@@ -41,11 +41,12 @@ class OrbitLink(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SymmetricNetwork:
-    """One link of each orbit, as columns; the other links are translates along ``axes``.
+    """One link of each orbit as columns; all others are its translates along ``axes``.
 
     ``src`` is a rank whose digits along the axes are 0. ``ports`` names the orbits of ports; each orbit has a
-    port for each shift. Link e uses the ports of orbits ``link_port[n]`` at shifts ``link_port_at[n]``, for
-    ``link_port_start[e] ≤ n < link_port_start[e + 1]``. Rank r is on host ``r // ranks_per_host``.
+    port for each shift. Link e uses the ports of orbits ``link_port[n]`` at shifts ``link_port_at[n]``, n
+    from ``link_port_start[e]`` to before ``link_port_start[e + 1]``. Rank r is on host ``r //
+    ranks_per_host``.
     """
 
     name: str

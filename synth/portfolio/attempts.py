@@ -52,7 +52,7 @@ __all__ = [
 # A smaller chunk rarely arrives sooner, and each message costs its sender time.
 SMALLEST_CHUNK_BYTES = 4096
 # With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, because small chunks are
-# forwarded sooner. The smallest hold a link for the share _HOLDS_BRIEFLY of its latency.
+# forwarded sooner. The smallest chunks occupy a link for 2 % of its latency.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 # Chunks are cut no smaller than this for any method.
@@ -99,7 +99,7 @@ _LIBRARY = (
 _LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
-# Time for all methods that solve integer programs: requested by name, and within auto.
+# Seconds for all integer programs of a search: of a method requested by name, and of auto.
 _SOLVING_S = 60.0
 _SOLVING_IN_AUTO_S = 5.0
 # In auto, a solver other than ilp runs only if the best schedule takes at least this many times the bound.
@@ -115,9 +115,9 @@ class Method:
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
     programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
-    keeps the order of sums if the collective fixes one. ``own_size``: its schedules are proven at the size
-    that they were made for, and not at others. ``suits`` tells whether auto should try it, and ``pays``
-    whether auto should try it with a given chunk size.
+    keeps the order of sums if the collective fixes one. ``own_size``: its schedules are proven only at the
+    size that they were made for. ``suits`` tells whether auto should try it, and ``pays`` whether auto should
+    try it with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]
@@ -323,7 +323,7 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def _is_worth_trying(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
-    """Return whether auto should try the method; always for a few fixed chunks, which cannot hide latency."""
+    """Return whether auto should try the method; True for a few fixed chunks, which cannot hide latency."""
     if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
         return True
     return method.pays(request.network, shape, chunk_bytes)
@@ -370,7 +370,8 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
 def _calls(shape: Collective) -> int:
     """Return how often ``serve`` calls a method.
 
-    It calls it twice for each part; on a subset of ranks, which may use relays, twice as often.
+    It is called once, or twice on a subset of ranks, because relays may help. Each of several parts is
+    planned twice.
     """
     each = 2 if shape.members else 1
     return 2 * sum(map(_calls, shape.parts)) if shape.parts else each

@@ -270,14 +270,14 @@ def _finest_bytes(request: Request) -> int:
 def _crossing_s(network: Network, cost_s: Floats) -> float:
     """Return the path cost between two ranks that are far apart, at most the network's diameter.
 
-    ``cost_s`` has one value a link. The ranks are the farthest from rank 0 and the farthest from that one.
+    ``cost_s`` has one value a link. One rank is the farthest from rank 0, the other the farthest from it.
     """
     far = int(np.argmax(distances_s(network, cost_s, np.array([0]))[0]))
     return float(distances_s(network, cost_s, np.array([far]))[0].max())
 
 
 def _raced(request: Request, progress: Progress, race: RaceRunner, pools: WorkerPools) -> Synthesis:
-    """Race the best simulated schedule, all others found, and libraries'; return the fastest."""
+    """Race all schedules that the search finds and those of libraries; return the fastest."""
     kept: list[Schedule] = []
     found = fastest_plain(request, progress, kept.append, pools=pools)
     best = found.listed

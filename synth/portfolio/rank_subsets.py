@@ -151,7 +151,7 @@ def _on_members(
         try:
             through = synthesize(network, asked, chunk_bytes, **options)
             # In an exchange, a send may name its source's own contribution as an addend. Ranks outside the
-            # subset have none, so only methods that plan for subsets can make one.
+            # subset have no contribution, so only methods that plan for subsets make valid exchanges.
             if relays or not through.exchanges:
                 useful = pruned(replace(through, collective=collective))
                 found.append(useful if relays else _without_bounds(useful))
@@ -211,7 +211,6 @@ def _together(
         raise NotApplicableError(f"the method serves none of {collective.label}")
     longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
     for schedule, start_s in alone:
-        # Shift the parts so that all would end together.
         late_s = longest_s - float(start_s.max(initial=0.0))
         turn = np.arange(schedule.sends)
         sends.add(schedule.chunk + offset, schedule.link, schedule.op, turn, start_s + late_s)

@@ -1,4 +1,4 @@
-"""Refinement of the best schedules of all attempts: better orders of sends, and smaller chunks."""
+"""Refinement of the best schedules: justified orders of sends (`synth.scheduling`), and smaller chunks."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _HOPELESS = 2.0
 _WORTH_A_SWITCH = 0.005
 # The crossing of two winners is found to within 1 / _CROSSING of the size.
 _CROSSING = 64
-# Less work than this stays in this process, as a new one takes more than a second to start.
+# Less work than this stays in this process, because a new process takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
 
 
@@ -215,8 +215,8 @@ def _bound(request: Request) -> Bound:
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
     """Search at the request's size; candidates slower than ``_HOPELESS`` times the best are dropped.
 
-    For a runtime, slow candidates are kept, because it may load none of the fast ones. All candidates but the
-    best are dropped instead if it clearly cannot load them.
+    For a runtime, slow candidates are kept, because the runtime may load none of the fast ones. Candidates
+    that it clearly cannot load are dropped, except the best.
     """
     kept: list[Schedule] = []
     synthesis = fastest_plain(request, keep=kept.append, pools=pools)

@@ -87,7 +87,7 @@ class Synthesis:
 
     @property
     def listed(self) -> Schedule:
-        """The table of all its sends; the schedule itself if it is listed."""
+        """The schedule as a table of all sends."""
         return self.schedule.expanded()
 
 

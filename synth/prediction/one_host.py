@@ -43,8 +43,8 @@ _ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
 class HostTiming:
     """Predicted seconds of a run; ``spent`` divides the critical path's seconds by (kind, rank).
 
-    *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it goes from step to step, and
-    notices messages. Their sum is ``time_s``.
+    *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it moves on to its next step, or
+    has yet to notice a message. All seconds add up to ``time_s``.
     """
 
     time_s: float
@@ -197,8 +197,10 @@ def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
     if program.input_chunks:
         slots = sum(program.input_chunks) + sum(program.output_chunks)
     else:
-        of = program.collective
-        slots = sum(len(of.input_slots(rank)) + len(of.output_slots(rank)) for rank in range(program.ranks))
+        shape = program.collective
+        slots = sum(
+            len(shape.input_slots(rank)) + len(shape.output_slots(rank)) for rank in range(program.ranks)
+        )
     return slots * chunk_bytes / 2 / max(1, program.ranks)
 
 

@@ -16,7 +16,7 @@ from synth.network import Network
 
 __all__ = ["dealt", "loads"]
 
-# The lots in which an item's chunks are dealt. One is below 2 % of the chunks, so loads become even; time
+# The lots in which an item's chunks are dealt. A lot is below 2 % of the chunks, so loads become even; time
 # grows with the number of lots.
 _LOTS = 64
 

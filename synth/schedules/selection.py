@@ -114,7 +114,6 @@ class Selection:
 
     @property
     def seed(self) -> int:
-        """The seed of the method's random numbers."""
         return self.expanded().seed
 
     @property
@@ -128,7 +127,6 @@ class Selection:
         return self.expanded().sends
 
     def listed_network(self) -> Network:
-        """Return the network it runs on."""
         return self.network
 
     @property
@@ -158,12 +156,10 @@ class Selection:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the checker finds nothing."""
         schedules = f"{plural(len(self.algorithms), 'schedule')} for {plural(len(self.ranges), 'range')}"
         return f"{schedules} of sizes do {self.collective.label} on {self.collective.ranks_in_words}"
 
     def of_size(self, size_bytes: int) -> Schedule:
-        """Return the schedule for ``size_bytes``."""
         return self.choose(size_bytes)
 
     def expanded(self) -> Schedule:

@@ -99,13 +99,11 @@ class SymmetricSchedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.network.ranks} ranks"
         translates = f"with their {self.network.translations} translates"
         return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return the quotient."""
         return [Obligation(self.quotient, timing)]
 
     @property
@@ -115,7 +113,6 @@ class SymmetricSchedule:
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The quotient."""
         return self.quotient
 
     def timing(self, excerpt: Timing | None) -> Timing:
@@ -208,10 +205,7 @@ class SymmetricSchedule:
         return Schedule(on, self.collective, self.chunk_bytes, self.method, self.seed, chunk, ints(at), op)
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``.
-
-        ``synth.check`` judges feasibility.
-        """
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges feasibility."""
         found = [f"network.{problem}" for problem in self.network.problems()]
         found += [f"collective.{problem}" for problem in self.collective.problems()]
         if found:

@@ -43,7 +43,7 @@ __all__ = ["all_reduce_with_failures", "around_failures", "bounds_with_failures"
 _TREES_A_RANK = range(2, 9)
 # The most sends in a period.
 _MOST_SENDS = 400_000
-# No more trees are tried once the busiest NIC has at most this many times the load of even trees.
+# No more trees are tried once the busiest NIC has at most this many times the load of perfect balance.
 _EVEN = 1.01
 # Chunk sizes to try, until a smaller one is no faster.
 _CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
