@@ -113,7 +113,7 @@ def _coloured(
                 free_in = at
         if taken < 0:
             # The path from port ``two`` enters each port out by a send at place ``free_out``. Port ``one``
-            # has none, so the path never reaches it.
+            # has no such send, so the path never reaches port ``one``.
             _exchange(port_out, port_in, by_out, by_in, place, two, free_out, free_in)
             taken = begin + (free_out - begin) % most
         at = taken % most

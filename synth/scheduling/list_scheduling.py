@@ -112,10 +112,7 @@ def in_start_order(schedule: Schedule) -> Schedule:
 
 
 def in_order(schedule: Schedule, order: Indices) -> Schedule:
-    """Return the sends with row ``order[n]`` as the n-th, without those that ``order`` lacks.
-
-    It must not lack an addend of a send that it has.
-    """
+    """Return the sends of the rows ``order``, in this order; it must contain the addends of its sends."""
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
     found = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))

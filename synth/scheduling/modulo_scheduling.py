@@ -19,8 +19,8 @@ from synth.simulation import touched
 
 __all__ = ["least_period_s", "modulo_scheduled"]
 
-# Times are whole ticks. The shortest hold lasts this many, so that rounding hardly changes a time. A period
-# too short by at most the fraction ``_ROUNDED`` is lengthened: rounded holds may cause that.
+# Times are whole ticks. The shortest hold lasts this many ticks, so that rounding hardly changes a time. If
+# rounded holds exceed the period by at most the fraction ``_ROUNDED``, the period is lengthened.
 _TICKS_A_HOLD = 1 << 24
 _ROUNDED = 1e-6
 

@@ -28,8 +28,8 @@ __all__ = ["all_to_all_sends"]
 _MOST_LINKS = 1 << 22
 # Paths whose times differ by less than this share are equally short, as sums of floats round.
 _SLACK = 1e-9
-# Paths by prices are worth a schedule if shortest ones keep some port busy for this many times as long; less
-# is within the rounding of shares.
+# Paths by prices are scheduled only if shortest paths keep the busiest port busy for more than this many
+# times as long; less is within the rounding of shares.
 _UNEVEN = 1.01
 
 
@@ -52,7 +52,7 @@ def all_to_all_sends(
 ) -> Iterator[tuple[Indices, Indices, Indices]]:
     """Yield (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
 
-    The first are those over shortest paths. Those over paths by prices follow if they keep their busiest port
+    The first sends are over shortest paths. Sends over paths by prices follow if they keep the busiest port
     less busy. Raises NotApplicableError if there is no path to some rank; on a network with too many links
     for shortest paths, if there is no direct link. O(hops · log hops), and for each orbit of ranks O(links ·
     log ranks).

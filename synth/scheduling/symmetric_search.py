@@ -28,8 +28,8 @@ from synth.simulation import replay
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
-# The most pairs of a listed link and a chunk. The search tests each pair once, so this bounds its time: at
-# the 40 ns that a test takes on dragonfly:33x16, to 8 s of processor time.
+# The most pairs of a listed link and a chunk. The search tests each pair once. At 40 ns a test, as measured
+# on dragonfly:33x16, this limits the search to 8 s of processor time.
 MOST_COMPARISONS = 200_000_000
 # Least number of ranks: on fewer, a search for all chunks takes less than 0.02 s of processor time, as for an
 # all_gather of 8 chunks a rank.

@@ -3,7 +3,7 @@
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free. The
 source holds the chunk once all earlier rows that bring it there have arrived. For a send that names its
 addends, it is enough that these have arrived. Rows that share a link or a port take turns in table order.
-Streams do not take turns, but share them all the time (``synth.streams``).
+Streams take no turns: they share links and ports all the time (``synth.streams``).
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ at most once, and leaves it only after it has arrived. No bundle or port exceeds
 
 If translations of the network map the collective to itself, ``by_orbits`` seeks a schedule that they map to
 itself, too. One chunk of each orbit has columns, which its images share, so the program is as many times
-smaller as there are translations. Its solution is a schedule. If its linear relaxation is infeasible, so is
-the whole program: the mean of a fractional solution over all translations is one of the smaller program.
+smaller as there are translations. A solution of the smaller program is a schedule. If its linear relaxation
+is infeasible, so is the whole program: the mean of the images of a whole solution under all translations
+would be a fractional solution of the smaller program.
 """
 
 from __future__ import annotations

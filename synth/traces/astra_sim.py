@@ -135,7 +135,7 @@ def _one_port_a_way(network: Network) -> bool:
 def _both_ways(network: Network) -> bool:
     """Return whether each link has a reverse link of the same cost, and no parallel link."""
     cost = {(src, dst): (alpha_s, beta) for src, dst, alpha_s, beta in _links(network)}
-    return len(cost) == network.links and all(cost.get((b, a)) == of for (a, b), of in cost.items())
+    return len(cost) == network.links and all(cost.get((b, a)) == one for (a, b), one in cost.items())
 
 
 def _ns3(network: Network) -> bytes:

@@ -22,7 +22,7 @@ _VERSION = "0.0.4"
 # Values of NodeType in Chakra's et_def.proto: COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE and COMM_COLL_NODE.
 _TYPE = {ADD: 4, SEND: 5, RECV: 6}
 _COLLECTIVE_NODE = 7
-# Fields of its messages that may occur several times.
+# Fields of Chakra's messages that may occur several times.
 _REPEATED = ("attr", "data_deps")
 
 
@@ -120,7 +120,7 @@ def messages() -> ChakraClasses:
         one_of="value",
     )
     message("GlobalMetadata", (1, "version", of.TYPE_STRING), (2, "attr", "AttributeProto"))
-    # In the schema the type is an enum; on the wire that is an int32.
+    # The schema's type is an enum, which is an int32 on the wire.
     message(
         "Node",
         (1, "id", of.TYPE_UINT64),
