@@ -26,8 +26,7 @@ from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
-# In a single dump a rank counts as late if it is at least this many calls behind. One call proves nothing, as
-# RAS does not ask all ranks at the same moment.
+# A single call behind proves nothing, because RAS does not ask all ranks at the same moment.
 _LATE_IN_ONE_DUMP = 2
 # A dump that was read from RAS's socket (port 28028) begins with RAS's answers to commands, each OK.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")

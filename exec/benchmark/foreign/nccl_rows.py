@@ -131,7 +131,7 @@ def row_of_time(
 
 
 def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> TableRow | str | None:
-    """Return a line's row, the reason if it only begins like one, or None for any other line.
+    """Return a line's row; the reason if the line only begins like a row; None for any other line.
 
     ``milliseconds``: times are in ms with three decimals, as nccl-tests printed them until 2018.
     """

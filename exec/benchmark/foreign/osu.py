@@ -170,10 +170,7 @@ def _why_none(every: Sequence[_Table]) -> str:
 
 
 def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | None) -> int:
-    """Return the number of ranks that the command lines started, else that given by ``asked``.
-
-    Raises DataError.
-    """
+    """Return the number of ranks by ``asked``, or else by the command lines; raises DataError."""
     started = {one.started: one.line for one in tables if one.started is not None}
     if len(started) > 1:
         told = ", ".join(f"line {line}: {count}" for count, line in started.items())
