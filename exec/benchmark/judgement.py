@@ -46,7 +46,7 @@ _CROSSING = ("ingress", "egress", "cut", "latency")
 # 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
 # Seconds that each of the 2(n - 1) steps of a ring takes to begin. A slow row is start-up if its bytes alone
-# take less time than all of these together.
+# take less time than all steps take to begin.
 _STEP_S = 10e-6
 # A measurement contradicts a bound if it is faster by more than this factor, as nominal rates are rounded.
 _BEYOND = 1.02
@@ -100,9 +100,9 @@ class JudgedRow:
 
         *impossible*: no machine with this network is that fast, so the network is another one. *in-network*:
         faster than ranks alone can be, so switches reduce or copy. *start-up*: too small for bandwidth to
-        matter. The others compare the row with the time that its bytes take in NCCL's slowest algorithm, as
-        the report does not tell which one ran, or with the bound if NCCL has none: *normal* is at least two
-        thirds of that speed, *low* at least one third, *very low* less.
+        matter. The other verdicts compare the row with NCCL's slowest algorithm (the report does not tell
+        which one ran), or with the bound if NCCL has none: *normal* is at least two thirds of that speed,
+        *low* at least one third, *very low* less.
         """
         if self.time_s * _BEYOND < self.in_network.time_s:
             return "impossible"

@@ -75,7 +75,6 @@ def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> l
 
 
 def _orders(host: PathCapacities, first: int, most: int, seed: int) -> list[tuple[int, ...]]:
-    """Return orders of the GPUs after ``first``: all of them, or random ones if they are too many."""
     rest = [at for at in range(len(host.gpus)) if at != first]
     if len(host.gpus) <= _MOST_ALL_ORDERS and math.factorial(len(rest)) <= most:
         return list(permutations(rest))

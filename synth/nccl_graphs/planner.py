@@ -18,7 +18,7 @@ from synth.nccl_graphs.channels import GraphChannel, Packed, candidates, packed,
 
 __all__ = ["HostGraphs", "KindOfHost", "PlannedGraph", "plan_graphs", "plan_kinds"]
 
-# Path types in words that all versions of NCCL and RCCL know, from near to far. They read an unknown word as
+# Path types in words that all versions of NCCL and RCCL know, from near to far. NCCL reads an unknown word as
 # LOC, nearer than NVLink, and would use the protocol LL128 on paths where it loses data.
 _WORDS: Mapping[PathType, str] = {
     "LOC": "LOC",

@@ -129,7 +129,6 @@ def is_family(spec: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return the name in small letters, with ``_`` for ``-``."""
     return name.lower().replace("-", "_")
 
 
@@ -305,7 +304,6 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
 
 
 def _example(name: str, kinds: Sequence[str]) -> str:
-    """Return an example of a family, with the right number of sizes: ring:8, torus:4x4."""
     if name == "hypercube":
         return "hypercube:8"
     sizes = ["4", "4"] if kinds[-1] == "..." else ["8"] if len(kinds) == 1 else ["4"] * len(kinds)

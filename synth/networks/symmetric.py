@@ -2,9 +2,9 @@
 
 A rank is a number of several digits with bases ``sizes``, the lowest first. A translation adds a constant to
 each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links to
-links of the same cost, and ports to ports. The images of one link under all translations are its orbit, and
-so for ports and ranks. Only the identity leaves a rank, a link or a port in place: the group of translations
-acts freely. So a three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks n − 1.
+links of the same cost, and ports to ports. The images of a link under all translations are its *orbit*, and
+likewise for ports and ranks. Only the identity leaves a rank, a link or a port in place: the group of
+translations acts freely. So a three-dimensional torus of 65,536 ranks stores six links.
 
 A translation is written as its *shift*: the rank to which it maps rank 0. `synth.schedules.symmetric` has
 orbits, and schedules on such networks. Symmetry and quotients of networks: Akers and Krishnamurthy, A
@@ -74,7 +74,6 @@ class SymmetricNetwork:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The host of each rank."""
         return tuple(f"n{rank // self.ranks_per_host}" for rank in range(self.ranks))
 
     @property

@@ -55,7 +55,7 @@ def found_symmetry(network: Network) -> FoundSymmetry | None:
     """
     if network.queues or network.memory or not network.links:
         return None
-    table = _Table.of(network)
+    table = _Table.from_network(network)
     found = None if table is None else _chain(table)
     if table is None or found is None:
         return None
@@ -168,7 +168,7 @@ class _Table:
     place: Indices
 
     @classmethod
-    def of(cls, network: Network) -> _Table | None:
+    def from_network(cls, network: Network) -> _Table | None:
         """Return the table of a network; None if it would be too large."""
         ranks, ports = network.ranks, np.diff(network.link_port_start)
         pair = network.src.astype(np.int64) * ranks + network.dst

@@ -51,8 +51,9 @@ __all__ = [
 
 # A smaller chunk rarely arrives sooner, and each message costs its sender time.
 SMALLEST_CHUNK_BYTES = 4096
-# With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, because small chunks are
-# forwarded sooner. The smallest chunks occupy a link for 2 % of its latency.
+# With at most _FEW_DELIVERIES (arrivals of a chunk at a rank), chunks may be smaller than
+# SMALLEST_CHUNK_BYTES, because small chunks are forwarded sooner. The smallest chunks occupy a link for 2 %
+# of its latency.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 # Chunks are cut no smaller than this for any method.
@@ -63,9 +64,9 @@ _FEW_EXCHANGED = 1_000
 # leave or enter the root over the same links, and small ones fill the pipeline sooner.
 _MOST_OF_ONE = 4096
 _SENDS_OF_ONE = 3
-# Above _CLASSIC_DELIVERIES the classic methods run only by name: they mostly lose to the greedy search there.
-# Above _PATHS_DELIVERIES "paths" too runs only by name for collectives that spread or sum: other methods grow
-# trees much faster.
+# Above _CLASSIC_DELIVERIES auto tries only _LARGE: other methods mostly lose to the greedy search there.
+# Above _PATHS_DELIVERIES auto tries "paths" only for collectives in _SCATTERED: for all others, which spread
+# or sum along trees, other methods grow the trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # The most deliveries of the method "demand". It takes no search; most of its time goes into the proof.
@@ -95,7 +96,6 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
-# The methods that auto tries above _CLASSIC_DELIVERIES.
 _LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
@@ -344,8 +344,8 @@ def _options(request: Request, name: str) -> dict[str, object]:
         return {} if request.time_step_s is None else {"time_step_s": request.time_step_s}
     if name != "ilp":
         return {}
-    asked: dict[str, object] = {} if request.mechanism == "auto" else {"mechanism": request.mechanism}
-    return asked if request.time_step_s is None else asked | {"time_step_s": request.time_step_s}
+    options: dict[str, object] = {} if request.mechanism == "auto" else {"mechanism": request.mechanism}
+    return options if request.time_step_s is None else options | {"time_step_s": request.time_step_s}
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
@@ -370,7 +370,7 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
 def _calls(shape: Collective) -> int:
     """Return how often ``serve`` calls a method.
 
-    It is called once, or twice on a subset of ranks, because relays may help. Each of several parts is
+    A method is called once, or twice on a subset of ranks, because relays may help. Each of several parts is
     planned twice.
     """
     each = 2 if shape.members else 1

@@ -23,7 +23,7 @@ _NOTICEABLE = 0.005
 _FAR = 1 / 0.97
 _FEW_SENDS = 2_200_000
 # Once the best time is within the factor _NEAR of the bound, attempts with more than _LONG_DELIVERIES
-# deliveries are skipped.
+# (arrivals of a chunk at a rank) are skipped.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
 # Methods that construct schedules without a search. From _MANY_RANKS ranks on, if such a schedule is within
@@ -36,10 +36,10 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # Finer chunks may beat the extrapolation from coarser ones by up to this factor.
 _BEYOND = 1.05
-# After four cuts, exchanges are cut more finely only if the times of the last two cuts extrapolate to at
-# least 2 % below the best time.
+# After four chunk sizes, an exchange is tried with smaller chunks only if the times of the last two sizes
+# extrapolate to at least 2 % below the best time.
 _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
-# After this many cuts, the times of the last two are extrapolated; each further cut packs the trees anew.
+# After this many chunk sizes, the times of the last two are extrapolated: each further size packs new trees.
 _FORETELLING_FORESTS = 3
 # With fewer chunks, rounding their division among trees loads links too unevenly to extrapolate.
 _CHUNKS_IN_SHARES = 32
@@ -164,9 +164,9 @@ class Incumbent:
         return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 
     def _gains_no_more(self, plan: Plan) -> bool:
-        """Return whether coarser cuts by the plan's method show that it stays slower than the best."""
+        """Return whether the method's times with larger chunks show that it stays slower than the best."""
         if plan.name == "greedy":
-            # Times of one policy follow no trend over the cuts.
+            # Times of one policy follow no trend over chunk sizes.
             chunks, slower = self._slower.get(plan.variant, (0, 0.0))
             return slower > _HOPELESS and plan.shape.chunks > chunks
         before = [one for one in self.attempts if one.method == plan.name]

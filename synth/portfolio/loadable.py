@@ -204,10 +204,7 @@ class _Attempt:
 
 
 def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _Attempt:
-    """Return a schedule as the runtime loads it, or the limit that forbids it.
-
-    With ``merging``, messages of adjacent chunks become one.
-    """
+    """Compile a schedule for the runtime; with ``merging``, messages of adjacent chunks become one."""
     if merging:
         # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks

@@ -17,7 +17,7 @@ _CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def machine_bytes() -> int:
-    """Return the memory of this machine, or the limit of this process's cgroup if that is less."""
+    """Return the memory of this machine, or the limit of this process's cgroup if the limit is less."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CGROUP:
         with suppress(OSError, ValueError):

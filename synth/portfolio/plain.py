@@ -176,7 +176,7 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
     """Return the best schedule, then all others that a prediction may still prefer.
 
-    On a measured host, where ranks copy in memory, these are the most promising of each method, as the
+    On a measured host, where ranks copy in memory, these are the most promising of each method, because the
     simulation of links says little there.
     """
     if best.network.is_measured_host:

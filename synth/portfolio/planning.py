@@ -5,7 +5,7 @@ periodic one along trees between hosts. For several sizes it is a selection, and
 
 A plain schedule lists every send, so a limit of sends limits its chunks. A periodic schedule is tried first
 in two cases: more chunks are requested, or even the smallest chunk within that limit needs a notable share of
-the whole time to cross the network. Plain ones then follow only if they could still be faster.
+the whole time to cross the network. Plain schedules are then tried only if they could still be faster.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["Refinement"]
 # Justify at most _JUSTIFIED schedules of at most _MOST_SENDS sends, within the factor _NEAR of the best.
 _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into at most _MOST_PARTS parts, each at least 1 / _FINER of the smallest chunk of a search.
-# All schedules are tried in two parts, and the best _IN_PARTS of them in more.
+# All schedules are tried with chunks in two parts, and the best _IN_PARTS schedules with more parts.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
 # The number of parts is doubled again while a doubling reduces the time to this fraction or less.
 _WORTH = 0.99

@@ -109,7 +109,7 @@ class Request:
         return replace(self, network=left, collectives=asked, without=None)
 
     def shape(self, split: int = 1) -> Collective:
-        """Return the collectives with ``chunks`` chunks per rank, else with ``split`` per owner."""
+        """Return the collectives with ``self.chunks`` chunks per rank, or else ``split`` chunks per owner."""
         if self.chunks is not None:
             found = counted(self.asked, self.network.ranks, self.chunks)
         else:
@@ -171,7 +171,7 @@ def counted(requests: Sequence[CollectiveRequest], ranks: int, chunks_per_rank: 
 def divided(requests: Sequence[CollectiveRequest], ranks: int, split: int) -> Collective:
     """Return all requests as one collective, with at least ``split`` chunks for each owner.
 
-    All chunks have the same bytes, so collectives that move fewer chunks are cut into more: each then has
+    All chunks have the same bytes. Collectives that move fewer chunks are cut more finely, so that all have
     about the same buffer size.
     """
     least = [_split(request, ranks, 1).total_bytes(1) for request in requests]

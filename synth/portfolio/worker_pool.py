@@ -1,8 +1,8 @@
 """A pool of processes that work in parallel, and end with the ``with`` block that started them.
 
-Forkserver or spawn starts them, so they copy neither threads nor compiled loops of this process. A worker
-ignores Ctrl-C, which is meant for the parent process. It ends when its parent ends, for whatever reason, and
-so do the solvers that it started.
+Forkserver or spawn starts the workers, so they copy neither threads nor compiled loops of this process. A
+worker ignores Ctrl-C, which is meant for the parent process. A worker, and the solvers that it started, end
+when its parent ends, for whatever reason.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> M
 
 
 def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
-    """Return half of a rank's mean bytes of input and output, as measured copies use two equal buffers."""
+    """Return half of a rank's mean bytes of input and output, because a measured copy has two buffers."""
     if program.input_chunks:
         slots = sum(program.input_chunks) + sum(program.output_chunks)
     else:

@@ -103,14 +103,15 @@ def is_clearly_sooner(time_s: float, other_s: float) -> bool:
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
-    """Return the schedule predicted to be fastest, or the first one if it is close to that.
+    """Return the schedule predicted to be fastest, or the first schedule if it is about as fast.
 
     - If there are no links, or the first is too long to predict on several hosts, the first is returned.
     - On one host, a first schedule that is too long to predict loses to shorter ones, because thousands of
       short messages cost more there than they gain. Among schedules close to the fastest, the one with the
       fewest sends wins, because the model of links underestimates the cost of messages.
     - If links between hosts differ, a forest or a ring close to the fastest wins: their measured times agree
-      with predictions to 5 %. Others took up to a third longer, as TCP does not keep their order at ports.
+      with predictions to 5 %. Other schedules took up to a third longer, because TCP does not keep their
+      order at ports.
     """
     first, *others = schedules
     short = [one for one in others if one.sends <= MOST_SENDS]

@@ -10,7 +10,7 @@ use in time are left out. On a network with translations a smaller program by or
 
 When time runs out, the last program is solved for as many arrivals as possible (early termination), and the
 rest takes shortest paths (Sec. V-B). Sums are copies reversed in time, and an all_reduce is a reduce_scatter
-and an all_gather (Sec. VII-A). If each link has an opposite one, one search serves both.
+and an all_gather (Sec. VII-A). If each link has an opposite link, one search serves both halves.
 """
 
 from __future__ import annotations

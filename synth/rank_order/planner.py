@@ -142,9 +142,9 @@ def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -
     if network.ranks < 2:
         return 0.0
     kind, ranks = algorithm.kind, network.ranks
-    asked = collective(kind, ranks)
-    chunk_bytes = max(1, costs.size_bytes // asked.chunks)
-    free = bounds(replace(network, hold_alpha=False), asked, chunk_bytes, fluid=True)
+    shape = collective(kind, ranks)
+    chunk_bytes = max(1, costs.size_bytes // shape.chunks)
+    free = bounds(replace(network, hold_alpha=False), shape, chunk_bytes, fluid=True)
     return max(least_s(costs), free[0].time_s)
 
 

@@ -215,7 +215,7 @@ class PeriodicSchedule:
         start_s[period, row] = timing.start_s
         # No send waits for a send planned more than ``period_s + latency_s`` earlier, so only the sends of
         # the last such span are compared. The span ends at the start of the first period that is not
-        # replayed. Sends of later periods come later in the order, so they delay none of those compared.
+        # replayed. Sends of later periods come later in the order, so they delay none of the compared sends.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
         watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - self.latency_s)

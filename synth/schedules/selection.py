@@ -109,7 +109,6 @@ class Selection:
 
     @property
     def method(self) -> str:
-        """The method of the schedule for the largest size."""
         return self.expanded().method
 
     @property
@@ -118,12 +117,10 @@ class Selection:
 
     @property
     def chunk_bytes(self) -> int:
-        """The bytes of a chunk at the largest size."""
         return self.expanded().chunk_bytes
 
     @property
     def sends(self) -> int:
-        """The sends at the largest size."""
         return self.expanded().sends
 
     def listed_network(self) -> Network:
@@ -131,7 +128,6 @@ class Selection:
 
     @property
     def whole(self) -> Collective:
-        """The collective of the schedule for the largest size."""
         return self.expanded().collective
 
     @property
@@ -141,7 +137,6 @@ class Selection:
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which all sends hold each link at the largest size."""
         return self.expanded().busy_s
 
     @property
@@ -176,16 +171,13 @@ class Selection:
 
     @property
     def workload(self) -> Workload:
-        """The collective at the largest size, in the chunks of its schedule."""
         return self.expanded().workload
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The schedule for the largest size."""
         return self.expanded()
 
     def timing(self, excerpt: Timing | None) -> Timing:
-        """Return when each send starts and arrives at the largest size."""
         assert excerpt is not None
         return excerpt
 

@@ -79,7 +79,6 @@ class SymmetricSchedule:
 
     @property
     def whole(self) -> Collective:
-        """The collective that all sends perform together."""
         return self.collective
 
     @property

@@ -90,7 +90,7 @@ def _coloured(
     slots: int,
     places: Indices,
 ) -> Indices:
-    """Return the place of each send in the period; no two sends of a port share one."""
+    """Return the place of each send in the period; no two sends of a port share a place."""
     outs, ins = port_out.max() + 1, port_in.max() + 1
     # The send that holds a port at a place; -1: none.
     by_out = np.full((outs, places.max()), -1, np.int64)

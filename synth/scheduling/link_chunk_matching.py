@@ -37,7 +37,10 @@ PLAIN, CLUSTER, STRICT = range(3)
 
 
 class MatchingPolicy(NamedTuple):
-    """A rule of choice: which chunks a link prefers, and of how many possible ones it takes the rarest."""
+    """A rule of choice: a link takes the rarest of up to ``sample`` chunks, by its ``preference``.
+
+    With ``rotate``, links choose in turn while many are free, and otherwise in random order.
+    """
 
     preference: int
     sample: int

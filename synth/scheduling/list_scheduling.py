@@ -38,7 +38,7 @@ class Sends:
         turn: int | Indices,
         urgency: int | Indices | Floats | None = None,
     ) -> None:
-        """Add sends of ``chunk`` over ``link``; a send's turn must be later than those of sends it needs.
+        """Add sends of ``chunk`` over ``link``; a send must have a later turn than the sends it needs.
 
         Among ready sends the lowest ``urgency`` goes first, by default the lowest turn. Each argument may be
         one number or a column; they are broadcast against each other.

@@ -29,9 +29,9 @@ _MOST_RANKS = 256
 # The row of a rank's own contribution among the addends of a send.
 _OWN = -1
 
-# The largest buffers for which an exchange, and a reduce_scatter and all_gather, may win: as multiples of the
-# bytes that a rank receives during the latency to the farthest rank (benchmarks/sizes.py on torus:4x4x4 and
-# torus:8x8; benchmarks/published_and_ours.py trivance).
+# The largest buffers for which these methods may win, by exchange and by reduce_scatter and all_gather. The
+# unit is the bytes that a rank receives during the latency to the farthest rank (benchmarks/sizes.py on
+# torus:4x4x4 and torus:8x8; benchmarks/published_and_ours.py trivance).
 _MOST_BYTES, _MOST_BYTES_OF_TREES = 0.6, 8.0
 # The numbers of chunks tried for each way, and for each way and rank; the most sends of the latter.
 _FEW, _LAPS, _MOST_SENDS = (1, 4), (1, 2, 4), 600_000
@@ -155,6 +155,5 @@ class SharedSums:
         return found
 
     def schedule(self, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
-        """Return the sends in a good order."""
         made = self.sends.schedule(self.network, collective, chunk_bytes, self.method, seed)
         return justified(made)

@@ -42,7 +42,7 @@ class Grid:
     def ways(self, *, mirrored: bool) -> list[tuple[list[int], bool]]:
         """Return (order of the axes, whether mirrored): for each axis the order that begins with it.
 
-        If ``mirrored``, each order comes twice: mirrored chunks reach the ranks that are equally far both
+        If ``mirrored``, each order comes twice, and the second one reaches ranks that are equally far both
         ways from the other side.
         """
         axes = range(len(self.sizes))

@@ -50,9 +50,9 @@ class _Links(NamedTuple):
 def all_to_all_sends(
     network: SymmetricNetwork, chunk_bytes: int, share: int
 ) -> Iterator[tuple[Indices, Indices, Indices]]:
-    """Yield (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
+    """Yield tables (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
 
-    The first sends are over shortest paths. Sends over paths by prices follow if they keep the busiest port
+    The first table uses shortest paths. A second one uses paths by prices, if these keep the busiest port
     less busy. Raises NotApplicableError if there is no path to some rank; on a network with too many links
     for shortest paths, if there is no direct link. O(hops · log hops), and for each orbit of ranks O(links ·
     log ranks).

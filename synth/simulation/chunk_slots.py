@@ -1,4 +1,4 @@
-"""Numbering of (rank, chunk) slots: of all slots, or if these are too many, of those that sends touch."""
+"""Numbers for (rank, chunk) slots: for all slots or, if they are too many, for the slots that sends touch."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def utilization(schedule: Schedule, timing: Timing) -> Floats:
 def critical_path(schedule: Schedule, timing: Timing) -> list[int]:
     """Return the rows of the sends that the last arrival waited for, first to last.
 
-    Each starts when the one before it arrives with its data, or leaves its link or port. A schedule of
-    streams has none. O(sends · length of the path).
+    Each send starts when the send before it arrives with its data, or leaves its link or port. A schedule of
+    streams has no such path. O(sends · length of the path).
     """
     if not schedule.sends or len(schedule.stream):
         return []

@@ -166,7 +166,7 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
                     open_[h] = False
                     users[sends.held[h]] -= 1
                     if sends.next_user[h] >= 0:
-                        waiting = _told(awaited, sends.next_user[h], ready, waiting)
+                        waiting = _count_event(awaited, sends.next_user[h], ready, waiting)
                 else:
                     busy = True
             if busy:
@@ -182,10 +182,10 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
             if event >= count:
                 for row in range(count):
                     if group[row] == event - count:
-                        waiting = _told(awaited, row, ready, waiting)
+                        waiting = _count_event(awaited, row, ready, waiting)
             else:
                 for at in range(sends.after_start[event], sends.after_start[event + 1]):
-                    waiting = _told(awaited, sends.after[at], ready, waiting)
+                    waiting = _count_event(awaited, sends.after[at], ready, waiting)
         for at in range(waiting):
             row = ready[at]
             start_s[row] = now_s
@@ -212,7 +212,7 @@ def _next_end_s(
 
 
 @compiled
-def _told(awaited: Indices, row: int, ready: Indices, waiting: int) -> int:
+def _count_event(awaited: Indices, row: int, ready: Indices, waiting: int) -> int:
     """Count one event that ``row`` awaits; return the number of sends that may begin."""
     awaited[row] -= 1
     if awaited[row] == 0:

@@ -155,7 +155,7 @@ def moves_of(made: TimeExpandedProgram, solution: Solution) -> list[LinkMove]:
 
 
 def _orbits_of(bundles: Bundles, held: Mask, wanted: Mask) -> _Orbits | None:
-    """Return the orbits, the n-th chunk of a rank mapped to the n-th of its image.
+    """Return the orbits; the n-th chunk of a rank maps to the n-th chunk of the rank's image.
 
     Return None if the network has no translations, or if they do not map the collective to itself.
     """

@@ -32,7 +32,7 @@ __all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thin
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
 _PER_ROUND = 16
-# The relative gap to the bound at which the load counts as least: a fifth of the gap from which on the method
+# The relative gap to the bound within which the load counts as least. From five times this gap on, the method
 # ``forest`` tries packings of pairs of trees.
 _CLOSE = 0.002
 # The weight of the earlier rounds in the running mean of prices, which is thus over about three rounds.
@@ -72,8 +72,8 @@ class Edges:
     def unavoidable(self) -> Floats:
         """A load of each resource that no spanning tree avoids.
 
-        Every tree uses some edge at each rank, so it loads a resource at least as much as the edge at that
-        rank that loads the resource least.
+        Every tree uses some edge at each rank. So it loads a resource at least as much as the rank's edge
+        that loads the resource least.
         """
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])

@@ -321,13 +321,13 @@ def _interfaces(log: NcclLog) -> Iterator[Evidence]:
 
 def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
     """Return which of these variables are set on a host, as the end of a sentence."""
-    told = [
+    settings = [
         f"{name}={value}"
         for name in names
         for value, hosts in log.environment.get(name, {}).items()
         if not hosts or host in hosts
     ]
-    return f"; {' '.join(told)} is set" if told else ""
+    return f"; {' '.join(settings)} is set" if settings else ""
 
 
 def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
@@ -406,9 +406,9 @@ def _host_memory(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     for host in (host for host in log.hosts if host.name in through):
         pairs = through[host.name]
         joined = _on_nvlink(log, pairs, host_named(topology, host.name) if topology else None)
-        told = joined or pairs
-        shown = some([f"{a} -> {b}" for a, b in told], _MOST_NAMED) + _why_not_direct(log, host)
-        subject = f"{plural(len(told), 'pair')} of ranks exchange data through host memory (SHM)"
+        reported = joined or pairs
+        shown = some([f"{a} -> {b}" for a, b in reported], _MOST_NAMED) + _why_not_direct(log, host)
+        subject = f"{plural(len(reported), 'pair')} of ranks exchange data through host memory (SHM)"
         if joined or (host.nvlink and topology is None):
             although = "NVLink joins their GPUs" if joined else "the host has NVLinks"
             text = f"{subject} although {although}: {shown}"
@@ -480,10 +480,10 @@ def _gdr(log: NcclLog) -> Iterator[Evidence]:
 
 
 def _gdr_cause(reasons: Iterable[str]) -> str:
-    told = {*reasons}
-    if any("distance" in one for one in told):
+    distinct = {*reasons}
+    if any("distance" in one for one in distinct):
         return "; a distance means that GPU and NIC do not share a PCIe switch"
-    if told & {"disabled", "no module"}:
+    if distinct & {"disabled", "no module"}:
         return "; neither the module nvidia_peermem nor DMA-BUF serves the NIC"
     return ""
 

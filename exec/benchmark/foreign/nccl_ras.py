@@ -111,9 +111,9 @@ def _behind(name: str, own: _History) -> Iterator[Lag]:
     """
     now = own.counts[-1]
     for kind in sorted({kind for counts in now.values() for kind in counts}):
-        told = {number: counts[kind] for number, counts in now.items() if kind in counts}
-        most = max(*told.values(), own.last.most.get(kind, 0))
-        for number, begun in sorted(told.items()):
+        begun_by_rank = {number: counts[kind] for number, counts in now.items() if kind in counts}
+        most = max(*begun_by_rank.values(), own.last.most.get(kind, 0))
+        for number, begun in sorted(begun_by_rank.items()):
             if most == begun:
                 continue
             before = [seen[number][kind] for seen in own.counts if kind in seen.get(number, {})]
