@@ -48,7 +48,7 @@ _NORMAL, _LOW = 2 / 3, 1 / 3
 # Seconds that each of the 2(n - 1) steps of a ring takes to begin. A slow row is start-up if its bytes alone
 # take less time than all steps take to begin.
 _STEP_S = 10e-6
-# A measurement contradicts a bound if it is faster by more than this factor, as nominal rates are rounded.
+# A measurement contradicts a bound only if it is faster by this factor, because nominal rates are rounded.
 _BEYOND = 1.02
 # The ports of a NIC in the networks of named machines and topologies.
 _NIC_EGRESS = re.compile(r"(\S+) nic\d+ egress")

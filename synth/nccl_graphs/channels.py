@@ -21,7 +21,8 @@ __all__ = ["MOST_CHANNELS", "GraphChannel", "Packed", "candidates", "packed", "t
 
 # NCCL doubles the channels of a file, and has room for 32 up to version 2.19.
 MOST_CHANNELS = 16
-# At most 12,000 candidates: all orders of up to 8 GPUs; of more GPUs, up to 4,000 random orders.
+# The most candidates; the most GPUs of which all orders may be candidates; the most random orders that begin
+# at one GPU.
 _MOST_CANDIDATES, _MOST_ALL_ORDERS, _MOST_DRAWN = 12_000, 8, 4000
 # The most times that each chosen channel is replaced by a better one.
 _SWEEPS = 4
@@ -59,7 +60,7 @@ def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> l
     """Return candidate channels: all orders of up to 8 GPUs, or a random sample that prefers fast neighbours.
 
     Between hosts each order begins at a GPU that is nearest to the channel's NIC. The NIC is the same at both
-    ends, as NCCL keeps rails apart.
+    ends, because NCCL keeps rails apart.
     """
     size = len(host.gpus)
     if not between_hosts:

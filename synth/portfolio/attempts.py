@@ -73,7 +73,7 @@ _PATHS_DELIVERIES = 10_000
 _MOST_OF_DEMANDS = 550_000
 # On more ranks, other searches for uneven collectives take minutes (benchmarks/demands.py) and are left out.
 _MOST_RANKS_OF_SEARCHES = 32
-# A ring that fills all ports may have this many sends, as it is built without a search.
+# A ring that fills all ports may have this many sends, because it is built without a search.
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
 _OTHER_NAMES = {

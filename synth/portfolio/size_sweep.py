@@ -136,7 +136,7 @@ def candidates_of(
 def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
     """Return the selection of each size's race winner: a candidate, or a library that was faster.
 
-    Ranges meet at the geometric mean of two sizes, as nothing was measured between them.
+    Ranges meet at the geometric mean of two sizes, because nothing was measured between them.
     """
     chosen = [(won.number, won.library) for won in winners]
     switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]

@@ -31,8 +31,8 @@ _COSTS = Costs(step_s=10e-6, fifo=8)
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
 # The largest product of steps and links for which fair sharing at ports is simulated.
 _MOST_WORK = 20_000_000
-# A schedule is clearly faster only if its predicted time is below this share of the other's, as predictions
-# are not more accurate.
+# A schedule is clearly faster only if its predicted time is below this share of the other's: predictions are
+# not more accurate.
 _CLEARLY = 0.94
 # Links whose betas differ by more than this factor count as uneven.
 _UNEVEN = 1.2
@@ -74,7 +74,7 @@ def prediction(
 
     On one host whose memory was measured, the model is `synth.prediction.one_host`. Elsewhere the result is
     the geometric mean of two models of transfers that meet at a port: they wait for each other in the
-    schedule's order, or they share it. TCP lies between, as the transfer that began first has filled the
+    schedule's order, or they share it. TCP lies between, because the transfer that began first has filled the
     queues. Large programs use only the first model. ``costs`` defaults to the costs of steps between hosts,
     or inside a host if the network has only one. Raises UsageError if the network lacks a rank or a link of
     the program.

@@ -39,7 +39,7 @@ __all__ = ["synthesize"]
 _STARTS = 8
 # The seeds of the searches are this far apart, so that the searches of nearby ``seed`` values all differ.
 _STRIDE = 1_000_003
-# Times that differ by no more than this factor are equal, as sums of floats round.
+# Times that differ by no more than this factor are equal, because sums of floats round.
 _EQUAL = 1 + 1e-12
 
 

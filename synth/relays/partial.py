@@ -4,7 +4,7 @@ Phase 1 keeps the sends that the behavior tuples allow: only ready ranks contrib
 serves every rank that the whole schedule serves.
 
 Phase 2 brings the data of late ranks, in one of two ways. ``sum`` is phase 1 again with the late ranks as the
-ready ones; each rank adds the two results. ``copy`` broadcasts the data of every late rank over the same
+ready ranks; each rank adds the two results. ``copy`` broadcasts the data of every late rank over the same
 trees, as in the paper; each rank adds them itself. ``sum`` moves less if many ranks are late; ``copy`` needs
 no reduce stage. If the collective sums nothing, both are the same, and no results are added.
 """

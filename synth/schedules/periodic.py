@@ -27,7 +27,7 @@ __all__ = ["PeriodicSchedule"]
 _MOST_PERIODS = 1 << 40
 # The most sends of a replay.
 _MOST_SENDS = 6_000_000
-# Times closer than this share of the total are equal, as sums of floats round.
+# Times closer than this share of the total are equal, because sums of floats round.
 _SLACK = 1e-9
 
 

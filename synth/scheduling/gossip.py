@@ -40,7 +40,7 @@ _ORDERS = 3
 # The time to receive the buffer may be this multiple of the latency to the farthest rank. Above 1.5, and
 # mostly above 0.5, reduce_scatter and all_gather are faster (benchmarks/sizes.py --unusual 8 --seed 8).
 _FARTHEST = 1.5
-# Events whose times differ by less than this share are simultaneous, as sums of floats round.
+# Events whose times differ by less than this share are simultaneous, because sums of floats round.
 _SLACK = 1e-12
 
 

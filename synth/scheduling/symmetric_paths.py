@@ -4,7 +4,7 @@ Between two ranks many paths are equally short. Paths from one rank of each orbi
 with its last hop over the link with the least load so far; the paths of all other ranks are translates of
 these. Then the hops are list-scheduled (Graham 1969): a free link takes the chunk with the longest path left.
 
-Where ports are oversubscribed, as the uplinks of a leaf, shortest paths are not the best ones. So a second
+Where ports are oversubscribed, such as a leaf's uplinks, shortest paths are not the best ones. So a second
 set of paths is chosen by prices: the time over a link grows with the load that the first set puts on its
 busiest port. In a rail fabric a chunk then goes over NVLink to a GPU of the destination's rail first (PXN).
 """
@@ -26,7 +26,7 @@ __all__ = ["all_to_all_sends"]
 
 # With more links no shortest paths are computed, and each chunk takes a direct link.
 _MOST_LINKS = 1 << 22
-# Paths whose times differ by less than this share are equally short, as sums of floats round.
+# Paths whose times differ by less than this share are equally short, because sums of floats round.
 _SLACK = 1e-9
 # Paths by prices are scheduled only if shortest paths keep the busiest port busy for more than this many
 # times as long; less is within the rounding of shares.

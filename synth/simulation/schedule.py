@@ -21,7 +21,7 @@ from synth.streams import divided
 
 __all__ = ["critical_path", "replay", "simulated", "utilization"]
 
-# Times closer than this share of the total are the same moment, as sums of floats round.
+# Times closer than this share of the total are the same moment, because sums of floats round.
 _SAME = 1e-9
 # Sends whose slots are numbered at a time, to bound memory.
 _BLOCK = 1 << 20
