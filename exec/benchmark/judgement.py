@@ -1,7 +1,7 @@
 """Compares a report with proven bounds, NCCL's own algorithms and a synthesized schedule.
 
 ``judged`` gives one `JudgedRow` for each measured row; its verdict says whether the time is normal on that
-network. Bounds are those that hold at the row's own size.
+network. Bounds hold at the row's own size.
 """
 
 from __future__ import annotations

@@ -64,12 +64,12 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
 
     A schedule that moves the whole buffer as one chunk counts as a method of its own: it has the fewest
     messages. Only a few schedules of each method are compiled and predicted: the fastest in the simulation of
-    links, and those with the fewest sends. Compiling hundreds would take longer than the race. Among
+    links, and the ones with the fewest sends. Compiling hundreds would take longer than the race. Among
     schedules that are predicted about equally fast, the one with the fewest sends is raced.
 
     A schedule is left out if it is too long to predict, if it sends the same in the same order as an earlier
-    one, or if its predicted time exceeds the least by more than the error of predictions. ``programs`` keeps
-    compiled programs for the same schedules at other sizes.
+    schedule, or if its predicted time exceeds the least by more than the error of predictions. ``programs``
+    keeps compiled programs for the same schedules at other sizes.
     """
     programs = {} if programs is None else programs
     alike: dict[tuple[str, bool], list[Entrant]] = {}

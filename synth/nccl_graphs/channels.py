@@ -146,7 +146,7 @@ def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel]) -> float:
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:
-    """Return (largest total GB/s of a mix of candidates, those in or close to such a mix)."""
+    """Return (largest total GB/s of a mix of candidates, candidates in or close to such a mix)."""
     from scipy.optimize import linprog
 
     solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")

@@ -1,4 +1,4 @@
-"""Plans NCCL's settings by size, for links whose rates differ from those that NCCL assumes.
+"""Plans NCCL's settings by size, for links whose rates differ from NCCL's assumptions.
 
 NCCL chooses by its model of time, at the rates that the hardware declares. This module evaluates the same
 model at the rates of NCCL's rings and trees on the real links. If both rates agree, NCCL's choice is the best
@@ -30,7 +30,7 @@ _SIMPLE_INTRA_US, _SIMPLE_INTER_US = 3.4, 14.0
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """The setting that NCCL takes for a size, and the fastest one, both with their times on these links."""
+    """The setting that NCCL takes for a size, and the fastest setting, with their times on these links."""
 
     size_bytes: int
     default: str

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _MOST_MACHINES = MOST_RANKS >> 1
-# The least and the largest rate of a NIC in a name, far beyond those that are sold, to catch mistakes.
+# The least and the largest rate of a NIC in a name, far beyond any NIC that is sold, to catch mistakes.
 _NIC_GBIT = (0.1, 6400.0)
 _FABRIC = re.compile(r"(?:(?P<units>[^/x]*)x)?(?P<hosts>[^/x]*)(?:/(?P<kind>[^/]*)(?:/(?P<over>[^/]*))?)?")
 

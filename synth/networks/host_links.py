@@ -48,7 +48,7 @@ class Machine:
 
     ``trays`` is the number of equal parts, each with its own operating system. One NVLink domain joins the
     GPUs of all trays. In a rail fabric, the NICs at the same position in every tray share a leaf.
-    ``multiprocessors`` are those of a GPU; AMD calls them compute units.
+    ``multiprocessors`` is their number in a GPU; AMD calls them compute units.
     """
 
     gpus: int

@@ -349,7 +349,7 @@ def _options(request: Request, name: str) -> dict[str, object]:
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
-    """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single one.
+    """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single chunk.
 
     Summing a short buffer at one rank takes fewer messages than summing a share at each rank.
     """

@@ -27,7 +27,7 @@ from synth.networks import hosts_of
 
 __all__ = ["LibraryRate", "library_rates", "nccl_time"]
 
-# The collectives that NCCL serves by rings, and those that it serves by direct sends.
+# The collectives that NCCL serves by rings, and the ones that it serves by direct sends.
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _DIRECT: tuple[Kind, ...] = ("all_to_all", "all_to_next", "scatter", "gather")
 # Limits of candidates: paths through a host, hops of all of them together, and steps of each path's search.
@@ -79,8 +79,8 @@ def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryR
 def nccl_time(network: Network, kind: Kind, size_bytes: int, root: int = 0) -> tuple[str, float] | None:
     """Return (algorithm, seconds) of NCCL's ring or direct sends in this model; None if neither applies.
 
-    The seconds are those of the bytes on the busiest link or port, and a latency for each step. Each step of
-    a ring waits for its slowest hop: a hop between hosts if there are several hosts.
+    The busiest link or port takes its time for the bytes, and each step adds a latency. Each step of a ring
+    waits for its slowest hop: a hop between hosts if there are several hosts.
     """
     for one in library_rates(network, kind, root):
         if one.algorithm == "tree":

@@ -140,7 +140,7 @@ def _worth_running(near: Iterable[Schedule]) -> list[Schedule]:
 
 
 def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
-    """Yield all_reduces whose messages can be merged, those of most laps first; none for other requests."""
+    """Yield all_reduces whose messages can be merged, with most laps first; none for other requests."""
     shape, network = best.collective, best.network
     if shape.kind != "all_reduce" or not shape.whole:
         return

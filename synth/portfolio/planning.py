@@ -39,7 +39,7 @@ from synth.simulation import replay
 
 __all__ = ["makes_attempts", "planned"]
 
-# A request that names no size is planned for this one.
+# A request that names no size is planned for this size.
 _SIZE_BYTES = 16 << 20
 # If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03

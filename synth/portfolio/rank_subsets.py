@@ -44,7 +44,7 @@ def serve(
     """Return the method's schedule, also for subsets and several collectives that it cannot plan itself.
 
     ``relays``: the method serves subsets and custom collectives itself. Of several collectives at once,
-    ``others`` serve those that the method does not. Raises NotApplicableError or UsageError as the method
+    ``others`` serve what the method does not serve. Raises NotApplicableError or UsageError as the method
     does.
     """
     if collective.parts:

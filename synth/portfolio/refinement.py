@@ -55,7 +55,7 @@ class Refinement:
 
         The request's ``jobs`` is the number of threads; the results do not depend on it.
         """
-        # Methods may find the same schedule: keep one of those with equal chunks and time.
+        # Methods may find the same schedule: of schedules with equal chunks and time, keep one.
         unlike = {(one[2].collective.chunks, f"{_time_s(one):.6g}"): one for one in self._found.values()}
         near = sorted((one for one in unlike.values() if _time_s(one) <= _NEAR * best_s), key=_time_s)
         with _threads(self._request.jobs) as each:

@@ -93,7 +93,7 @@ class Request:
 
     @property
     def whole(self) -> CollectiveRequest | None:
-        """The collective, if it is one of all ranks; None for several, a subset of ranks or a custom one."""
+        """The collective if all ranks take part; None for several, a subset of ranks or custom sets."""
         first, *others = self.asked
         return None if others or first.members or first.sets else first
 

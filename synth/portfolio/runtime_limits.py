@@ -1,4 +1,4 @@
-"""The limits of runtimes: those that a table of sends already shows, and those of plans of MSCCL++."""
+"""The limits of runtimes that a table of sends already shows, and the limits of MSCCL++'s plans."""
 
 from __future__ import annotations
 

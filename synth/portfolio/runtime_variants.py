@@ -1,7 +1,7 @@
 """A schedule as a runtime loads it, in one or several instances, and its time by the runtime's costs.
 
-The costs of MSCCL's and RCCL's interpreter are in `synth.simulation.protocols` (GC3 Sec. 4.3 and 5.3.2),
-those of MSCCL++'s executor in `synth.mscclpp.timing`. A threadblock moves less than a link carries, so
+The costs of MSCCL's and RCCL's interpreter are in `synth.simulation.protocols` (GC3 Sec. 4.3 and 5.3.2), the
+costs of MSCCL++'s executor in `synth.mscclpp.timing`. A threadblock moves less than a link carries, so
 several instances, which have their own channels and threadblocks, are often faster.
 """
 

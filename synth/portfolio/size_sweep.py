@@ -33,7 +33,7 @@ __all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", 
 _MOST_SIZES = 1000
 # A candidate that takes more than this many times as long as the best of its own size is dropped.
 _HOPELESS = 2.0
-# An algorithm that saves less than this share of the time does not replace that of the size before.
+# An algorithm that saves less than this share of the time does not replace the last size's algorithm.
 _WORTH_A_SWITCH = 0.005
 # The crossing of two winners is found to within 1 / _CROSSING of the size.
 _CROSSING = 64

@@ -95,8 +95,8 @@ def _work_s(
     """Return the seconds that each step copies and adds in one tile.
 
     A tile is short enough to stay in the caches while ranks work on it. If buffers do not fit the caches,
-    reading an input buffer and writing any buffer cost more. A copy reads one buffer and writes one, so each
-    of the two costs half of a copy's extra cost.
+    reading an input buffer and writing any buffer cost more. A copy reads a buffer and writes a buffer, so
+    each access takes half of a copy's extra cost.
     """
     size_bytes = floats(program.count * tile_bytes)
     in_place = _read_in_place(program, float(size_bytes.max(initial=0.0)), memory)

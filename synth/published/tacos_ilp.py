@@ -3,7 +3,7 @@
 Each program decides whether every chunk can arrive by its horizon; the first feasible horizon is the optimum.
 The search knows no schedule of another method, so programs run even where another method meets the bound.
 Links cost whole ticks: the coarsest tick that rounds nothing, or times rounded up to a discretization factor
-(Sec. IV-C). The model is that of `synth.tacos_ilp`. Its columns say whether chunk c has left over link l by
+(Sec. IV-C). `synth.tacos_ilp` has the model. Its columns say whether chunk c has left over link l by
 tick t; the paper's variable sent(c, l, t) is the difference between two of them. Columns that no chunk can
 use in time are left out. On a network with translations a smaller program by orbits decides most horizons
 (`by_orbits`). The paper has no such program; its solver, Gurobi, looks for symmetries by itself.

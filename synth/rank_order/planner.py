@@ -82,8 +82,8 @@ def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *
     """Return the order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
 
     The ranks of a host stay together. The result is exact if the orders are few enough to try them all, such
-    as those of 8 hosts with one rank each. Otherwise it is the best of a local search. Raises UsageError if
-    the algorithm does not fit the network.
+    as 8 hosts with one rank each. Otherwise it is the best of a local search. Raises UsageError if the
+    algorithm does not fit the network.
     """
     if network.ranks > MOST_RANKS:
         raise UsageError(f"{network.name}: expected at most {MOST_RANKS} ranks, found {network.ranks}")

@@ -151,7 +151,7 @@ def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
 
 
 def _choices(items: list[_Item]) -> list[list[Indices]]:
-    """Return the assignments of trees to chunks worth trying: those of the schedule, and `dealt`."""
+    """Return the assignments of trees to chunks worth trying: the schedule's, and `dealt`."""
     own: list[Indices] = [item.own for item in items]
     even = dealt([item.held for item in items], [len(item.chunks) for item in items])
     return [own] if all(map(np.array_equal, own, even)) else [own, even]

@@ -72,7 +72,7 @@ class PeriodicSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """The number of periods, the seconds between their starts, and the latency of one."""
+        """The number of periods, the seconds between their starts, and the latency of a period."""
         return {"periods": self.periods, "period_s": self.period_s, "latency_s": self.latency_s}
 
     @property

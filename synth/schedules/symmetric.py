@@ -9,7 +9,7 @@ over the mapped link. The image of an object is its *translate*.
 **Orbits.** An orbit is all translates of one rank, link, port, chunk or send; it has as many members as there
 are translations. A symmetric schedule *lists* one send of each orbit of sends. The other translates are
 *implied*; each starts when its listed send does. On a torus of 65,536 ranks all ranks are one orbit: an
-all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
+all_gather has 4·10⁹ sends, and only the 65,535 sends of rank 0's chunk are listed.
 
 **Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
 does each port. So all links of an orbit are held at the same times, namely while a listed send over the orbit

@@ -95,8 +95,8 @@ class _Waits(NamedTuple):
     """The slots that each send leaves and enters, its link, and the longest chain it begins.
 
     ``travel`` is the ticks to arrive over each link, ``after`` the ticks of the chain. The sends that leave
-    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``. Both are
-    in the order of the schedule. A slot is a chunk at a rank.
+    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``, and ``in_rows`` has the sends that enter it. Both
+    are in the order of the schedule. A slot is a chunk at a rank.
     """
 
     leaves: Indices

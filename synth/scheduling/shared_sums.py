@@ -59,7 +59,7 @@ def trees_pay(network: Network, collective: Collective, chunk_bytes: int) -> boo
 
 
 def _over_latency(network: Network, collective: Collective, chunk_bytes: int) -> float:
-    """Return the buffer's bytes, in units of those that a rank receives during the longest latency."""
+    """Return the buffer's bytes over the bytes that a rank receives during the longest latency."""
     farthest_s = float(distances_s(network, network.alpha_s, np.zeros(1, np.int64)).max())
     passing = farthest_s * least_bandwidth(network)
     return collective.chunks * chunk_bytes / passing if passing else math.inf
@@ -118,7 +118,7 @@ class SharedSums:
         """Add a chunk: its sums along ``axes`` by ``trees``, ``exchange`` of these, and the way back.
 
         The ranks whose coordinates along the axes are the digits of ``share`` make the sums. ``exchange``
-        takes the rows that each of them has, and returns those of the result.
+        takes the rows that each of these ranks has, and returns the rows of the result.
         """
         owner: Indices = np.arange(self.network.ranks)
         for axis in axes:

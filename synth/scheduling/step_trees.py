@@ -1,7 +1,7 @@
 """Trees that grow in steps: in each step, every rank that has the data sends it along the step's moves.
 
 The trees of all owners together are a butterfly, such as recursive doubling. A step is a list of moves. A
-move takes every rank to another one, over one link or over several hops. Ranks on the way keep what passes
+move takes every rank to another rank, over one link or over several hops. Ranks on the way keep what passes
 them, so every rank of a tree receives once.
 """
 
@@ -29,7 +29,7 @@ class Grid:
     sizes: tuple[int, ...]
 
     def moved(self, axis: int, by: int | Indices) -> Indices:
-        """Return for each rank the one whose coordinate along ``axis`` is higher by ``by``, cyclically."""
+        """Return for each rank the rank whose coordinate along ``axis`` is higher by ``by``, cyclically."""
         rank = np.arange(math.prod(self.sizes))
         place = self.place(axis)
         return np.asarray(rank + ((place + by) % self.sizes[axis] - place) * self._stride(axis))

@@ -281,7 +281,7 @@ def _list_scheduled(
 ) -> Indices:
     """Return the hops by start; in each queue the hop with the least urgency value goes first.
 
-    ``first`` lists the hops that wait for no other; ``last`` marks those that no other waits for. Queue q
+    ``first`` lists the hops that wait for no other; ``last`` marks hops that no other waits for. Queue q
     stores its hops in the range ``room[q]:room[q + 1]``; resource r belongs to the queues
     ``users[user_start[r]:user_start[r + 1]]``.
     """

@@ -39,7 +39,7 @@ _FEWEST_TRANSLATIONS = 4
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return the fastest symmetric schedule as a plain one, with all sends listed.
+    """Return the fastest symmetric schedule as a plain schedule, with all sends listed.
 
     Raises NotApplicableError for collectives that are not SYMMETRIC, if ranks own different numbers of
     chunks, and on networks without translations. O(all sends) besides the search.

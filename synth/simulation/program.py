@@ -165,7 +165,7 @@ def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
 def _alike(
     network: Network, chunk_bytes: int, pairs: set[tuple[int, int]]
 ) -> dict[tuple[int, int], list[int]]:
-    """Return for each pair of ranks all links that are as fast as its fastest one."""
+    """Return for each pair of ranks all links that are as fast as its fastest link."""
     travel_s = network.travel_s(chunk_bytes)
     found = {pair: [row] for pair, row in fastest_links(network, chunk_bytes).items() if pair in pairs}
     _, which, count = np.unique(

@@ -31,7 +31,7 @@ from synth.simulation.chunk_slots import dependencies
 __all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
 
 # The size of every send in SimGrid. A link is at most 1e9 times slower than another. So each link carries at
-# least a byte in a unit of time, and SimGrid's precision (1e-5 bytes) is far below that.
+# least a byte in a unit of time, and SimGrid's precision (1e-5 bytes) is far below a byte.
 _SEND_BYTES = 1_000_000_000
 # Code that fails unless SimGrid is usable: versions that are too new have no `Comm.wait_any`.
 _WANTED = "import simgrid; simgrid.Comm.wait_any"

@@ -240,7 +240,7 @@ def _follow(made: TimeExpandedProgram) -> None:
                 for way in made.into.get((chunk, int(src[at])), [])
                 for column in way.by(tick - int(grid.travel[way.bundle]))
             ]
-            # If nothing arrives between two ticks, the later row implies the earlier one.
+            # If nothing arrives between two ticks, the later row implies the earlier row.
             if came != before:
                 made.model.row([column, *came], [1.0, *[-1.0] * len(came)], high=0.0)
             before = came
@@ -281,7 +281,7 @@ def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> 
             row.update(now)
             row.subtract(gone)
             ends |= following is None or gone != departures.by(following - int(hold[departures.bundle]))
-        # If no send ends before the next start, the row of that start implies this one.
+        # If no send ends before the next start, the row of the next start implies this row.
         if ends and sum(map(abs, row.values())) > carries:
             made.model.row([*row], [float(count) for count in row.values()], high=float(carries))
 

@@ -36,7 +36,7 @@ class TraceOperation(NamedTuple):
 
 
 def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
-    """Return the operations of each rank, each after those that it waits for; O(sends)."""
+    """Return the operations of each rank, each after the operations that it waits for; O(sends)."""
     network, size = schedule.network, schedule.chunk_bytes
     found: list[list[TraceOperation]] = [[] for _ in range(network.ranks)]
     add_s = _add_s(network, size)

@@ -3,7 +3,7 @@
 An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it uses each
 edge once in both directions. A tree that carries the share x of the bytes adds x·beta to the load of a
 resource (a link or a port) for each of its edges that needs the resource. The busiest resource decides the
-time per byte, so the best shares are those with the smallest largest load. If both directions cost the same
+time per byte, so the best shares minimize the largest load. If both directions cost the same
 and no port is shared, this time equals the partition bound of Nash-Williams and Tutte, so no algorithm that
 reduces at ranks is faster.
 

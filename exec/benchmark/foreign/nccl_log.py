@@ -30,7 +30,7 @@ __all__ = [
 _TOOL = "NCCL"
 _MOST_NAMED = 8
 _SOCKET = "NET/Socket"
-# Interfaces that other hosts cannot reach: the loopback, and those of containers and virtual machines.
+# Interfaces that other hosts cannot reach: the loopback, and interfaces of containers and virtual machines.
 _LOCAL = re.compile(r"lo$|docker|virbr|veth|br-[0-9a-f]{12}|cni|flannel")
 # Warnings with a known cause: pattern, kind of the evidence, severity, meaning. The first pattern that
 # matches counts.
@@ -204,7 +204,7 @@ class NcclLog:
     warnings: tuple[NcclWarning, ...]
 
     def findings(self, topology: Topology | None = None) -> list[Evidence]:
-        """Return what is wrong or unusual; ``topology`` is that of the job's hosts."""
+        """Return what is wrong or unusual; ``topology`` describes the job's hosts."""
         return worst_first(
             [
                 *_warnings(self),
@@ -377,7 +377,7 @@ def _nics(log: NcclLog) -> Iterator[Evidence]:
 def _unused_nics(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     """Yield the topology's RDMA NICs that NCCL leaves out, and NCCL's NICs that the topology lacks.
 
-    A NIC that is slower than all those that NCCL uses is not counted as left out.
+    A NIC that is slower than all NICs that NCCL uses is not counted as left out.
     """
     for host in log.hosts:
         used = {nic.name for nic in host.nics}

@@ -1,8 +1,8 @@
 """Reports of collectives from the output of the OSU micro-benchmarks (OMB).
 
-The tables are those of ``osu_allreduce`` and its like, of MPI and of NCCL or RCCL, with and without the
-columns of the option ``-f``. They give neither the number of ranks nor their hosts. The command line before a
-table may give the number; else the caller must. Tables of other benchmarks are left out.
+The tables come from ``osu_allreduce`` and its like, over MPI, NCCL or RCCL, with and without the columns of
+the option ``-f``. They give neither the number of ranks nor their hosts. The command line before a table may
+give the number; otherwise the caller must. Tables of other benchmarks are left out.
 """
 
 from __future__ import annotations
