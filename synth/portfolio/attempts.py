@@ -427,8 +427,8 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
 def smallest_bytes(network: Network) -> float:
     """Return the smallest chunk worth trying: a smaller one would not arrive notably sooner.
 
-    Networks that queue always get SMALLEST_CHUNK_BYTES: their ranks are CPUs, and each message costs them
-    time that alpha does not include.
+    If the network queues (`Network.queues`), it is SMALLEST_CHUNK_BYTES: ranks are CPUs, and each message
+    costs them time that alpha does not include.
     """
     if network.queues or not network.links:
         return SMALLEST_CHUNK_BYTES

@@ -131,8 +131,8 @@ def _run_plans(
         schedule, time_s = trial.schedule, trial.time_s
         for take in takers:
             take(schedule)
-        # Integer programs hold a port for as long as the link, so their bounds are not valid on a network
-        # that queues.
+        # Integer programs hold a port for as long as the link, so their bounds are not valid if the network
+        # queues (`Network.queues`).
         bounded = schedule.outcome is not None and not request.network.queues
         if request.chunk_bytes is not None and bounded:
             assert schedule.outcome is not None

@@ -1,6 +1,6 @@
 """The search for symmetric schedules: it plans the chunks of one rank of each orbit of ranks.
 
-The chunks of the other ranks follow by translation.
+The chunks of the other ranks follow by translation (`synth.schedules.symmetric` explains both words).
 
 `spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
 time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of

@@ -91,9 +91,9 @@ def _run(words: list[str], given: str) -> subprocess.CompletedProcess[str]:
 def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
     """Return the engine's input, with times in units of the shortest send, and that unit in seconds.
 
-    For each send, ``needs`` is the last earlier send into the slot of its source, and ``entered_before`` the
-    last earlier one into the slot of its target; -1 means none. ``queues`` lists for each send the numbers of
-    the queues in which it takes turns.
+    For each send, ``needs`` is the last earlier send that brings its chunk to its source, ``entered_before``
+    the last earlier send that brings its chunk to its target; -1 means none. ``queues`` lists for each send
+    the numbers of the queues in which it takes turns.
     """
     network, size = schedule.network, schedule.chunk_bytes
     used, link = np.unique(schedule.link, return_inverse=True)

@@ -5,11 +5,11 @@ not fall with the tick, and the move happens where they step from 0 to 1. A colu
 can have arrived by that tick and can still reach a rank that wants it by the horizon. A chunk enters a rank
 at most once, and leaves it only after it has arrived. No bundle or port exceeds its capacity.
 
-If translations of the network map the collective to itself, ``by_orbits`` seeks a schedule that they map to
-itself, too. One chunk of each orbit has columns, which its images share, so the program is as many times
-smaller as there are translations. A solution of the smaller program is a schedule. If its linear relaxation
-is infeasible, so is the whole program: the mean of the images of a whole solution under all translations
-would be a fractional solution of the smaller program.
+If translations of the network (`synth.networks.symmetric`) map the collective to itself, ``by_orbits`` seeks
+a schedule that they map to itself, too. One chunk of each orbit has columns, which its images share, so the
+program is as many times smaller as there are translations. A solution of the smaller program is a schedule.
+If its linear relaxation is infeasible, so is the whole program: the mean of the images of a whole solution
+under all translations would be a fractional solution of the smaller program.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0,
 def thinned(packing: Packing) -> Packing:
     """Return the packing without trees of very small shares.
 
-    On a network that queues, each tree sends all the time at its share of the rate. A chunk on a tree with a
-    small share then takes long at every hop.
+    If the network queues (`Network.queues`), each tree sends all the time at its share of the rate. A chunk
+    on a tree with a small share then takes long at every hop.
     """
     kept = packing.share >= min(_LEAST_SHARE, float(packing.share.max()))
     return _loaded(packing.edges, packing.trees[kept], packing.share[kept] / packing.share[kept].sum())

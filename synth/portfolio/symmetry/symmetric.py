@@ -1,7 +1,7 @@
 """Synthesis of symmetric schedules: only the chunks of one rank of each orbit are scheduled.
 
 This serves networks whose table of all sends would be too large. `synth.scheduling.symmetric_search` makes
-the schedules.
+the schedules; `synth.schedules.symmetric` explains orbits.
 """
 
 from __future__ import annotations
