@@ -13,8 +13,8 @@ __all__ = ["Table", "promising", "sort_of"]
 # The number of chunks of a schedule, and the columns of its table of sends.
 Table = tuple[int, tuple[bytes, ...]]
 
-# Of each method, the three schedules that end first by the costs of links alone and the two with the fewest
-# sends are predicted.
+# The three schedules of each method that end first by the costs of links alone, and the two with the fewest
+# sends, are predicted.
 _SOONEST, _SHORTEST = 3, 2
 
 
