@@ -82,7 +82,6 @@ class Request:
 
     @property
     def decided_by_prediction(self) -> bool:
-        """Whether the prediction of a run decides between schedules."""
         if self.predicted is not None:
             return self.predicted
         return self.method == "auto" and self.network.measured

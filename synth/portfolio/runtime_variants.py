@@ -53,7 +53,6 @@ class Variant:
         return judge(self.program) if self.plan is None else examine_plan(self.plan).findings
 
     def by(self, protocol: Protocol) -> Variant:
-        """Return the variant with a protocol."""
         if protocol == self.program.protocol:
             return self
         return replace(self, program=replace(self.program, protocol=protocol))

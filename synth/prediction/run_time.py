@@ -56,7 +56,6 @@ class Prediction:
 
     @property
     def time_s(self) -> float:
-        """The predicted seconds."""
         return self.on_host.time_s if self.on_host else self.in_turn.time_s + self.sharing_s
 
 

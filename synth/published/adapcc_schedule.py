@@ -128,7 +128,6 @@ class _Table:
         return frozenset(into) - {part.root}
 
     def chunk(self, part: SubCollective, chunk: int) -> None:
-        """Add all sends of one chunk."""
         if self._shape.kind == "broadcast":
             self._spread(part, chunk)
             return

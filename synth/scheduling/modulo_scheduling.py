@@ -250,7 +250,6 @@ def _free_from(cycles: _Cycles, resource: int, hold: int, now: int, period: int)
 
 @compiled
 def _take(cycles: _Cycles, resource: int, hold: int, now: int, period: int) -> None:
-    """Mark ``resource`` busy from ``now`` on."""
     place = now % period
     first, taken = cycles.first[resource], cycles.taken[resource]
     at = 0

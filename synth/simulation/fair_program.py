@@ -181,7 +181,6 @@ def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
 
 @compiled
 def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
-    """Return whether a threadblock can start its next step now."""
     step = state.reached[tb]
     if state.busy[tb] or step == wiring.start[tb + 1]:
         return False

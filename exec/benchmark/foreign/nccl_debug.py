@@ -118,8 +118,6 @@ def is_nccl_debug(content: bytes) -> bool:
 
 @dataclass
 class _Member:
-    """One rank of one communicator."""
-
     rank: int
     host: str
     pid: str

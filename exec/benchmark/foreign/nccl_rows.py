@@ -68,7 +68,6 @@ class PlacementCells:
 
     @property
     def checked(self) -> bool:
-        """Whether the results were checked."""
         return self.wrong.upper() != "N/A"
 
     @property
@@ -99,7 +98,6 @@ class Factor:
     most: float
 
     def fits(self, kind: Kind, ranks: int) -> bool:
-        """Return whether a collective on this number of ranks has this factor."""
         return self.least <= busbw_factor(kind, ranks) <= self.most
 
 

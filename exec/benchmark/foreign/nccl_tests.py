@@ -234,7 +234,6 @@ def _repeats(rows: Sequence[TableRow]) -> bool:
 
 
 def _why_empty(run: _Run) -> str:
-    """Return why a run has no rows."""
     if run.broken:
         return f"no row can be read: {run.broken[0]}"
     ranks = len(_RANK.findall(run.text))
@@ -243,7 +242,6 @@ def _why_empty(run: _Run) -> str:
 
 
 def _wrong(run: _Run) -> list[str]:
-    """Return all signs of wrong results in a run."""
     placements = [
         (row, where, cells)
         for row in run.rows
