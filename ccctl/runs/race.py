@@ -66,7 +66,7 @@ class RaceLauncher:
         self, sizes: Sequence[tuple[int, Sequence[Schedule]]], progress: Progress
     ) -> list[RaceWinner]:
         """Return the winner at each size: a schedule, or the library's own collective."""
-        from exec.benchmark import asked, entrants, judged_race
+        from exec.benchmark import entrants, judged_race, race_requests
         from synth import RaceWinner
 
         programs: dict[Table, Program] = {}
@@ -75,7 +75,7 @@ class RaceLauncher:
             progress.update(len(entered), len(sizes), f"predicting {plural(len(schedules), 'schedule')}")
             entered.append((size, entrants(schedules, programs)))
         self.begin()
-        requests = tuple(replace(one, device=self.device) for one in asked(entered, self.library))
+        requests = tuple(replace(one, device=self.device) for one in race_requests(entered, self.library))
         report = run_ranks(
             _TASK, requests, self.world, label="race", timeout_s=self.timeout_s, sockets=self.sockets
         )

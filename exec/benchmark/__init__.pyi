@@ -11,7 +11,12 @@ from .judgement import (
     synthesized_s as synthesized_s,
     with_hosts as with_hosts,
 )
-from .race import Entrant as Entrant, asked as asked, entrants as entrants, judged_race as judged_race
+from .race import (
+    Entrant as Entrant,
+    entrants as entrants,
+    judged_race as judged_race,
+    race_requests as race_requests,
+)
 from .regression import RowChange as RowChange, compare as compare, label_of as label_of
 from .report import (
     Integrity as Integrity,

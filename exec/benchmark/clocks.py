@@ -40,8 +40,7 @@ def offsets_of(stamps: np.ndarray, kernels: list[str]) -> tuple[tuple[int, ...],
         if kernel == kernels[0]:
             found.append(0)
             continue
-        # Rank 0 came before this rank left, and this rank came before rank 0 left. That bounds the offset on
-        # both sides.
+        # Rank 0 came before this rank left, and this rank came before rank 0 left: a bound on each side.
         least, most = int((came[rank] - left[0]).max()), int((left[rank] - came[0]).min())
         found.append((least + most) // 2)
         error = max(error, (most - least + 1) // 2)

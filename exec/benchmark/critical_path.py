@@ -51,7 +51,7 @@ class _Cause(NamedTuple):
 
 
 def on_one_clock(runs: Sequence[RankRun], ahead_ns: Sequence[int]) -> list[RankRun]:
-    """Return the runs in rank 0's time; ``ahead_ns`` says how far each rank's clock is ahead of it."""
+    """Return the runs in rank 0's time; each rank's clock is ``ahead_ns`` ahead of rank 0's."""
     return [_moved(run, ahead) if ahead else run for run, ahead in zip(runs, ahead_ns, strict=True)]
 
 
@@ -304,7 +304,7 @@ class _Wires:
 
 
 def _givers(runs: Sequence[RankRun]) -> dict[int, tuple[int, int]]:
-    """Return (rank, row) that gives each message."""
+    """Return the (rank, row) that hands over each message."""
     return _by_message(runs, [run.trace.gives for run in runs])
 
 

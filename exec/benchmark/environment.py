@@ -26,7 +26,7 @@ def machine(comm: Any) -> dict[str, str]:
 
 
 def crowded(places: Sequence[tuple[str, Collection[int]]]) -> str:
-    """Return how many ranks share how many cores on the fullest host; "" if each can have its own.
+    """Return how many ranks share how many cores on the fullest host; "" if each rank can have a core.
 
     ``places`` has the host of each rank, and the cores that the rank may run on.
     """

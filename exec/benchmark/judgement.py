@@ -1,7 +1,7 @@
 """Compares a report with proven bounds, NCCL's own algorithms and a synthesized schedule.
 
 ``judged`` gives one `JudgedRow` for each measured row; its verdict says whether the time is normal on that
-network. Bounds are those that hold at the row's own size.
+network. Bounds hold at the row's own size.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _CROSSING = ("ingress", "egress", "cut", "latency")
 # 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
 # Seconds that each of the 2(n - 1) steps of a ring takes to begin. A slow row is start-up if its bytes alone
-# take less time than all of these together.
+# take less time than all steps take to begin.
 _STEP_S = 10e-6
-# A measurement contradicts a bound if it is faster by more than this factor, as nominal rates are rounded.
+# A measurement contradicts a bound only if it is faster by this factor, because nominal rates are rounded.
 _BEYOND = 1.02
 # The ports of a NIC in the networks of named machines and topologies.
 _NIC_EGRESS = re.compile(r"(\S+) nic\d+ egress")
@@ -100,9 +100,9 @@ class JudgedRow:
 
         *impossible*: no machine with this network is that fast, so the network is another one. *in-network*:
         faster than ranks alone can be, so switches reduce or copy. *start-up*: too small for bandwidth to
-        matter. The others compare the row with the time that its bytes take in NCCL's slowest algorithm, as
-        the report does not tell which one ran, or with the bound if NCCL has none: *normal* is at least two
-        thirds of that speed, *low* at least one third, *very low* less.
+        matter. The other verdicts compare the row with NCCL's slowest algorithm (the report does not tell
+        which one ran), or with the bound if NCCL has none: *normal* is at least two thirds of that speed,
+        *low* at least one third, *very low* less.
         """
         if self.time_s * _BEYOND < self.in_network.time_s:
             return "impossible"

@@ -21,7 +21,7 @@ from synth.prediction import Table, predicted_s, promising, sort_of
 from synth.program import Program
 from synth.schedules import Race, Raced, Schedule
 
-__all__ = ["Entrant", "Judged", "asked", "entrants", "judged_race"]
+__all__ = ["Entrant", "Judged", "entrants", "judged_race", "race_requests"]
 
 _DTYPE = "float32"
 # The largest factors between measurement and prediction, on one host and between several, and the most
@@ -64,12 +64,12 @@ def entrants(found: Sequence[Schedule], programs: dict[Table, Program] | None = 
 
     A schedule that moves the whole buffer as one chunk counts as a method of its own: it has the fewest
     messages. Only a few schedules of each method are compiled and predicted: the fastest in the simulation of
-    links, and those with the fewest sends. Compiling hundreds would take longer than the race. Among
+    links, and the ones with the fewest sends. Compiling hundreds would take longer than the race. Among
     schedules that are predicted about equally fast, the one with the fewest sends is raced.
 
     A schedule is left out if it is too long to predict, if it sends the same in the same order as an earlier
-    one, or if its predicted time exceeds the least by more than the error of predictions. ``programs`` keeps
-    compiled programs for the same schedules at other sizes.
+    schedule, or if its predicted time exceeds the least by more than the error of predictions. ``programs``
+    keeps compiled programs for the same schedules at other sizes.
     """
     programs = {} if programs is None else programs
     alike: dict[tuple[str, bool], list[Entrant]] = {}
@@ -96,12 +96,14 @@ def _shortest_of_soonest(every: Sequence[Entrant]) -> Entrant:
 
 
 def _alike(near: Sequence[Entrant]) -> list[Entrant]:
-    """Return those that support the placement of the first: out of place, else in place."""
+    """Return the entrants that support the first one's placement: out of place if it can, else in place."""
     out = near[0].program.out_of_place
     return [one for one in near if (one.program.out_of_place if out else one.program.in_place)]
 
 
-def asked(sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = "") -> tuple[BenchRequest, ...]:
+def race_requests(
+    sizes: Sequence[tuple[int, Sequence[Entrant]]], library: str = ""
+) -> tuple[BenchRequest, ...]:
     """Return a request for each size in bytes: all its entrants in turn, every element checked.
 
     ``library`` takes part with its own collective, if it has it; "" for none.
@@ -130,7 +132,7 @@ def _bench_request(size_bytes: int, found: Sequence[Entrant], library: str) -> B
 
 
 def judged_race(sizes: Sequence[tuple[int, Sequence[Entrant]]], report: Report) -> Iterator[Judged]:
-    """Yield for each size the winner and the whole race; ``report`` answers the requests of `asked`.
+    """Yield for each size the winner and the whole race; ``report`` answers the requests of `race_requests`.
 
     In each iteration, each time is divided by the mean over all entrants, because disturbances of memory and
     cores slow all. The least median wins. The winner of the previous size stays unless it is notably slower,

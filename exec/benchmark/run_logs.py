@@ -75,11 +75,11 @@ class RunLogs:
         run = next(run for run in self._runs if run[0] == chosen)
         own = self._read(run)
         runs = comm.gather(own, root=0)
-        told = None
+        local = None
         if runs is not None:
-            told = _breakdown(on_one_clock(runs, clocks.ahead_ns), chosen, placement, forecast, network)
-            told = replace(told, clock_error_s=clocks.error_ns * _S_PER_NS)
-        found: Breakdown = comm.bcast(told, root=0)
+            local = _breakdown(on_one_clock(runs, clocks.ahead_ns), chosen, placement, forecast, network)
+            local = replace(local, clock_error_s=clocks.error_ns * _S_PER_NS)
+        found: Breakdown = comm.bcast(local, root=0)
         return found
 
     @staticmethod

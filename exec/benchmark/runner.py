@@ -88,12 +88,10 @@ class BenchRequest:
 
     @property
     def collective(self) -> Collective:
-        """The collective of all contenders."""
         return self.contenders[0].program.collective
 
     @property
     def effort(self) -> Repetitions:
-        """The repetitions of each call."""
         return Repetitions(self.warmup, self.iterations, self.aggregate)
 
 

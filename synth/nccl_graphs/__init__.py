@@ -1,8 +1,8 @@
-"""NCCL's graph files: for each channel of rings and trees the order of a host's GPUs, and its NIC.
+"""NCCL's graph files: the order of a host's GPUs, and the NIC, of each channel of rings and trees.
 
-In: a host of a topology, and rates measured between its GPUs. Out: channels of equal speed, with the largest
-total found for the links inside the host, and the file that NCCL_GRAPH_FILE names. Read `capacities`,
-`channels`, `planner`, then `graph_xml`.
+In: a host of a topology, and rates measured between its GPUs. Out: channels of equal speed with the largest
+total rate found, and the file that NCCL_GRAPH_FILE names. Read `capacities`, `channels`, `planner`, then
+`graph_xml`.
 """
 
 import lazy_loader as lazy

@@ -22,8 +22,8 @@ from probes.topology import Gpu, Host, Nic
 __all__ = ["PathCapacities", "capacities_of"]
 
 _Key = tuple[str, ...]
-# Assumed if nothing on a path is known, as in nominal networks: 16 lanes of PCIe 4.0, at the 1.5 GB/s a lane
-# of probes/paths/bandwidth.json.
+# The rate of a path about which nothing is known, as in nominal networks: 16 lanes of PCIe 4.0, at the
+# 1.5 GB/s a lane of probes/paths/bandwidth.json.
 _UNKNOWN_GBS = 24.0
 # Path types, the nearest first.
 _NEAR_TO_FAR: tuple[PathType, ...] = (
@@ -220,7 +220,7 @@ class _Ways:
             yield ("PCIe link of", b.bus_id or "b", "down"), _UNKNOWN_GBS, factor
 
     def _direct(self, a: Gpu, b: Gpu) -> float:
-        """Return the GB/s of the links between two GPUs, by the end that reports less."""
+        """Return the GB/s of the links between two GPUs: the lower of the rates that the two ends report."""
         ends = [
             sum(
                 link.count * (link_gbs(link, one, self._tables) or 0)

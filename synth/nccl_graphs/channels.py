@@ -21,12 +21,12 @@ __all__ = ["MOST_CHANNELS", "GraphChannel", "Packed", "candidates", "packed", "t
 
 # NCCL doubles the channels of a file, and has room for 32 up to version 2.19.
 MOST_CHANNELS = 16
-# The most candidate channels; of more than 8 GPUs only random orders are tried, and fewer of them.
+# The most candidates; the most GPUs of which all orders may be candidates; the most random orders that begin
+# at one GPU.
 _MOST_CANDIDATES, _MOST_ALL_ORDERS, _MOST_DRAWN = 12_000, 8, 4000
 # The most times that each chosen channel is replaced by a better one.
 _SWEEPS = 4
-# A larger number of channels is chosen only if its total rate is more than 1 / _ALIKE times the total rate of
-# a smaller number.
+# More channels are chosen only if they raise the total rate by more than about 2 %.
 _ALIKE = 0.98
 # About the rate in GB/s at which one block of threads copies; a faster channel is split in two.
 _DOUBLED_GBS = 25.0
@@ -60,7 +60,7 @@ def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> l
     """Return candidate channels: all orders of up to 8 GPUs, or a random sample that prefers fast neighbours.
 
     Between hosts each order begins at a GPU that is nearest to the channel's NIC. The NIC is the same at both
-    ends, as NCCL keeps rails apart.
+    ends, because NCCL keeps rails apart.
     """
     size = len(host.gpus)
     if not between_hosts:
@@ -76,7 +76,6 @@ def candidates(host: PathCapacities, *, between_hosts: bool, seed: int = 0) -> l
 
 
 def _orders(host: PathCapacities, first: int, most: int, seed: int) -> list[tuple[int, ...]]:
-    """Return orders of the GPUs after ``first``: all of them, or random ones if they are too many."""
     rest = [at for at in range(len(host.gpus)) if at != first]
     if len(host.gpus) <= _MOST_ALL_ORDERS and math.factorial(len(rest)) <= most:
         return list(permutations(rest))
@@ -147,7 +146,7 @@ def total_gbs(host: PathCapacities, channels: Sequence[GraphChannel]) -> float:
 
 
 def _bound(shares: Floats) -> tuple[float, Indices]:
-    """Return (largest total GB/s of a mix of candidates, those in or close to such a mix)."""
+    """Return (largest total GB/s of a mix of candidates, candidates in or close to such a mix)."""
     from scipy.optimize import linprog
 
     solved = linprog(-np.ones(len(shares)), A_ub=shares.T, b_ub=np.ones(shares.shape[1]), method="highs")

@@ -43,7 +43,7 @@ def graph_file(graphs: HostGraphs) -> bytes:
 
 
 def _graph(graph: PlannedGraph, graphs: HostGraphs) -> Iterator[str]:
-    """Yield the lines of a graph; crossnic is 0, as channels have the same NIC at both ends."""
+    """Yield the lines of a graph; crossnic is 0, because channels have the same NIC at both ends."""
     inter = graph.gbs if graphs.net_numbers else 0.0
     yield (
         f'  <graph id="{_IDS[graph.kind]}" pattern="{_PATTERNS[graph.kind]}" crossnic="0" '

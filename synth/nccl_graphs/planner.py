@@ -18,7 +18,7 @@ from synth.nccl_graphs.channels import GraphChannel, Packed, candidates, packed,
 
 __all__ = ["HostGraphs", "KindOfHost", "PlannedGraph", "plan_graphs", "plan_kinds"]
 
-# Path types in words that all versions of NCCL and RCCL know, from near to far. They read an unknown word as
+# Path types in words that all versions of NCCL and RCCL know, from near to far. NCCL reads an unknown word as
 # LOC, nearer than NVLink, and would use the protocol LL128 on paths where it loses data.
 _WORDS: Mapping[PathType, str] = {
     "LOC": "LOC",
@@ -79,7 +79,7 @@ class HostGraphs:
 class KindOfHost:
     """Hosts that can share a graph file, and their graphs.
 
-    ``unmeasured`` tells that a profile was given, but has no rates between their GPUs.
+    ``unmeasured``: a profile was given, but has no rates between these GPUs.
     """
 
     names: tuple[str, ...]
@@ -157,7 +157,7 @@ def plan_graphs(
 
 
 def _chains(rings: Sequence[GraphChannel], offered: Sequence[GraphChannel]) -> list[GraphChannel]:
-    """Return candidates for trees: with NICs all ``offered``, else each ring cut open at every GPU."""
+    """Return candidates for trees: the ``offered`` ones with NICs, else each ring cut open at every GPU."""
     if offered[0].nic is not None:
         return list(offered)
     found: dict[GraphChannel, None] = {}

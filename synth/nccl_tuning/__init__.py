@@ -1,8 +1,8 @@
-"""NCCL's choice of algorithm and protocol: what it takes by itself, and what is fastest on these links.
+"""NCCL's choice of algorithm and protocol, and the fastest choice on the real links.
 
-In: a network with the rates that links really have, and one with those that NCCL believes. Out: a
-``TuningPlan``, the settings by size. `cost_model` is NCCL's own model of time; `planner` feeds it the rates
-of NCCL's rings and trees on a network.
+In: a network with the real rates of links, and one with the rates that NCCL assumes. Out: a ``TuningPlan``,
+the settings by size. `cost_model` is NCCL's own model of time; `planner` feeds it the rates of NCCL's rings
+and trees on a network.
 """
 
 import lazy_loader as lazy

@@ -57,7 +57,7 @@ _TREE_CORRECTION = (
     (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1, 1),
     (*(0.9,) * 7, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9),
 )
-# getNetOverhead: microseconds that a message costs an AMD host's proxy, and another's.
+# getNetOverhead: microseconds that a message costs the proxy, by whether the CPUs are AMD's.
 _PROXY_US = {True: 2.0, False: 1.0}
 
 
@@ -82,7 +82,7 @@ class NcclWorld:
 class BusRates:
     """The bus bandwidth of all rings together, and of all trees together.
 
-    ``more_intra_us`` and ``more_inter_us`` are the times by which hops take longer than in NCCL's model.
+    ``more_intra_us`` and ``more_inter_us`` are added to the times that NCCL's model gives hops.
     """
 
     ring_gbs: float

@@ -1,8 +1,8 @@
-"""Plans NCCL's settings by size, for links whose rates differ from those that NCCL assumes.
+"""Plans NCCL's settings by size, for links whose rates differ from NCCL's assumptions.
 
-NCCL chooses by its model and by the rates that hardware declares. The same model with the rates of NCCL's
-rings and trees on the real links says what each choice costs there. If the links carry what NCCL believes,
-its choice is the best by construction.
+NCCL chooses by its model of time, at the rates that the hardware declares. This module evaluates the same
+model at the rates of NCCL's rings and trees on the real links. If both rates agree, NCCL's choice is the best
+by construction.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from synth.rank_order import algorithm_of, pattern_time_s
 
 __all__ = ["SizeChoice", "TuningPlan", "plan_tuning"]
 
-# Size of the buffers from which the rates are computed; at this size latency is a small part of the time.
+# The rates are computed from the time of a buffer of this size, of which latency is a small part.
 _LARGE_BYTES = 1 << 32
-# A setting that gains less than this gets no rule, as in `ccctl tune`.
+# A setting replaces NCCL's choice only if it is at least 1.02 times as fast, as in `ccctl tune`.
 _LEAST_GAIN = 1.02
 # Microseconds of a hop with Simple in NCCL's model, over NVLink and over a network.
 _SIMPLE_INTRA_US, _SIMPLE_INTER_US = 3.4, 14.0
@@ -30,7 +30,7 @@ _SIMPLE_INTRA_US, _SIMPLE_INTER_US = 3.4, 14.0
 
 @dataclass(frozen=True)
 class SizeChoice:
-    """The setting that NCCL takes for a size, and the fastest one, both with their times on these links."""
+    """The setting that NCCL takes for a size, and the fastest setting, with their times on these links."""
 
     size_bytes: int
     default: str
@@ -74,14 +74,14 @@ def plan_tuning(
     """Return NCCL's choice and the fastest setting for each size of all_reduce, all_gather, reduce_scatter.
 
     ``believed`` is the network with the rates that NCCL assumes; by default each link has the rate of the
-    fastest one of its kind (within a host, between hosts). ``order`` is the rank at each place. Raises
-    UsageError if hosts have different numbers of ranks.
+    fastest one of its kind (within a host, between hosts). ``order[i]`` is the rank at place i of the rings
+    and trees. Raises UsageError if hosts have different numbers of ranks.
     """
     if world.ranks % world.hosts:
         raise UsageError(f"{network.name}: NCCL's model needs equally many ranks on all hosts")
     thought = rates_of(_as_fast_as_the_fastest(network) if believed is None else believed)
     real = rates_of(network, order)
-    # NCCL assumes no latencies that are not in its own model.
+    # NCCL assumes only the latencies of its own model.
     thought = replace(thought, more_intra_us=0.0, more_inter_us=0.0)
     kinds: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter")
     choices = {kind: tuple(_choice(kind, world, thought, real, size) for size in sizes) for kind in kinds}

@@ -1,6 +1,6 @@
 """Strongly connected components, and whether a network can carry a collective.
 
-It can if there is a path from the holders of each chunk to the ranks that want it.
+A network can carry it if a path leads from the holders of each chunk to every rank that needs the chunk.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _graph(network: Network, links: Indices | Mask) -> csr_array:
 
 
 def _needs(collective: Collective) -> Iterator[tuple[Ints, Ints, bool]]:
-    """Yield (holders, targets, whether it is a sum) of the chunks, equal ones once."""
+    """Yield (holders, targets, whether they are summed) of chunks, each distinct combination once."""
     sources, targets = collective.sources, collective.targets
     kinds = np.stack((sources.group, targets.group, collective.reduced), axis=1)
     chunks = np.unique(kinds, axis=0, return_index=True)[1]

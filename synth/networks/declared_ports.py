@@ -24,7 +24,7 @@ from synth.network import Network
 __all__ = ["with_declared_ports"]
 
 _DEVICE = re.compile(r"cuda:(\d+)")
-# Ports with at least this many times the rate of their fastest link are left out: no lone send notices them.
+# Ports with at least this many times the rate of their fastest link are left out.
 _WIDE = 1.5
 
 

@@ -10,13 +10,13 @@
 | gb200-nvl72:4           | four NVLink domains of 72 GPUs, joined by NICs; a domain counts as one host    |
 | dgx-spark:4/ring        | cables from each host to the next and the one before it                        |
 
-``dgx.json`` lists the machines. Rates are line rates in GB/s each way. Protocols take about 20 % of them on
-NVLink, 25 % on xGMI and 4 % on NICs. ``source`` says where they are published, ``estimate`` what no vendor
-publishes. `synth.networks.host_links` makes the links.
+``dgx.json`` lists the machines. Rates are line rates in GB/s each way; protocols cost about 20 % of the rate
+on NVLink, 25 % on xGMI and 4 % on NICs. ``source`` says where the rates are published, ``estimate`` which
+values no vendor publishes. `synth.networks.host_links` makes the links.
 
 The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for a channel with LL128
 (``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
-``multiprocessors`` are those that a GPU has switched on; docs/reference/networks.md has their sources.
+``multiprocessors`` counts those enabled in a GPU; docs/reference/networks.md has the sources.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _MOST_MACHINES = MOST_RANKS >> 1
-# The least and the largest rate of a NIC in a name, far beyond those that are sold, to catch mistakes.
+# The least and the largest rate of a NIC in a name, far beyond any NIC that is sold, to catch mistakes.
 _NIC_GBIT = (0.1, 6400.0)
 _FABRIC = re.compile(r"(?:(?P<units>[^/x]*)x)?(?P<hosts>[^/x]*)(?:/(?P<kind>[^/]*)(?:/(?P<over>[^/]*))?)?")
 
@@ -126,10 +126,7 @@ def _listed(spec: str, machine: Machine, fabric: Fabric, hosts: list[str], hold_
 
 
 def fabric_of(spec: str) -> Fabric:
-    """Return the number of machines and what joins them, of a name such as ``dgx-h100:64/rail/2``.
-
-    Raises UsageError if it is wrong.
-    """
+    """Return the fabric of a name such as ``dgx-h100:64/rail/2``; raise UsageError if it is wrong."""
     _, colon, text = spec.partition(":")
     if not colon:
         return Fabric(1)
@@ -206,7 +203,7 @@ def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:
 
 
 def _plain(spec: str) -> str:
-    """Return the name of the machine in ``dgx.json``, if it is one."""
+    """Return the machine's name as ``dgx.json`` writes it."""
     name = spec.partition(":")[0].partition("/")[0].lower().replace("_", "-")
     return _aliases().get(name, name)
 

@@ -15,7 +15,7 @@
 | fat_tree:K                 | a k-ary tree; a final /2 oversubscribes either tree by 2           |
 | rail:HxG, rail:UxHxG       | U units of H hosts of G ranks behind a switch; NIC i is on leaf i  |
 
-The first size of a name varies fastest in the rank number, but the last one in a dragonfly and in rails.
+The first size of a name varies fastest in the rank number; in dragonflies and rails, the last size does.
 Alpha and bandwidth are one value, or one for each dimension. A dragonfly has one for local and one for global
 links, rails one for links inside hosts and one for NICs.
 
@@ -58,7 +58,7 @@ class Dimension:
         return [(a, (a + step) % self.size) for a in range(self.size) for step in range(1, self.degree + 1)]
 
     def pairs_from_first(self) -> list[tuple[int, int]]:
-        """Return (src, dst) of the links that rank 0 sends over, without listing all others."""
+        """Return (src, dst) of the links that rank 0 sends over."""
         if self.unwind:
             return [(0, step % self.size) for step in range(1, self.degree + 1)]
         if self.kind in ("line", "ring"):
@@ -129,7 +129,6 @@ def is_family(spec: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return the name in small letters, with ``_`` for ``-``."""
     return name.lower().replace("-", "_")
 
 
@@ -161,7 +160,7 @@ class Shape:
 
     @property
     def ranks_per_host(self) -> int:
-        """Ranks per host: the product of sizes below a last switch or global dimension; else 1."""
+        """The product of the sizes below the last dimension if that is a switch or global; else 1."""
         if self.family == "rail":
             return self.sizes[0]
         joins_hosts = len(self.dimensions) > 1 and self.dimensions[-1].kind in ("switch", "global")
@@ -205,7 +204,7 @@ def shape_of(
     alphas, bandwidths = (each + each[-1:] * (len(sizes) - costs) for each in (alphas, bandwidths))
     degrees = _degrees(spec, kinds, unwind)
     if name in ("dragonfly", "rail"):
-        # A name gives the groups first, but they are the high digit of the rank.
+        # A name gives the groups or hosts first, but they are the high digit of the rank.
         sizes.reverse()
     dimensions = map(Dimension, kinds, sizes, alphas, bandwidths, degrees)
     return Shape(name, tuple(dimensions), oversubscription)
@@ -305,7 +304,6 @@ def _degrees(spec: str, kinds: Sequence[str], unwind: Sequence[int]) -> list[int
 
 
 def _example(name: str, kinds: Sequence[str]) -> str:
-    """Return an example of a family, with the right number of sizes: ring:8, torus:4x4."""
     if name == "hypercube":
         return "hypercube:8"
     sizes = ["4", "4"] if kinds[-1] == "..." else ["8"] if len(kinds) == 1 else ["4"] * len(kinds)

@@ -2,7 +2,7 @@
 
 Inside a host, GPUs either have direct links, or share a switch through one egress and one ingress port each.
 Every GPU has a link to every GPU of another host, through the egress port of its own NIC and the ingress port
-of the other GPU's NIC. If there are fewer NICs than GPUs, consecutive GPUs share one.
+of the other GPU's NIC. If there are fewer NICs than GPUs, consecutive GPUs share a NIC.
 
 In each unit of hosts, a *rail* fabric joins the NICs at the same position of every host to one leaf switch,
 the leaf of that rail. Traffic between rails or units crosses the spine: it takes an uplink of the source's
@@ -48,7 +48,7 @@ class Machine:
 
     ``trays`` is the number of equal parts, each with its own operating system. One NVLink domain joins the
     GPUs of all trays. In a rail fabric, the NICs at the same position in every tray share a leaf.
-    ``multiprocessors`` are those of a GPU; AMD calls them compute units.
+    ``multiprocessors`` is their number in a GPU; AMD calls them compute units.
     """
 
     gpus: int
@@ -68,11 +68,9 @@ class Machine:
         return self.nics // self.trays
 
     def nic_of(self, gpu: int) -> int:
-        """Return the NIC that a GPU uses."""
         return gpu * self.nics // self.gpus
 
     def first_gpu(self, nic: int) -> int:
-        """Return the first GPU that uses a NIC."""
         return -(-nic * self.gpus // self.nics)
 
 

@@ -23,7 +23,7 @@ _COLUMNS = tuple(field.name for field in fields(Network) if field.name not in _G
 
 
 class NamedNetwork(Network):
-    """A network made from a name; a changed copy of it loses its known translations."""
+    """A network made from a name; a copy that `dataclasses.replace` makes loses the known translations."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _COLUMNS or "_listing" not in vars(self):
@@ -56,10 +56,9 @@ def named_network(
     hold_alpha: bool = False,
     multiprocessors: int = 0,
 ) -> Network:
-    """Return the network that ``listing`` makes, with the translations that ``folding`` knows.
+    """Return the network that ``listing`` makes; ``folding`` makes its symmetric form, None if it has none.
 
-    If there are more than 1024 ranks and translations are known, ``listing`` is called only when a link is
-    first needed.
+    With more than 1024 ranks and a symmetric form, ``listing`` is called only when a link is first needed.
     """
     made = object.__new__(NamedNetwork)
     vars(made).update(

@@ -83,7 +83,7 @@ def host_places(members: Indices) -> tuple[Indices, Indices]:
 
 
 def reachable(network: Network, collective: Collective) -> Indices:
-    """Return the ranks that take part and those on a path from one of them to another, in rising order."""
+    """Return the ranks that take part and the ranks on paths between them, in rising order."""
     takes_part = np.zeros(network.ranks, dtype=bool)
     for sets in (collective.sources, collective.targets):
         takes_part[sets.rank[np.repeat(_used(sets), np.diff(sets.start))]] = True
@@ -116,7 +116,7 @@ def embedded(collective: Collective, ranks: int) -> Collective:
 
 
 def _only_used(sets: Custom, number: Indices) -> Custom:
-    """Return the same sets without unused groups, which may name ranks that are gone, and without blocks."""
+    """Return the sets without blocks and without unused groups, because these may name removed ranks."""
     used, place = np.unique(np.concatenate([sets.source, sets.target]), return_inverse=True)
     size = np.diff(sets.group_start)[used]
     kept = np.isin(np.repeat(np.arange(len(sets.group_start) - 1), np.diff(sets.group_start)), used)

@@ -2,9 +2,9 @@
 
 A rank is a number of several digits with bases ``sizes``, the lowest first. A translation adds a constant to
 each digit along some ``axes``, modulo its base, and leaves the other digits alone. Translations map links to
-links of the same cost, and ports to ports; an orbit is all that translations make of one of them. Only the
-identity leaves a rank, a link or a port in place: the group of translations acts freely. So a
-three-dimensional torus of 65,536 ranks stores six links, and a fat tree of n ranks stores n − 1.
+links of the same cost, and ports to ports. The images of a link under all translations are its *orbit*, and
+likewise for ports and ranks. Only the identity leaves a rank, a link or a port in place: the group of
+translations acts freely. So a three-dimensional torus of 65,536 ranks stores six links.
 
 A translation is written as its *shift*: the rank to which it maps rank 0. `synth.schedules.symmetric` has
 orbits, and schedules on such networks. Symmetry and quotients of networks: Akers and Krishnamurthy, A
@@ -74,7 +74,6 @@ class SymmetricNetwork:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The host of each rank."""
         return tuple(f"n{rank // self.ranks_per_host}" for rank in range(self.ranks))
 
     @property
@@ -98,7 +97,7 @@ class SymmetricNetwork:
         return np.unique(self.cell_of(np.arange(self.ranks)))
 
     def shift_of(self, rank: Indices) -> Indices:
-        """Return each rank's shift: the translation to it from its orbit's rank in ``cells``."""
+        """Return each rank's shift: the translation that maps the orbit's rank in ``cells`` to it."""
         found = np.zeros_like(np.asarray(rank, np.int64))
         for axis in self.axes:
             found += rank // self.strides[axis] % self.sizes[axis] * self.strides[axis]
@@ -137,7 +136,7 @@ class SymmetricNetwork:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
 
     def transposed(self) -> SymmetricNetwork:
-        """Return the network with every link reversed; row e at shift h becomes row e at ``turned(e, h)``."""
+        """Reverse every link; link e at shift h becomes link e at shift ``turned(e, h)``."""
         away = self.back(self.shift_of(self.dst))
         user = np.repeat(np.arange(len(self.src)), np.diff(self.link_port_start))
         return replace(

@@ -49,13 +49,13 @@ class FoundSymmetry:
 
 @lru_cache(maxsize=4)
 def found_symmetry(network: Network) -> FoundSymmetry | None:
-    """Return the network's symmetry; None without one, and if it queues or has memory costs.
+    """Return the network's symmetry; None if it has none, and if the network queues or has memory costs.
 
     O(ranks²) for each pair of divisors of the number of ranks, then translations · (listed links + ports).
     """
     if network.queues or network.memory or not network.links:
         return None
-    table = _Table.of(network)
+    table = _Table.from_network(network)
     found = None if table is None else _chain(table)
     if table is None or found is None:
         return None
@@ -168,7 +168,7 @@ class _Table:
     place: Indices
 
     @classmethod
-    def of(cls, network: Network) -> _Table | None:
+    def from_network(cls, network: Network) -> _Table | None:
         """Return the table of a network; None if it would be too large."""
         ranks, ports = network.ranks, np.diff(network.link_port_start)
         pair = network.src.astype(np.int64) * ranks + network.dst
@@ -190,8 +190,8 @@ class _Table:
     def step(self, low: int, high: int) -> _Step | None:
         """Return the images when the digit between ``low`` and ``high`` grows by 1, if symmetric.
 
-        Return None if links do not map to links of equal cost, or ports to ports. Return None also if some
-        port comes back to itself too early: only as many steps as the digit has values may bring it back.
+        Return None if links do not map to links of equal cost, or ports to ports. Return None also if fewer
+        steps than the digit has values map some port to itself.
         """
         network, base = self.network, high // low
         rank = np.arange(network.ranks)

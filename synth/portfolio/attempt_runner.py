@@ -21,13 +21,13 @@ from synth.simulation import replay
 
 __all__ = ["Trial", "Trials"]
 
-# Less work than this stays in this process, as a new one takes more than a second to start.
+# Less work than this stays in this process, because a new process takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
 # Estimates are rough: once plans have run this long here, the others go to processes whatever the estimate.
 _SLOW_S = 2.0
 # Under a time limit, plans that together take longer than this may run in processes, which can be killed.
 _UNSTOPPABLE_S = 0.3
-# A rough estimate for the work of a plan.
+# A rough estimate of the work of a plan, for each arrival of a chunk at a rank.
 _SECONDS_A_DELIVERY = 5e-6
 
 
@@ -43,8 +43,8 @@ class Trial:
 class Trials:
     """The results of the plans ``tried`` for ``request``, whose time limit counts from ``begun_s``.
 
-    ``pools`` makes the workers. Leaving the ``with`` block ends them and sets ``peak_bytes``, the most memory
-    that they held.
+    ``pools`` makes the workers. Leaving the ``with`` block ends the workers and sets ``peak_bytes``, the most
+    memory that they held.
     """
 
     def __init__(

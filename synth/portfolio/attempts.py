@@ -51,8 +51,9 @@ __all__ = [
 
 # A smaller chunk rarely arrives sooner, and each message costs its sender time.
 SMALLEST_CHUNK_BYTES = 4096
-# With at most _FEW_DELIVERIES, chunks may be smaller than SMALLEST_CHUNK_BYTES, because small chunks are
-# forwarded sooner. The smallest hold a link for the share _HOLDS_BRIEFLY of its latency.
+# With at most _FEW_DELIVERIES (arrivals of a chunk at a rank), chunks may be smaller than
+# SMALLEST_CHUNK_BYTES, because small chunks are forwarded sooner. The smallest chunks occupy a link for 2 %
+# of its latency.
 _FEW_DELIVERIES = 80_000
 _HOLDS_BRIEFLY = 0.02
 # Chunks are cut no smaller than this for any method.
@@ -63,16 +64,16 @@ _FEW_EXCHANGED = 1_000
 # leave or enter the root over the same links, and small ones fill the pipeline sooner.
 _MOST_OF_ONE = 4096
 _SENDS_OF_ONE = 3
-# Above _CLASSIC_DELIVERIES the classic methods run only by name: they mostly lose to the greedy search there.
-# Above _PATHS_DELIVERIES "paths" too runs only by name for collectives that spread or sum: other methods grow
-# trees much faster.
+# Above _CLASSIC_DELIVERIES auto tries only _LARGE: other methods mostly lose to the greedy search there.
+# Above _PATHS_DELIVERIES auto tries "paths" only for collectives in _SCATTERED: for all others, which spread
+# or sum along trees, other methods grow the trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # The most deliveries of the method "demand". It takes no search; most of its time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
 # On more ranks, other searches for uneven collectives take minutes (benchmarks/demands.py) and are left out.
 _MOST_RANKS_OF_SEARCHES = 32
-# A ring that fills all ports may have this many sends, as it is built without a search.
+# A ring that fills all ports may have this many sends, because it is built without a search.
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
 _OTHER_NAMES = {
@@ -95,11 +96,10 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
-# The methods that auto tries above _CLASSIC_DELIVERIES.
 _LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
-# Time for all methods that solve integer programs: requested by name, and within auto.
+# Seconds for all integer programs of a search: of a method requested by name, and of auto.
 _SOLVING_S = 60.0
 _SOLVING_IN_AUTO_S = 5.0
 # In auto, a solver other than ilp runs only if the best schedule takes at least this many times the bound.
@@ -115,9 +115,9 @@ class Method:
     chunks of the whole buffer instead. ``relays``: the method serves subsets of ranks itself, and other ranks
     may relay. ``solves``: it solves integer programs within a time limit. ``counts``: it solves small integer
     programs within a limit of nodes. ``exchanges``: its chunks do not travel along trees. ``ordered``: it
-    keeps the order of sums if the collective fixes one. ``own_size``: its schedules are proven at the size
-    that they were made for, and not at others. ``suits`` tells whether auto should try it, and ``pays``
-    whether auto should try it with a given chunk size.
+    keeps the order of sums if the collective fixes one. ``own_size``: its schedules are proven only at the
+    size that they were made for. ``suits`` tells whether auto should try it, and ``pays`` whether auto should
+    try it with a given chunk size.
     """
 
     synthesize: Callable[..., Schedule]
@@ -323,7 +323,7 @@ def plans(request: Request) -> Iterator[Plan]:
 
 
 def _is_worth_trying(request: Request, method: Method, shape: Collective, chunk_bytes: int) -> bool:
-    """Return whether auto should try the method; always for a few fixed chunks, which cannot hide latency."""
+    """Return whether auto should try the method; True for a few fixed chunks, which cannot hide latency."""
     if request.chunk_bytes is not None and deliveries(shape) <= _FEW_EXCHANGED:
         return True
     return method.pays(request.network, shape, chunk_bytes)
@@ -344,12 +344,12 @@ def _options(request: Request, name: str) -> dict[str, object]:
         return {} if request.time_step_s is None else {"time_step_s": request.time_step_s}
     if name != "ilp":
         return {}
-    asked: dict[str, object] = {} if request.mechanism == "auto" else {"mechanism": request.mechanism}
-    return asked if request.time_step_s is None else asked | {"time_step_s": request.time_step_s}
+    options: dict[str, object] = {} if request.mechanism == "auto" else {"mechanism": request.mechanism}
+    return options if request.time_step_s is None else options | {"time_step_s": request.time_step_s}
 
 
 def library_plans(request: Request) -> Iterator[Plan]:
-    """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single one.
+    """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single chunk.
 
     Summing a short buffer at one rank takes fewer messages than summing a share at each rank.
     """
@@ -370,7 +370,8 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
 def _calls(shape: Collective) -> int:
     """Return how often ``serve`` calls a method.
 
-    It calls it twice for each part; on a subset of ranks, which may use relays, twice as often.
+    A method is called once, or twice on a subset of ranks, because relays may help. Each of several parts is
+    planned twice.
     """
     each = 2 if shape.members else 1
     return 2 * sum(map(_calls, shape.parts)) if shape.parts else each
@@ -426,8 +427,8 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
 def smallest_bytes(network: Network) -> float:
     """Return the smallest chunk worth trying: a smaller one would not arrive notably sooner.
 
-    Networks that queue always get SMALLEST_CHUNK_BYTES: their ranks are CPUs, and each message costs them
-    time that alpha does not include.
+    If the network queues (`Network.queues`), it is SMALLEST_CHUNK_BYTES: ranks are CPUs, and each message
+    costs them time that alpha does not include.
     """
     if network.queues or not network.links:
         return SMALLEST_CHUNK_BYTES

@@ -16,14 +16,14 @@ from synth.streams import busiest_s_per_byte
 __all__ = ["Attempt", "Incumbent"]
 
 # Every send costs its ranks some time that alpha does not include, so a schedule with twice the sends must
-# gain the share _FINER_MUST_GAIN. If the best is farther from the bound than the factor _FAR, a schedule of
-# at most _FEW_SENDS need only gain _NOTICEABLE.
+# be 0.8 % faster. If the best is farther from the bound than the factor _FAR, 0.5 % is enough for a schedule
+# of at most _FEW_SENDS.
 _FINER_MUST_GAIN = 0.008
 _NOTICEABLE = 0.005
 _FAR = 1 / 0.97
 _FEW_SENDS = 2_200_000
 # Once the best time is within the factor _NEAR of the bound, attempts with more than _LONG_DELIVERIES
-# deliveries are skipped.
+# (arrivals of a chunk at a rank) are skipped.
 _NEAR = 1.005
 _LONG_DELIVERIES = 50_000
 # Methods that construct schedules without a search. From _MANY_RANKS ranks on, if such a schedule is within
@@ -36,10 +36,10 @@ _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
 _HOPELESS = 1.2
 # Finer chunks may beat the extrapolation from coarser ones by up to this factor.
 _BEYOND = 1.05
-# After _FORETELLING_EXCHANGES cuts, exchanges are cut more finely only if the last two promise at least this
-# gain, as a share of the best time.
+# After four chunk sizes, an exchange is tried with smaller chunks only if the times of the last two sizes
+# extrapolate to at least 2 % below the best time.
 _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
-# After this many cuts, the times of the last two are extrapolated; each further cut packs the trees anew.
+# After this many chunk sizes, the times of the last two are extrapolated: each further size packs new trees.
 _FORETELLING_FORESTS = 3
 # With fewer chunks, rounding their division among trees loads links too unevenly to extrapolate.
 _CHUNKS_IN_SHARES = 32
@@ -51,8 +51,7 @@ _ALIKE = 5e-5
 class Attempt:
     """One schedule that was tried, or the reason why there is none.
 
-    ``method`` was asked for the schedule; ``made_by`` is the method that the schedule names, which may be
-    another.
+    ``made_by`` is the method that the schedule names; it may differ from the requested ``method``.
     """
 
     method: str
@@ -70,8 +69,8 @@ class Attempt:
 class Incumbent:
     """The best schedule so far; it depends only on the schedules taken and their order.
 
-    ``target_s`` is the bound. With ``predicted``, the predicted time of the run decides between schedules in
-    the end. The bound counts links only, so reaching it does not by itself end the search.
+    ``target_s`` is the bound. With ``predicted``, the predicted time of the run decides in the end; because
+    the bound counts links only, reaching it then does not by itself end the search.
     """
 
     def __init__(self, target_s: float, *, predicted: bool = False) -> None:
@@ -97,7 +96,7 @@ class Incumbent:
 
     @property
     def unbeatable(self) -> bool:
-        """Whether no other schedule can be better in the deciding model, links or prediction."""
+        """Whether no other schedule can be faster in the model that decides: links, or the predicted run."""
         return self.optimal and self._is_bound_decisive()
 
     def _is_bound_decisive(self) -> bool:
@@ -165,9 +164,9 @@ class Incumbent:
         return self.ratio < _NEAR and deliveries(plan.shape) > _LONG_DELIVERIES
 
     def _gains_no_more(self, plan: Plan) -> bool:
-        """Return whether coarser cuts by the plan's method show that it stays slower than the best."""
+        """Return whether the method's times with larger chunks show that it stays slower than the best."""
         if plan.name == "greedy":
-            # Times of one policy follow no trend over the cuts.
+            # Times of one policy follow no trend over chunk sizes.
             chunks, slower = self._slower.get(plan.variant, (0, 0.0))
             return slower > _HOPELESS and plan.shape.chunks > chunks
         before = [one for one in self.attempts if one.method == plan.name]
@@ -193,10 +192,10 @@ class Incumbent:
     def _fills_too_late(self, plan: Plan) -> bool:
         """Return whether ``plan`` packs trees whose pipelines take longer to fill than they could gain.
 
-        This is assumed on many ranks if the best schedule is from a search and near the bound, or if latency
-        exceeds the transfer time of one of its chunks. On tori, hypercubes and fat trees of 128 ranks trees
-        were 1 to 2 % slower in the first case and 35 to 470 % in the second, and their linear program took
-        most of the search.
+        This is assumed on 128 ranks or more, if a search made the best schedule, in two cases: the best
+        schedule is near the bound, or latency exceeds the transfer time of a chunk. On tori, hypercubes and
+        fat trees of 128 ranks, trees were 1 to 2 % slower in the first case and 35 to 470 % in the second,
+        and their linear program took most of the search.
         """
         best = self.best
         if best is None or plan.name != "forest" or plan.shape.ranks < _MANY_RANKS:

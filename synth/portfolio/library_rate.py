@@ -6,7 +6,7 @@ channels so that the busiest link or port finishes soonest: no choice among thes
 candidates follow NCCL's graph search (https://github.com/NVIDIA/nccl, src/graph/search.cc):
 
 - *ring*: a path through the GPUs of a host, the same in every host, host after host, and back;
-- *tree*: that path as a chain in every host; double binary trees join the heads of the chains (``tree``);
+- *tree*: the same path as a chain in every host; double binary trees join the heads of the chains;
 - *direct*: every rank sends every other rank its part, as NCCL's send and receive do.
 """
 
@@ -27,7 +27,7 @@ from synth.networks import hosts_of
 
 __all__ = ["LibraryRate", "library_rates", "nccl_time"]
 
-# The collectives that NCCL serves by rings, and those that it serves by direct sends.
+# The collectives that NCCL serves by rings, and the ones that it serves by direct sends.
 _ROUND: tuple[Kind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _DIRECT: tuple[Kind, ...] = ("all_to_all", "all_to_next", "scatter", "gather")
 # Limits of candidates: paths through a host, hops of all of them together, and steps of each path's search.
@@ -79,8 +79,8 @@ def library_rates(network: Network, kind: Kind, root: int = 0) -> tuple[LibraryR
 def nccl_time(network: Network, kind: Kind, size_bytes: int, root: int = 0) -> tuple[str, float] | None:
     """Return (algorithm, seconds) of NCCL's ring or direct sends in this model; None if neither applies.
 
-    The seconds are its bytes over the busiest link or port, and a latency for each of its steps. Each step of
-    a ring waits for its slowest hop, which is one between hosts if there are several.
+    The busiest link or port takes its time for the bytes, and each step adds a latency. Each step of a ring
+    waits for its slowest hop: a hop between hosts if there are several hosts.
     """
     for one in library_rates(network, kind, root):
         if one.algorithm == "tree":
@@ -122,7 +122,7 @@ def _paths(network: Network, hosts: Indices) -> list[Indices]:
 
 
 def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
-    """Return the paths that go round by a constant step, from 1 to ``most`` or −1, from every place."""
+    """Return the paths of constant stride from every place; the strides are 1 to ``most``, and −1."""
     places = len(inside)
     found = []
     for stride in sorted({*range(1, min(most, places - 1) + 1), max(1, places - 1)}):

@@ -34,13 +34,13 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
-# The first _MOST_RUN schedules are compared by the costs of a runtime, and those with fewer sends. Over
-# links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB one with fewer sends
-# took 22 instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take seconds
-# to time.
+# The first _MOST_RUN schedules, and later ones with fewer sends, are compared by the costs of a runtime. Over
+# links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB a schedule with fewer
+# sends took 22 instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take
+# seconds to time.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
-# The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
-# compile and two to check.
+# The most sends of a schedule whose messages are merged. A schedule of this size (512 ranks, one lap) takes
+# two seconds to compile and two to check.
 _MOST_MERGED_SENDS = 600_000
 # The numbers of overlapping laps to try with merged messages (`synth.methods.host_halving`). On dgx-h100:4 at
 # 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
@@ -70,7 +70,7 @@ def loadable_among(
     """
     best = fastest.listed
     candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
-    # The search may prefer another one to the fastest over links alone.
+    # The search may prefer another schedule to the fastest over links alone.
     free_s = min(map(_time_s, candidates))
     limits: dict[str, str] = {}
     for tried, schedule in enumerate(candidates, start=1):
@@ -96,8 +96,8 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     """Return the result with the program that its runtime carries out fastest, by the runtime's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
-    faster. The loaded schedule, which is ``only`` in one instance, is compared with those of ``others`` that
-    take hardly longer over links alone. ``others`` ascend by that time.
+    faster. ``only`` is the loaded schedule in one instance. ``others`` ascend by time over links alone; those
+    that take hardly longer are compared with the loaded schedule.
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
@@ -108,7 +108,7 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
         size_bytes = one.collective.total_bytes(one.chunk_bytes)
-        # A plan is timed operation by operation, however long it is.
+        # A plan is timed operation by operation, whatever its length.
         known = [only] if number == 1 and (only.plan or one.sends <= _MOST_RUN_SENDS) else []
         counts = INSTANCES[1:] if number == 1 else INSTANCES
         for variant in chain(known, variants_of(one, loaded.runtime, counts, _MOST_RUN_SENDS)):
@@ -128,9 +128,9 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
 
 
 def _worth_running(near: Iterable[Schedule]) -> list[Schedule]:
-    """Return the first schedules, and of the others those that have fewer sends than all before them.
+    """Return the first schedules, and each later one that has fewer sends than all before it.
 
-    One that takes longer over links and saves no send is seldom faster as it runs.
+    A schedule that takes longer over links and saves no sends is seldom faster in a run.
     """
     kept: list[Schedule] = []
     for number, one in enumerate(near):
@@ -140,7 +140,7 @@ def _worth_running(near: Iterable[Schedule]) -> list[Schedule]:
 
 
 def _in_few_messages(best: Schedule) -> Iterator[Schedule]:
-    """Yield all_reduces whose messages can be merged, those of most laps first; none for other requests."""
+    """Yield all_reduces whose messages can be merged, with most laps first; none for other requests."""
     shape, network = best.collective, best.network
     if shape.kind != "all_reduce" or not shape.whole:
         return
@@ -204,10 +204,7 @@ class _Attempt:
 
 
 def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _Attempt:
-    """Return a schedule as the runtime loads it, or the limit that forbids it.
-
-    With ``merging``, messages of adjacent chunks become one.
-    """
+    """Compile a schedule for the runtime; with ``merging``, messages of adjacent chunks become one."""
     if merging:
         # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
@@ -312,14 +309,14 @@ class _Compiled:
     def _point(
         self, selection: Selection, algorithm: int, size_bytes: int, merged: Program | None = None
     ) -> LoadedPoint:
-        """Return how near a schedule of the selection is to the bound at a size, and the best of all."""
+        """Return how near to the bound a schedule of the selection is at a size, and the best schedule."""
         race = self.found.race
         bound_s = next(one.bound_s for one in selection.points if one.size_bytes == size_bytes)
         schedule = selection.algorithms[algorithm].scheduled(selection.network, size_bytes)
         time_s = replay(schedule).time_s if merged is None else _merged_time_s(merged, schedule)
         least_s = min(race.time_s(number, size_bytes) for number in range(len(race.candidates)))
         percent, free = (100 * min(1.0, bound_s / each) if each else 100.0 for each in (time_s, least_s))
-        # Costs of the runtime choose among more schedules than the race has.
+        # The runtime's costs may have chosen a schedule that is not in the race and is faster.
         return LoadedPoint(size_bytes, percent, max(percent, free), self.fastest(size_bytes)[1])
 
 

@@ -1,4 +1,4 @@
-"""Memory limits: the memory that synthesis needs and has used, and that of this machine."""
+"""Memory limits: the memory that synthesis needs and has used, and the memory of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CGROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def machine_bytes() -> int:
-    """Return the memory of this machine, or the limit of this process's cgroup if that is less."""
+    """Return the memory of this machine, or the limit of this process's cgroup if the limit is less."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CGROUP:
         with suppress(OSError, ValueError):
@@ -36,7 +36,7 @@ def require_memory(sends: int) -> None:
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this process plus that of its largest ended child, such as a solver."""
+    """Return the peak memory of this process plus its largest ended child's, such as a solver's."""
     own, children = (
         resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )

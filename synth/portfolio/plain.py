@@ -131,8 +131,8 @@ def _run_plans(
         schedule, time_s = trial.schedule, trial.time_s
         for take in takers:
             take(schedule)
-        # Integer programs hold a port for as long as the link, so their bounds are not valid on a network
-        # that queues.
+        # Integer programs hold a port for as long as the link, so their bounds are not valid if the network
+        # queues (`Network.queues`).
         bounded = schedule.outcome is not None and not request.network.queues
         if request.chunk_bytes is not None and bounded:
             assert schedule.outcome is not None
@@ -176,7 +176,7 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:
     """Return the best schedule, then all others that a prediction may still prefer.
 
-    On a measured host, where ranks copy in memory, these are the most promising of each method, as the
+    On a measured host, where ranks copy in memory, these are the most promising of each method, because the
     simulation of links says little there.
     """
     if best.network.is_measured_host:

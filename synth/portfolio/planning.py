@@ -5,7 +5,7 @@ periodic one along trees between hosts. For several sizes it is a selection, and
 
 A plain schedule lists every send, so a limit of sends limits its chunks. A periodic schedule is tried first
 in two cases: more chunks are requested, or even the smallest chunk within that limit needs a notable share of
-the whole time to cross the network. Plain ones then follow only if they could still be faster.
+the whole time to cross the network. Plain schedules are then tried only if they could still be faster.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from synth.simulation import replay
 
 __all__ = ["makes_attempts", "planned"]
 
-# A request that names no size is planned for this one.
+# A request that names no size is planned for this size.
 _SIZE_BYTES = 16 << 20
 # If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03
@@ -270,14 +270,14 @@ def _finest_bytes(request: Request) -> int:
 def _crossing_s(network: Network, cost_s: Floats) -> float:
     """Return the path cost between two ranks that are far apart, at most the network's diameter.
 
-    ``cost_s`` has one value a link. The ranks are the farthest from rank 0 and the farthest from that one.
+    ``cost_s`` has one value a link. One rank is the farthest from rank 0, the other the farthest from it.
     """
     far = int(np.argmax(distances_s(network, cost_s, np.array([0]))[0]))
     return float(distances_s(network, cost_s, np.array([far]))[0].max())
 
 
 def _raced(request: Request, progress: Progress, race: RaceRunner, pools: WorkerPools) -> Synthesis:
-    """Race the best simulated schedule, all others found, and libraries'; return the fastest."""
+    """Race all schedules that the search finds and those of libraries; return the fastest."""
     kept: list[Schedule] = []
     found = fastest_plain(request, progress, kept.append, pools=pools)
     best = found.listed

@@ -1,9 +1,9 @@
 """Subsets of ranks, failed ranks, relays, and several collectives at once, for every method.
 
-A method plans one collective over all ranks of a network. For a subset it runs on the network of the members
-alone and, if it can relay, on that of the members and all ranks between them. The faster schedule is kept,
-without sends that serve nobody. Several collectives at once are planned one by one, then their sends are
-merged.
+A method plans one collective over all ranks of a network. For a subset, the method runs on the network of the
+members alone and, if it can relay, also on the network of the members and all ranks between them. The faster
+schedule is kept, without sends that serve nobody. Several collectives at once are planned one by one, then
+their sends are merged.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def serve(
 ) -> Schedule:
     """Return the method's schedule, also for subsets and several collectives that it cannot plan itself.
 
-    ``relays``: the method serves subsets and custom collectives itself. With several collectives at once,
-    ``others`` are the methods for the parts that it does not serve. Raises NotApplicableError or UsageError
-    as the method does.
+    ``relays``: the method serves subsets and custom collectives itself. Of several collectives at once,
+    ``others`` serve what the method does not serve. Raises NotApplicableError or UsageError as the method
+    does.
     """
     if collective.parts:
         return _at_once((synthesize, *others), network, collective, chunk_bytes, relays, options)
@@ -147,11 +147,11 @@ def _on_members(
     except (NotApplicableError, UsageError) as error:
         refusals.append(error)
     if relays or collective.kind in _ALIKE:
-        asked = collective if relays else replace(collective, members=())
+        shape = collective if relays else replace(collective, members=())
         try:
-            through = synthesize(network, asked, chunk_bytes, **options)
+            through = synthesize(network, shape, chunk_bytes, **options)
             # In an exchange, a send may name its source's own contribution as an addend. Ranks outside the
-            # subset have none, so only methods that plan for subsets can make one.
+            # subset have no contribution, so only methods that plan for subsets make valid exchanges.
             if relays or not through.exchanges:
                 useful = pruned(replace(through, collective=collective))
                 found.append(useful if relays else _without_bounds(useful))
@@ -211,7 +211,6 @@ def _together(
         raise NotApplicableError(f"the method serves none of {collective.label}")
     longest_s = max(float(start_s.max(initial=0.0)) for _, start_s in alone)
     for schedule, start_s in alone:
-        # Shift the parts so that all would end together.
         late_s = longest_s - float(start_s.max(initial=0.0))
         turn = np.arange(schedule.sends)
         sends.add(schedule.chunk + offset, schedule.link, schedule.op, turn, start_s + late_s)
@@ -242,7 +241,7 @@ def _first(
 
 
 def _without_bounds(found: Schedule) -> Schedule:
-    """Return the schedule without bounds, as bounds among the members alone do not hold with relays."""
+    """Return the schedule without bounds, because bounds among members alone do not hold with relays."""
     return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 

@@ -1,4 +1,4 @@
-"""Refinement of the best schedules of all attempts: better orders of sends, and smaller chunks."""
+"""Refinement of the best schedules: justified orders of sends (`synth.scheduling`), and smaller chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Refinement"]
 # Justify at most _JUSTIFIED schedules of at most _MOST_SENDS sends, within the factor _NEAR of the best.
 _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into at most _MOST_PARTS parts, each at least 1 / _FINER of the smallest chunk of a search.
-# All schedules are tried in two parts, and the best _IN_PARTS of them in more.
+# All schedules are tried with chunks in two parts, and the best _IN_PARTS schedules with more parts.
 _MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
 # The number of parts is doubled again while a doubling reduces the time to this fraction or less.
 _WORTH = 0.99
@@ -55,7 +55,7 @@ class Refinement:
 
         The request's ``jobs`` is the number of threads; the results do not depend on it.
         """
-        # Methods may find the same schedule: keep one of those with equal chunks and time.
+        # Methods may find the same schedule: of schedules with equal chunks and time, keep one.
         unlike = {(one[2].collective.chunks, f"{_time_s(one):.6g}"): one for one in self._found.values()}
         near = sorted((one for one in unlike.values() if _time_s(one) <= _NEAR * best_s), key=_time_s)
         with _threads(self._request.jobs) as each:

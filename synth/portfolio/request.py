@@ -82,7 +82,6 @@ class Request:
 
     @property
     def decided_by_prediction(self) -> bool:
-        """Whether the prediction of a run decides between schedules."""
         if self.predicted is not None:
             return self.predicted
         return self.method == "auto" and self.network.measured
@@ -93,7 +92,7 @@ class Request:
 
     @property
     def whole(self) -> CollectiveRequest | None:
-        """The collective, if it is one of all ranks; None for several, a subset of ranks or a custom one."""
+        """The collective if all ranks take part; None for several, a subset of ranks or custom sets."""
         first, *others = self.asked
         return None if others or first.members or first.sets else first
 
@@ -109,7 +108,7 @@ class Request:
         return replace(self, network=left, collectives=asked, without=None)
 
     def shape(self, split: int = 1) -> Collective:
-        """Return the collectives with ``chunks`` chunks per rank, else with ``split`` per owner."""
+        """Return the collectives with ``self.chunks`` chunks per rank, or else ``split`` chunks per owner."""
         if self.chunks is not None:
             found = counted(self.asked, self.network.ranks, self.chunks)
         else:
@@ -171,7 +170,7 @@ def counted(requests: Sequence[CollectiveRequest], ranks: int, chunks_per_rank: 
 def divided(requests: Sequence[CollectiveRequest], ranks: int, split: int) -> Collective:
     """Return all requests as one collective, with at least ``split`` chunks for each owner.
 
-    All chunks have the same bytes, so collectives that move fewer chunks are cut into more: each then has
+    All chunks have the same bytes. Collectives that move fewer chunks are cut more finely, so that all have
     about the same buffer size.
     """
     least = [_split(request, ranks, 1).total_bytes(1) for request in requests]

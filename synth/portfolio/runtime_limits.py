@@ -1,4 +1,4 @@
-"""The limits of runtimes: those that a table of sends already shows, and those of plans of MSCCL++."""
+"""The limits of runtimes that a table of sends already shows, and the limits of MSCCL++'s plans."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def require_runtime(runtime: str) -> None:
 def early_limit(schedule: Schedule, runtime: str) -> str:
     """Return the limit of a runtime that forbids a schedule however it is compiled; "" if none is seen.
 
-    A step sends at most one message and receives at most one, and a threadblock has at most one peer for
-    each, so the table of sends bounds both from below. O(sends).
+    A step sends at most one message and receives at most one. A threadblock has at most one peer to send to
+    and one to receive from. So the table of sends bounds steps and threadblocks from below. O(sends).
     """
     collective = schedule.collective
     if collective.kind not in (COLLECTIVES if runtime == "mscclpp" else COLL) or not collective.whole:

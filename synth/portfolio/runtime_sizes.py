@@ -20,7 +20,7 @@ from synth.schedules import Selection
 
 __all__ = ["SizedProgram", "Timed", "runtime_sweep"]
 
-# A program that gains less than this does not replace that of the next smaller size.
+# A program that gains less than this does not replace the program of the next smaller size.
 _WORTH_A_SWITCH = 0.005
 
 
@@ -40,9 +40,9 @@ class Timed:
 class SizedProgram:
     """A range of sizes and its program, which also states the range and the protocol.
 
-    ``plan`` is what MSCCL++ loads of it, None for other runtimes. ``program`` is None if no schedule fits the
-    runtime's limits, or if a library was measured to be faster; ``why`` gives the reason. ``algorithm`` is
-    the schedule's number in the selection, -1 for none.
+    ``plan`` is the program as MSCCL++ loads it, None for other runtimes. ``program`` is None if no schedule
+    fits the runtime's limits, or if a library was measured to be faster; ``why`` gives the reason.
+    ``algorithm`` is the schedule's number in the selection, -1 for none.
     """
 
     from_bytes: int
@@ -112,7 +112,7 @@ def _best(
 ) -> tuple[_Choice, Timed] | None:
     """Return the fastest choice at one size that its judge accepts; None if there is none.
 
-    The choice ``before``, that of the smaller size, stays if it is hardly slower.
+    The choice for the next smaller size, ``before``, stays if it is hardly slower.
     """
     while variants:
         choice, timed = _fastest(selection, variants, size_bytes, before)
@@ -126,7 +126,7 @@ def _best(
 def _fastest(
     selection: Selection, variants: _Variants, size_bytes: int, before: _Choice | None
 ) -> tuple[_Choice, Timed]:
-    """Return the fastest choice at one size, or ``before`` if that is hardly slower."""
+    """Return the fastest choice at one size, or ``before`` if ``before`` is hardly slower."""
     times = {
         _Choice(number, count, protocol): time_s
         for (number, count), variant in variants.items()

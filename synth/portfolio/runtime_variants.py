@@ -1,7 +1,7 @@
 """A schedule as a runtime loads it, in one or several instances, and its time by the runtime's costs.
 
-The costs of MSCCL's and RCCL's interpreter are in `synth.simulation.protocols` (GC3 Sec. 4.3 and 5.3.2),
-those of MSCCL++'s executor in `synth.mscclpp.timing`. A threadblock moves less than a link carries, so
+The costs of MSCCL's and RCCL's interpreter are in `synth.simulation.protocols` (GC3 Sec. 4.3 and 5.3.2), the
+costs of MSCCL++'s executor in `synth.mscclpp.timing`. A threadblock moves less than a link carries, so
 several instances, which have their own channels and threadblocks, are often faster.
 """
 
@@ -53,7 +53,6 @@ class Variant:
         return judge(self.program) if self.plan is None else examine_plan(self.plan).findings
 
     def by(self, protocol: Protocol) -> Variant:
-        """Return the variant with a protocol."""
         if protocol == self.program.protocol:
             return self
         return replace(self, program=replace(self.program, protocol=protocol))
@@ -77,8 +76,8 @@ def variant_of(
 ) -> tuple[Variant | None, str]:
     """Return a compiled program as the runtime loads it, or None and the limit that forbids it.
 
-    A network that does not say which GPUs it has may have the smallest ones; a program in one instance may
-    then need more.
+    If the network does not state the multiprocessors of its GPUs, several instances must fit the smallest
+    GPU, and a single instance has no limit.
     """
     most = network.multiprocessors or (_FEWEST_MULTIPROCESSORS if instances > 1 else 0)
     if runtime == "mscclpp":
@@ -92,7 +91,7 @@ def variant_of(
 def variants_of(
     schedule: Schedule, runtime: str, instances: Sequence[int] = INSTANCES, most_steps: int = _MOST_STEPS
 ) -> Iterator[Variant]:
-    """Yield a schedule in each of the numbers of instances, which ascend, up to the runtime's limits."""
+    """Yield a schedule in each number of instances, ascending, up to the runtime's limits."""
     for count in instances:
         sends = schedule.sends * count
         if sends > most_steps or (runtime == "mscclpp" and count > 1 and sends > _MOST_PLAN_SENDS):

@@ -31,13 +31,13 @@ __all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", 
 
 # Candidates are sought at each size, so a factor close to 1 would take too long.
 _MOST_SIZES = 1000
-# A candidate that takes more than this many times as long as the best of its own size is not timed at others.
+# A candidate that takes more than this many times as long as the best of its own size is dropped.
 _HOPELESS = 2.0
-# An algorithm that saves less than this share of the time does not replace that of the next smaller size.
+# An algorithm that saves less than this share of the time does not replace the last size's algorithm.
 _WORTH_A_SWITCH = 0.005
 # The crossing of two winners is found to within 1 / _CROSSING of the size.
 _CROSSING = 64
-# Less work than this stays in this process, as a new one takes more than a second to start.
+# Less work than this stays in this process, because a new process takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
 
 
@@ -121,11 +121,11 @@ def candidates_of(
     begun_s = time.perf_counter()
     sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
-    asked = replace(request, sizes=(), solving=False, sweeping=True, predicted=here)
-    explored, workers_bytes = _all_explored(asked, sizes, progress, pools)
+    at_each_size = replace(request, sizes=(), solving=False, sweeping=True, predicted=here)
+    explored, workers_bytes = _all_explored(at_each_size, sizes, progress, pools)
     found = [algorithm for one in explored for algorithm in one.found]
     if library:
-        libraries = library_schedules(replace(asked, size_bytes=sizes[-1]))
+        libraries = library_schedules(replace(at_each_size, size_bytes=sizes[-1]))
         found += [_algorithm(replace(one, seed=request.seed)) for one in libraries]
     pool = {_digest(algorithm): algorithm for algorithm in found}
     race = _Race(request.network, tuple(pool.values()), predicted=here)
@@ -136,7 +136,7 @@ def candidates_of(
 def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
     """Return the selection of each size's race winner: a candidate, or a library that was faster.
 
-    Ranges meet at the geometric mean of two sizes, as nothing was measured between them.
+    Ranges meet at the geometric mean of two sizes, because nothing was measured between them.
     """
     chosen = [(won.number, won.library) for won in winners]
     switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]
@@ -185,15 +185,15 @@ def _all_explored(
     begun_s = time.perf_counter()
     limit_s = request.time_limit_s
     deadline_s = float("inf") if limit_s is None else begun_s + limit_s
-    asked = [replace(request, size_bytes=size, time_limit_s=None, jobs=0) for size in sizes]
-    last = replace(asked[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
+    requests = [replace(request, size_bytes=size, time_limit_s=None, jobs=0) for size in sizes]
+    last = replace(requests[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
     found = {len(sizes) - 1: _explored(last, pools)}
     rest = range(len(sizes) - 1)
     each_s, workers_bytes = time.perf_counter() - begun_s, found[len(sizes) - 1].workers_bytes
     if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
         with pools(request.jobs, _explored) as pool:
             for at in rest:
-                pool.submit(asked[at])
+                pool.submit(requests[at])
             while len(pool.finished) < len(rest) and time.perf_counter() < deadline_s:
                 progress.update(len(pool.finished) + 1, len(sizes), f"{request.jobs} sizes at once")
                 pool.wait(deadline_s)
@@ -203,8 +203,8 @@ def _all_explored(
         for at in rest:
             if time.perf_counter() < deadline_s:
                 progress.update(at + 1, len(sizes), f"{sizes[at]} bytes")
-                found[at] = _explored(asked[at])
-    explored = [found[at] if at in found else _Explored(_bound(one)) for at, one in enumerate(asked)]
+                found[at] = _explored(requests[at])
+    explored = [found[at] if at in found else _Explored(_bound(one)) for at, one in enumerate(requests)]
     return explored, workers_bytes
 
 
@@ -215,8 +215,8 @@ def _bound(request: Request) -> Bound:
 def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
     """Search at the request's size; candidates slower than ``_HOPELESS`` times the best are dropped.
 
-    For a runtime, slow candidates are kept, because it may load none of the fast ones. All candidates but the
-    best are dropped instead if it clearly cannot load them.
+    For a runtime, slow candidates are kept, because the runtime may load none of the fast ones. Candidates
+    that it clearly cannot load are dropped, except the best.
     """
     kept: list[Schedule] = []
     synthesis = fastest_plain(request, keep=kept.append, pools=pools)
@@ -249,7 +249,7 @@ class _Race:
         self.candidates = candidates
 
     def add(self, schedule: Schedule) -> int:
-        """Return the number of one more candidate."""
+        """Add a candidate; return its number."""
         self.candidates = (*self.candidates, _algorithm(schedule))
         return len(self.candidates) - 1
 
@@ -276,7 +276,7 @@ class _Race:
         return self.candidates[candidate].scheduled(self.network, size_bytes)
 
     def winners(self, sizes: Sequence[int], among: Collection[int]) -> list[int]:
-        """Return the winner at each size; the one before stays unless another is notably faster."""
+        """Return the winner at each size; the last size's winner stays unless another is notably faster."""
         found: list[int] = []
         for size in sizes:
             found.append(self.winner(size, among, found[-1] if found else None))
@@ -307,7 +307,7 @@ def _crossings(
 ) -> list[tuple[int, int]]:
     """Return (size, winner) of each change of winner after ``low`` and up to ``high``, by bisection.
 
-    ``low`` and ``high`` are (size, winner) themselves. Crossings closer than ``step`` bytes are merged.
+    ``low`` and ``high`` are (size, winner), too. Crossings closer than ``step`` bytes are merged.
     """
     if low[1] == high[1]:
         return []

@@ -19,10 +19,9 @@ __all__ = ["Loaded", "LoadedPoint", "LoadedRange", "RaceRunner", "RaceWinner", "
 class Loaded:
     """The program, or the plan of MSCCL++, of a schedule that ``runtime`` can load.
 
-    ``unrestricted_percent`` is how near the fastest schedule of all is to the bound, and ``limit`` why the
-    runtime cannot load that one ("" if it can). ``tried`` counts the schedules that were compiled.
-    ``instances`` parallel copies share each chunk, and ``time_s`` is the time by the costs of the runtime (0
-    if unknown).
+    ``unrestricted_percent`` is how near the fastest schedule of all is to the bound; ``limit`` says why the
+    runtime cannot load it ("" if it can). ``tried`` counts the schedules that were compiled. ``instances``
+    parallel copies share each chunk. ``time_s`` is the time by the costs of the runtime (0 if unknown).
     """
 
     runtime: str
@@ -87,7 +86,7 @@ class Synthesis:
 
     @property
     def listed(self) -> Schedule:
-        """The table of all its sends; the schedule itself if it is listed."""
+        """The schedule as a table of all sends."""
         return self.schedule.expanded()
 
 

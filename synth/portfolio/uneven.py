@@ -30,9 +30,9 @@ def uneven_request(
     """Return the request for blocks of ``size_bytes``, and the size of its largest buffer in whole chunks.
 
     ``size_bytes`` has a value for each rank; in an all_to_all it has one for each pair, by source and then
-    target. Without ``chunk_bytes`` the chunk is the largest that rounds the busiest buffer up by at most 2 %,
-    or, where that takes too many chunks, the one that rounds it least. Raises UsageError if the sizes do not
-    suit the collective.
+    target. Without ``chunk_bytes``, the chunk is the largest that rounds the busiest buffer up by at most
+    2 %. If that takes too many chunks, the chunk is the one that rounds the buffer up least. Raises
+    UsageError if the sizes do not suit the collective.
     """
     return cut_request(partial(uneven, kind, ranks, size_bytes, root=root), max(1, *size_bytes), chunk_bytes)
 
@@ -40,9 +40,9 @@ def uneven_request(
 def cut_request(
     made: Callable[..., Collective], largest_bytes: int, chunk_bytes: int | None = None
 ) -> tuple[CollectiveRequest, int]:
-    """Return the request for what ``made(chunk_bytes=…)`` returns, and the size of its largest buffer.
+    """Return the request for the collective ``made(chunk_bytes=…)``, and the size of its largest buffer.
 
-    Its largest block has ``largest_bytes``. The chunk is chosen as in ``uneven_request``.
+    ``largest_bytes`` is its largest block. The chunk is chosen as in ``uneven_request``.
     """
     whole = made(chunk_bytes=chunk_bytes or largest_bytes)
     if chunk_bytes is None:

@@ -1,8 +1,8 @@
 """A pool of processes that work in parallel, and end with the ``with`` block that started them.
 
-Forkserver or spawn starts them, so they copy neither threads nor compiled loops of this process. A worker
-ignores Ctrl-C, which is meant for the parent process. It ends when its parent ends, for whatever reason, and
-so do the solvers that it started.
+Forkserver or spawn starts the workers, so they copy neither threads nor compiled loops of this process. A
+worker ignores Ctrl-C, which is meant for the parent process. A worker, and the solvers that it started, end
+when its parent ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def _context() -> ForkServerContext | SpawnContext:
 def _start_server() -> None:
     """Start the forkserver, if there is none yet, with Ctrl-C blocked.
 
-    It ignores Ctrl-C only after it has loaded its modules, and would print a traceback until then. It
-    inherits the signals blocked here; this process receives a Ctrl-C once they are unblocked again.
+    The server ignores Ctrl-C only after it has loaded its modules; until then it would print a traceback. It
+    inherits the signals blocked here. This process receives a Ctrl-C once they are unblocked again.
     """
     # Start the tracker first: its start unblocks signals at the end.
     resource_tracker.ensure_running()

@@ -13,8 +13,8 @@ __all__ = ["Table", "promising", "sort_of"]
 # The number of chunks of a schedule, and the columns of its table of sends.
 Table = tuple[int, tuple[bytes, ...]]
 
-# The numbers of schedules of each method that are predicted: those that end first by the costs of links
-# alone, and those with the fewest sends.
+# The three schedules of each method that end first by the costs of links alone, and the two with the fewest
+# sends, are predicted.
 _SOONEST, _SHORTEST = 3, 2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["BOUNCE_BYTES", "FETCHED_BYTES", "TILE_BYTES"]
 
 # Messages of at least this size are copied out of the sender's private memory: one copy instead of two.
-# Shorter ones go through a slot, as a system call costs more than a second copy.
+# Shorter ones go through a slot, because a system call costs more than a second copy.
 FETCHED_BYTES = 32 << 10
 # A chunk moves in tiles, which stay in the caches while they are received, added and sent on. Shorter tiles
 # fit closer caches, but ranks wait for each other more often, which costs most if they share cores.

@@ -43,8 +43,8 @@ _ADDS = tuple(op in ("re", "rrc", "rrs", "rrcs") for op in OPS)
 class HostTiming:
     """Predicted seconds of a run; ``spent`` divides the critical path's seconds by (kind, rank).
 
-    *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it goes from step to step, and
-    notices messages. Their sum is ``time_s``.
+    *memory*: the rank copies and adds; *core*: it waits for a core; *step*: it moves on to its next step, or
+    has yet to notice a message. All seconds add up to ``time_s``.
     """
 
     time_s: float
@@ -95,8 +95,8 @@ def _work_s(
     """Return the seconds that each step copies and adds in one tile.
 
     A tile is short enough to stay in the caches while ranks work on it. If buffers do not fit the caches,
-    reading an input buffer and writing any buffer cost more. A copy reads one buffer and writes one, so each
-    of the two costs half of a copy's extra cost.
+    reading an input buffer and writing any buffer cost more. A copy reads a buffer and writes a buffer, so
+    each access takes half of a copy's extra cost.
     """
     size_bytes = floats(program.count * tile_bytes)
     in_place = _read_in_place(program, float(size_bytes.max(initial=0.0)), memory)
@@ -193,12 +193,14 @@ def _read_in_place(program: Program, most_bytes: float, memory: HostMemory) -> M
 
 
 def _buffer_bytes(program: Program, chunk_bytes: int) -> float:
-    """Return half of a rank's mean bytes of input and output, as measured copies use two equal buffers."""
+    """Return half of a rank's mean bytes of input and output, because a measured copy has two buffers."""
     if program.input_chunks:
         slots = sum(program.input_chunks) + sum(program.output_chunks)
     else:
-        of = program.collective
-        slots = sum(len(of.input_slots(rank)) + len(of.output_slots(rank)) for rank in range(program.ranks))
+        shape = program.collective
+        slots = sum(
+            len(shape.input_slots(rank)) + len(shape.output_slots(rank)) for rank in range(program.ranks)
+        )
     return slots * chunk_bytes / 2 / max(1, program.ranks)
 
 

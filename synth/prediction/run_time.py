@@ -31,8 +31,8 @@ _COSTS = Costs(step_s=10e-6, fifo=8)
 _COSTS_OF_ONE_HOST = Costs(fifo=8)
 # The largest product of steps and links for which fair sharing at ports is simulated.
 _MOST_WORK = 20_000_000
-# A schedule is clearly faster only if its predicted time is below this share of the other's, as predictions
-# are not more accurate.
+# A schedule is clearly faster only if its predicted time is below this share of the other's: predictions are
+# not more accurate.
 _CLEARLY = 0.94
 # Links whose betas differ by more than this factor count as uneven.
 _UNEVEN = 1.2
@@ -56,7 +56,6 @@ class Prediction:
 
     @property
     def time_s(self) -> float:
-        """The predicted seconds."""
         return self.on_host.time_s if self.on_host else self.in_turn.time_s + self.sharing_s
 
 
@@ -74,7 +73,7 @@ def prediction(
 
     On one host whose memory was measured, the model is `synth.prediction.one_host`. Elsewhere the result is
     the geometric mean of two models of transfers that meet at a port: they wait for each other in the
-    schedule's order, or they share it. TCP lies between, as the transfer that began first has filled the
+    schedule's order, or they share it. TCP lies between, because the transfer that began first has filled the
     queues. Large programs use only the first model. ``costs`` defaults to the costs of steps between hosts,
     or inside a host if the network has only one. Raises UsageError if the network lacks a rank or a link of
     the program.
@@ -103,14 +102,15 @@ def is_clearly_sooner(time_s: float, other_s: float) -> bool:
 
 
 def soonest(schedules: Sequence[Schedule]) -> Schedule:
-    """Return the schedule predicted to be fastest, or the first one if it is close to that.
+    """Return the schedule predicted to be fastest, or the first schedule if it is about as fast.
 
     - If there are no links, or the first is too long to predict on several hosts, the first is returned.
     - On one host, a first schedule that is too long to predict loses to shorter ones, because thousands of
       short messages cost more there than they gain. Among schedules close to the fastest, the one with the
       fewest sends wins, because the model of links underestimates the cost of messages.
     - If links between hosts differ, a forest or a ring close to the fastest wins: their measured times agree
-      with predictions to 5 %. Others took up to a third longer, as TCP does not keep their order at ports.
+      with predictions to 5 %. Other schedules took up to a third longer, because TCP does not keep their
+      order at ports.
     """
     first, *others = schedules
     short = [one for one in others if one.sends <= MOST_SENDS]

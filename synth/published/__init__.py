@@ -31,8 +31,8 @@ _HOMES = {
 def synthesizer(name: str) -> Callable[..., Schedule]:
     """Return the method ``name``; its module is imported at the first call."""
 
-    def synthesize(*asked: Any, **options: Any) -> Schedule:
-        made: Schedule = import_module(_HOMES[name]).synthesize(*asked, **options)
+    def synthesize(*arguments: Any, **options: Any) -> Schedule:
+        made: Schedule = import_module(_HOMES[name]).synthesize(*arguments, **options)
         return made
 
     return synthesize

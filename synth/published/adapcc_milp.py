@@ -404,7 +404,6 @@ class _Program:
                 )
 
     def decided(self, values: Floats) -> tuple[SubCollective, ...]:
-        """Return the parts of a solution."""
         return tuple(self._part_of(part, values) for part in self.parts)
 
     def _part_of(self, part: _Part, values: Floats) -> SubCollective:

@@ -24,7 +24,7 @@ from synth.simulation import replay
 
 __all__ = ["MOST_RANKS", "schedule_of", "synthesize"]
 
-# The most ranks, and the number M of sub-collectives. Both are small, as they multiply the size of the
+# The most ranks, and the number M of sub-collectives. Both are small, because they multiply the size of the
 # program.
 MOST_RANKS = 5
 _SUB_COLLECTIVES = 2
@@ -128,7 +128,6 @@ class _Table:
         return frozenset(into) - {part.root}
 
     def chunk(self, part: SubCollective, chunk: int) -> None:
-        """Add all sends of one chunk."""
         if self._shape.kind == "broadcast":
             self._spread(part, chunk)
             return

@@ -9,7 +9,7 @@ broadcast on the transposed network, reversed in time; all_reduce is a reduce_sc
 all_gather.
 
 TACCL's third step, contiguity, joins chunks that follow each other over a link into one message, to save
-alphas. It is left out, as it would help only if links are held for alpha as well.
+alphas. It is left out: it would help only if links were held for alpha as well.
 """
 
 from __future__ import annotations

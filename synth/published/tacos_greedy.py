@@ -1,18 +1,18 @@
 """TACOS-Greedy as published (Sec. VI): requests choose links of a time-expanded network at random.
 
-At each instant, every request (a chunk that a rank lacks) is taken up once, in random order. Its rank is
-backtracked: the free links into it whose source holds the chunk are the candidates. Among the shortest of
-them one is drawn at random (Fig. 15, Fig. 16a). A chunk can be sent on only after it has arrived (Fig. 16b).
+At each instant, every request (a chunk that a rank lacks) is taken up once, in random order. The candidates
+are the free links into the rank whose source holds the chunk. One of the shortest candidates is drawn at
+random (Fig. 15, Fig. 16a). A chunk can be sent on only after it has arrived (Fig. 16b).
 A request stays open while its chunk is in flight, because another link may still bring the chunk earlier. If
-one does, the transmission that it overtakes carries another chunk instead: one that the source held when that
-transmission started, and that the destination requests and nobody else brings (Fig. 16c). If there is no such
-chunk, the transmission is dropped.
+a link does, the overtaken transmission carries another chunk: one that its source held when the transmission
+started, that its destination requests, and that no other link brings (Fig. 16c). Without such a chunk the
+transmission is dropped.
 
 Sums are copies reversed in time, and an all_reduce is a reduce_scatter and an all_gather (Sec. VII-A).
 Switches must be unwound into links first (Sec. IV-D). A link is busy for alpha + beta·c, as an edge of the
 time-expanded network is. The paper divides time into equal steps, to which it rounds travel times; here the
-instants are the exact times at which links become free. `synth.methods.greedy` is ours: there links choose
-chunks, the rarest first.
+instants are the exact times at which links become free. In `synth.methods.greedy`, ccctl's own search, links
+instead choose chunks, the rarest first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["synthesize"]
 _STARTS = 8
 # The seeds of the searches are this far apart, so that the searches of nearby ``seed`` values all differ.
 _STRIDE = 1_000_003
-# Times that differ by no more than this factor are equal, as sums of floats round.
+# Times that differ by no more than this factor are equal, because sums of floats round.
 _EQUAL = 1 + 1e-12
 
 

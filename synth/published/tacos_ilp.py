@@ -3,14 +3,14 @@
 Each program decides whether every chunk can arrive by its horizon; the first feasible horizon is the optimum.
 The search knows no schedule of another method, so programs run even where another method meets the bound.
 Links cost whole ticks: the coarsest tick that rounds nothing, or times rounded up to a discretization factor
-(Sec. IV-C). The model is that of `synth.tacos_ilp`. Its columns say whether chunk c has left over link l by
+(Sec. IV-C). `synth.tacos_ilp` has the model. Its columns say whether chunk c has left over link l by
 tick t; the paper's variable sent(c, l, t) is the difference between two of them. Columns that no chunk can
 use in time are left out. On a network with translations a smaller program by orbits decides most horizons
-(`by_orbits`). The paper has none, but its solver, Gurobi, looks for symmetries by itself.
+(`by_orbits`). The paper has no such program; its solver, Gurobi, looks for symmetries by itself.
 
 When time runs out, the last program is solved for as many arrivals as possible (early termination), and the
 rest takes shortest paths (Sec. V-B). Sums are copies reversed in time, and an all_reduce is a reduce_scatter
-and an all_gather (Sec. VII-A). If each link has an opposite one, one search serves both.
+and an all_gather (Sec. VII-A). If each link has an opposite link, one search serves both halves.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def synthesize(
     solver: str = "highs",
     time_step_s: float | None = None,
 ) -> Schedule:
-    """Return the optimum, status "optimal", or what early termination leaves, "feasible".
+    """Return the optimum (status "optimal"), or the schedule of early termination ("feasible").
 
     Raises NotApplicableError if the collective sums to several ranks at once, a rank cannot be reached, or a
     program is too large.
@@ -204,7 +204,7 @@ def _searched(
 
 
 def _diameter(grid: TimeGrid, held: Mask, wanted: Mask) -> int:
-    """Return the ticks in which the farthest chunk can reach a rank that lacks it."""
+    """Return the ticks that the farthest chunk takes to reach a rank that lacks it."""
     most = 0
     for rank, chunk in zip(*(wanted & ~held).nonzero(), strict=True):
         most = max(most, int(grid.distance[held[:, chunk], rank].min()))

@@ -51,8 +51,8 @@ class Pattern:
     ``share[m]`` of the buffer. If the pattern is not pipelined, a place sends at most one message in a round
     and receives at most one. Round k is repeated ``repeats[k]`` times in a row. In a ``pipelined`` pattern
     all messages are in flight at once, and round k only adds its latency, ``repeats[k]`` times. In a
-    ``symmetric`` pattern, one rank can be fixed at a place: every order has an equally costly one with that
-    rank there.
+    ``symmetric`` pattern, a search may fix one rank at one place: every order has an equally costly
+    rearrangement with the rank at this place.
     """
 
     places: int

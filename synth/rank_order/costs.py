@@ -111,7 +111,6 @@ class OrderCosts:
         return float(found[0]), float(found[1])
 
     def time_s(self, order: Indices) -> float:
-        """Return the seconds that the algorithm takes with this order."""
         pattern = self.pattern
         if pattern.pipelined or pattern.places < 2:
             return self.price_s(order)[0]

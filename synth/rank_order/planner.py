@@ -82,8 +82,8 @@ def plan_order(network: Network, algorithm: LibraryAlgorithm, size_bytes: int, *
     """Return the order that makes ``algorithm`` fastest on ``network`` for buffers of ``size_bytes``.
 
     The ranks of a host stay together. The result is exact if the orders are few enough to try them all, such
-    as those of 8 hosts with one rank each. Otherwise it is the best of a local search. Raises UsageError if
-    the algorithm does not fit the network.
+    as 8 hosts with one rank each. Otherwise it is the best of a local search. Raises UsageError if the
+    algorithm does not fit the network.
     """
     if network.ranks > MOST_RANKS:
         raise UsageError(f"{network.name}: expected at most {MOST_RANKS} ranks, found {network.ranks}")
@@ -142,9 +142,9 @@ def _bound_s(network: Network, algorithm: LibraryAlgorithm, costs: OrderCosts) -
     if network.ranks < 2:
         return 0.0
     kind, ranks = algorithm.kind, network.ranks
-    asked = collective(kind, ranks)
-    chunk_bytes = max(1, costs.size_bytes // asked.chunks)
-    free = bounds(replace(network, hold_alpha=False), asked, chunk_bytes, fluid=True)
+    shape = collective(kind, ranks)
+    chunk_bytes = max(1, costs.size_bytes // shape.chunks)
+    free = bounds(replace(network, hold_alpha=False), shape, chunk_bytes, fluid=True)
     return max(least_s(costs), free[0].time_s)
 
 

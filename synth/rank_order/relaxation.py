@@ -3,8 +3,8 @@
 A rank at a place takes at least as long as that place's messages take on the rank's fastest links, with the
 largest message on the fastest link. So the least bottleneck of any assignment of ranks to places is a lower
 bound for every order. In a ring each rank has a successor, so the bottleneck assignment of successors is a
-bound, too. The links of a ring also connect all ranks, so a third bound is the least cost for which the links
-that cost no more connect all ranks. Bottleneck assignments are found by bisection over matchings (Burkard,
+bound, too. The links of a ring also connect all ranks, so a third bound is the least c such that the links of
+cost up to c connect all ranks. Bottleneck assignments are found by bisection over matchings (Burkard,
 Dell'Amico and Martello 2009, Sec. 6.2).
 """
 

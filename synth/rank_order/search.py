@@ -88,7 +88,7 @@ class _Search:
         """Return (order of hosts, ranks host by host, cost) at the local optimum."""
         pattern = self._costs.pattern
         host, ranks = host.astype(np.int64).copy(), (self._ranks if ranks is None else ranks).copy()
-        price_s, uneven, asked = _descend(
+        price_s, uneven, priced = _descend(
             self._costs.messages,
             self._costs.paths,
             pattern.repeats,
@@ -99,7 +99,7 @@ class _Search:
             self._inner,
             self.left,
         )
-        self.left -= asked
+        self.left -= priced
         return host, ranks, (price_s, uneven)
 
     def order(self, host: Indices, ranks: Indices) -> Indices:
@@ -197,8 +197,8 @@ def _descend(
     order, tried = np.empty(len(ranks), dtype=np.int64), np.empty(hosts, dtype=np.int64)
     _expand(start, host, ranks, order)
     best_s, best_uneven = price(messages, paths, repeats, order, pipelined, busy)
-    asked, better = 1, True
-    while better and asked < most:
+    priced, better = 1, True
+    while better and priced < most:
         better = False
         for first in range(hosts):
             for last in range(first + 1, hosts):
@@ -207,7 +207,7 @@ def _descend(
                     _moved(kind, first, last, host, tried)
                     _expand(start, tried, ranks, order)
                     price_s, uneven = price(messages, paths, repeats, order, pipelined, busy)
-                    asked += 1
+                    priced += 1
                     if _is_better(price_s, uneven, best_s, best_uneven):
                         host[:], best_s, best_uneven, better = tried, price_s, uneven, True
         for one in range(hosts if inner else 0):
@@ -216,9 +216,9 @@ def _descend(
                     ranks[first], ranks[last] = ranks[last], ranks[first]
                     _expand(start, host, ranks, order)
                     price_s, uneven = price(messages, paths, repeats, order, pipelined, busy)
-                    asked += 1
+                    priced += 1
                     if _is_better(price_s, uneven, best_s, best_uneven):
                         best_s, best_uneven, better = price_s, uneven, True
                     else:
                         ranks[first], ranks[last] = ranks[last], ranks[first]
-    return best_s, best_uneven, asked
+    return best_s, best_uneven, priced

@@ -1,7 +1,7 @@
 """Relays: the role of each rank in a collective while only some ranks are ready (AdapCC, Sec. IV-C).
 
 In: a schedule whose chunks travel along trees or paths, and the ranks that are ready. Out: the behavior tuple
-of each rank, and the schedules of phase 1 (data of the ready ranks) and phase 2 (data of the late ones).
+of each rank, and the schedules of phase 1 (data of the ready ranks) and phase 2 (data of the late ranks).
 Together the phases give the results of the whole schedule. The same input gives the same bytes on all ranks.
 
 Read `chunk_trees`, the trees of a schedule; `behavior`, the tuples; `partial`, the schedules of the phases,

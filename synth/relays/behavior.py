@@ -147,7 +147,7 @@ def _senders(tree: ChunkTree, origins: frozenset[int], *, sums: bool) -> dict[in
     A rank's receives come before its sends in the tree's order, so one pass replaces the paper's recursion.
     """
     count: dict[int, int] = {}
-    for src, dst, its in zip(tree.src, tree.dst, tree.sums, strict=True):
-        if its == sums and (src in origins or src in count):
+    for src, dst, is_sum in zip(tree.src, tree.dst, tree.sums, strict=True):
+        if is_sum == sums and (src in origins or src in count):
             count[dst] = count.get(dst, 0) + 1
     return count

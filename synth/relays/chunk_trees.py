@@ -58,13 +58,13 @@ def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
     start = offsets(np.bincount(schedule.chunk, minlength=collective.chunks)).tolist()
     link, op = schedule.link[order], schedule.op[order]
     alike: defaultdict[tuple[bytes, bytes, int, int, bool], list[int]] = defaultdict(list)
-    asked = zip(
+    groups = zip(
         collective.sources.group.tolist(),
         collective.targets.group.tolist(),
         collective.reduced.tolist(),
         strict=True,
     )
-    for chunk, (source, target, reduced) in enumerate(asked):
+    for chunk, (source, target, reduced) in enumerate(groups):
         own = slice(start[chunk], start[chunk + 1])
         alike[link[own].tobytes(), op[own].tobytes(), source, target, reduced].append(chunk)
     found = []

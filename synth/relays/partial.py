@@ -4,7 +4,7 @@ Phase 1 keeps the sends that the behavior tuples allow: only ready ranks contrib
 serves every rank that the whole schedule serves.
 
 Phase 2 brings the data of late ranks, in one of two ways. ``sum`` is phase 1 again with the late ranks as the
-ready ones; each rank adds the two results. ``copy`` broadcasts the data of every late rank over the same
+ready ranks; each rank adds the two results. ``copy`` broadcasts the data of every late rank over the same
 trees, as in the paper; each rank adds them itself. ``sum`` moves less if many ranks are late; ``copy`` needs
 no reduce stage. If the collective sums nothing, both are the same, and no results are added.
 """
@@ -88,9 +88,9 @@ def late_schedule(schedule: Schedule, late: Collection[int], way: Way) -> Schedu
 def fastest_late_phase(bases: Sequence[Schedule], late: Collection[int]) -> Phase:
     """Return the phase 2 with the least simulated time, of both ways and of all ``bases``.
 
-    The bases are schedules of one collective. The best one for the data of all ranks need not be best for a
-    few: smaller pieces (`pieces.cut`) and the chains of a ring are often faster. Of equals the first is
-    taken, so all ranks choose the same.
+    The bases are schedules of one collective. The fastest base for the data of all ranks need not be the
+    fastest for a few: smaller pieces (`pieces.cut`) and the chains of a ring are often faster. The first of
+    equal bases is taken, so that all ranks choose the same one.
     """
     made = [late_phase(base, late, way) for base in bases for way in WAYS]
     return min(made, key=lambda phase: replay(phase.schedule).time_s)
@@ -151,16 +151,17 @@ def late_phase(schedule: Schedule, late: Collection[int], way: Way) -> Phase:
 
 
 def _choices(items: list[_Item]) -> list[list[Indices]]:
-    """Return the assignments of trees to each item's chunks that are worth trying: their own, and `dealt`."""
+    """Return the assignments of trees to chunks worth trying: the schedule's, and `dealt`."""
     own: list[Indices] = [item.own for item in items]
     even = dealt([item.held for item in items], [len(item.chunks) for item in items])
     return [own] if all(map(np.array_equal, own, even)) else [own, even]
 
 
 class _Item:
-    """The data of ``origins``, whose chunks may take any of ``trees``; ``own`` is each one's tree so far.
+    """The data of the ranks ``origins``; each chunk may take any of ``trees``.
 
-    ``left[t]`` marks the sends of tree t that are needed; ``ends[t]`` are the ranks that then have the data.
+    ``own[n]`` is the tree of chunk n in the schedule. ``left[t]`` marks the sends of tree t that are needed;
+    ``ends[t]`` are the ranks that then have the data.
     """
 
     def __init__(self, schedule: Schedule, trees: list[ChunkTree], origins: frozenset[int], way: Way) -> None:
@@ -197,8 +198,8 @@ def _brought(schedule: Schedule, items: list[_Item], trees: list[Indices], way: 
     for item, taken in zip(items, trees, strict=True):
         for at, (tree, left) in enumerate(zip(item.trees, item.left, strict=True)):
             mine = np.flatnonzero(taken == at)
-            # The chunks that take a tree are spread in order over the tree's own chunks. Each is sent at the
-            # place of the own chunk that it is assigned to.
+            # The chunks that take a tree are spread in order over the tree's chunks in the schedule. Each is
+            # sent in the place of the chunk to which it is assigned.
             turn = np.arange(len(mine)) * len(tree.rows) // max(1, len(mine))
             rows.append(tree.rows[turn][:, left].ravel())
             carried.append(np.repeat(number[first + mine], int(left.sum())))
@@ -258,9 +259,9 @@ def _adding(tree: ChunkTree, left: Mask) -> frozenset[int]:
 
 
 def _reached(tree: ChunkTree, left: Mask, ready: frozenset[int]) -> frozenset[int]:
-    """Return the targets that hold the chunk at the end; it is one that is not summed.
+    """Return the targets that hold a chunk, which is not summed, at the end.
 
-    They may be fewer than the tree's targets if several ranks hold the chunk at first.
+    Some targets may be missing if several ranks hold the chunk at first.
     """
     arrives = {dst for dst, kept in zip(tree.dst, left.tolist(), strict=True) if kept}
     return tree.targets & (arrives | (tree.sources & ready))
@@ -283,10 +284,10 @@ def _collective(
     return chunk, custom(whole.ranks, sources, targets, whole.reduced[chunk])
 
 
-def _shared(sets: list[frozenset[int]], of: Indices) -> RankSets:
-    """Return ``sets[i]`` for each i in ``of``."""
+def _shared(sets: list[frozenset[int]], index: Indices) -> RankSets:
+    """Return ``sets[i]`` for each i in ``index``."""
     each = of_sets(sets)
-    return replace(each, group=ints(each.group[of]))
+    return replace(each, group=ints(each.group[index]))
 
 
 def _build(schedule: Schedule, wanted: Collective, chunk: Indices, rows: Indices, op: Bytes) -> Schedule:

@@ -16,7 +16,7 @@ from synth.network import Network
 
 __all__ = ["dealt", "loads"]
 
-# The lots in which an item's chunks are dealt. One is below 2 % of the chunks, so loads become even; time
+# The lots in which chunks are dealt to trees. A lot is below 2 % of the chunks, so loads become even; time
 # grows with the number of lots.
 _LOTS = 64
 
@@ -27,20 +27,20 @@ def loads(network: Network, chunk_bytes: int, links: Sequence[Indices]) -> Float
 
 
 def dealt(held: Sequence[Floats], chunks: Sequence[int]) -> list[Indices]:
-    """Return a tree for each of the ``chunks[n]`` chunks of each item n.
+    """Return a tree for each of the ``chunks[n]`` chunks of each item n, which has its own choice of trees.
 
     ``held[n]`` is `loads` of the item's trees. Chunks are dealt greedily, in at most 64 lots an item, items
-    in turn. Each lot takes the tree that keeps the busiest link or port least busy; of equals, the one on
-    which a chunk occupies links and ports for the least time in total. O(64 · items · trees · links).
+    in turn. Each lot takes the tree that keeps the busiest link or port least busy; among equal trees, the
+    tree on which a chunk occupies links and ports least in total. O(64 · items · trees · links).
     """
     found: list[Indices] = [np.zeros(count, dtype=np.int64) for count in chunks]
     # Items with a single tree have no choice, but their load counts.
     busy_s = np.zeros(held[0].shape[1])
-    for its, count in zip(held, chunks, strict=True):
-        if len(its) == 1:
-            busy_s += its[0] * count
-    choosing = [item for item, its in enumerate(held) if len(its) > 1]
-    total_s = [its.sum(axis=1) for its in held]
+    for tree_loads, count in zip(held, chunks, strict=True):
+        if len(tree_loads) == 1:
+            busy_s += tree_loads[0] * count
+    choosing = [item for item, tree_loads in enumerate(held) if len(tree_loads) > 1]
+    total_s = [tree_loads.sum(axis=1) for tree_loads in held]
     edges = [np.arange(_LOTS + 1) * count // _LOTS for count in chunks]
     for lot in range(_LOTS):
         for item in choosing:

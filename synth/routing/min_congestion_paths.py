@@ -144,7 +144,7 @@ def _reroute(
 
 @compiled
 def _lay(through: Resources, demands: Demands, search: PathSearch, paths: _Paths, chunk: int) -> None:
-    """Store the path to a chunk's target; with too many hops the chunk keeps its old path."""
+    """Store the path to a chunk's target; too long a path is ignored (in the first pass, no path is left)."""
     src, came = through.src, search.came
     count, rank = 0, demands.target[chunk]
     while rank != demands.source[chunk]:

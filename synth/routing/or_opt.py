@@ -16,7 +16,7 @@ _MOST_ROUNDS = 200
 
 @compiled
 def shortened(tour: Indices, cost: Floats) -> Indices:
-    """Return the tour after or-opt moves, each the best one, until none helps, or after 200 moves.
+    """Return the tour after or-opt: the best move is made until none helps, at most 200 times.
 
     ``cost`` is (ranks, ranks), infinite without a link. Pieces keep their direction, so a link may cost
     differently in each direction. O(rounds · ranks² · 32).

@@ -10,8 +10,7 @@ from synth.routing.congestion_prices import ETA, Resources, charge, cheapest, la
 
 __all__ = ["grow"]
 
-# While loads are small, the largest counts as at least this many chunks: one chunk on a link must not repel
-# others.
+# The largest load counts as at least this many chunks, so that a single chunk on a link repels no others.
 _FEW = 4
 
 

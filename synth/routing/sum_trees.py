@@ -1,11 +1,11 @@
 """Sums of a fixed tree of additions, placed on ranks so that the busiest link or port carries little.
 
-The tree says which sums are added to which, not where. At given prices of links and ports a dynamic program
-over the tree finds the cheapest rank for each addition, for every rank that may want the result: a sum costs
-what its two summands cost to make and to bring there. Chunks are placed batch by batch; in later turns each
-batch is removed and placed again at the prices of all others, as in `synth.routing.min_congestion_paths`. In
-the first turns prices hardly depend on loads, then more from turn to turn: at steep first prices, chunks
-would take detours and keep them.
+The tree fixes which sums are added up; the search decides at which ranks. At given prices of links and ports,
+a dynamic program over the tree finds the cheapest rank for each addition and for each rank that may need the
+result. The cost of a sum is the cost to make its two summands and to bring them to the rank that adds them.
+Chunks are placed batch by batch. In later turns each batch is removed and placed again at the prices of all
+others, as in `synth.routing.min_congestion_paths`. In the first turns prices hardly depend on loads, then
+more from turn to turn: steep first prices would send chunks on detours that they keep.
 
 By weak duality any prices prove a lower bound on time: the cost of all chunks on their cheapest paths,
 divided by the sum of the prices.
@@ -25,12 +25,12 @@ __all__ = ["SumTree", "aligned_tree", "batch_of", "place_sums"]
 
 # In turn t the busiest link or port costs exp(_FIRST_ETA · 2^(t / _DOUBLED)) times an idle one, at last
 # exp(16). On torus:4x4, switch:16 and fat_tree:4x4/2 the busiest then carried 8, 15 and 15 chunks of a
-# reduce_scatter, which is the least; with exp(10) from the first turn on it was 8.25 to 10, 16 and 17.
+# reduce_scatter, the optimum; with exp(10) from the first turn on, it carried 8.25 to 10, 16 and 17.
 _FIRST_ETA, _DOUBLED, _TURNS = 0.5, 3, 16
 # The bound is sought in _STEPS steps, at prices of exp(_ETA · load / the largest load). In each step a share
 # of the chunks, at first _FIRST_SHARE, takes the cheapest paths.
 _ETA, _STEPS, _FIRST_SHARE = 10.0, 24, 0.1
-# While loads are small, the largest counts as at least this many chunks: one chunk must not repel others.
+# The largest load counts as at least this many chunks, so that a single chunk repels no others.
 _FEW = 4
 # The most operations of a search: a few seconds.
 _WORK = 4_000_000_000

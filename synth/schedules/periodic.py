@@ -27,7 +27,7 @@ __all__ = ["PeriodicSchedule"]
 _MOST_PERIODS = 1 << 40
 # The most sends of a replay.
 _MOST_SENDS = 6_000_000
-# Times closer than this share of the total are equal, as sums of floats round.
+# Times closer than this share of the total are equal, because sums of floats round.
 _SLACK = 1e-9
 
 
@@ -58,7 +58,6 @@ class PeriodicSchedule:
     is_sized: ClassVar[bool] = True
 
     def listed_network(self) -> Network:
-        """Return the network it runs on."""
         return self.network
 
     @property
@@ -73,7 +72,7 @@ class PeriodicSchedule:
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """The number of periods, the seconds between their starts, and the latency of one."""
+        """The number of periods, the seconds between their starts, and the latency of a period."""
         return {"periods": self.periods, "period_s": self.period_s, "latency_s": self.latency_s}
 
     @property
@@ -88,7 +87,6 @@ class PeriodicSchedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         times = f"repeated {self.periods} times or any other number"
         return f"{len(self.chunk)} sends a period do {does}, {times}: {RIGHT}"
@@ -186,12 +184,12 @@ class PeriodicSchedule:
     def timing(self, excerpt: Timing | None) -> Timing:
         """Return the times of the first period, and when the last chunk of all arrives.
 
-        Only the first periods are replayed. They become steady when every send starts exactly ``period_s``
-        after the same send of the period before. In every period, a send waits for the same sends of its own
-        period or of one shortly before. So all later periods are steady once as many periods are steady as
-        the longest wait spans, and each adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder
-        and Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a
-        period · periods that overlap).
+        Only the first periods are replayed. A period is steady if every send starts exactly ``period_s``
+        after the same send of the period before. A send waits only for sends of its own period or of periods
+        shortly before. So once as many periods in a row are steady as the longest wait spans, all later
+        periods are steady, and each adds ``period_s`` (max-plus linear systems; Baccelli, Cohen, Olsder and
+        Quadrat 1992). If too many sends overlap to be replayed, the result is ``time_s``. O(sends of a period
+        · periods that overlap).
         """
         return self._timing(self.time_s if excerpt is None else min(self.time_s, self._end_s(excerpt)))
 
@@ -202,13 +200,13 @@ class PeriodicSchedule:
     def _watched_periods(self) -> int:
         """The number of first periods that are replayed.
 
-        A third of them fills the pipeline, and a third is compared in `_end_s`. The third between lets waits
-        settle; if they do not, ``time_s`` is used.
+        The first third fills the pipeline, the second lets waits settle, and the last is compared in
+        `_end_s`. If the waits do not settle, ``time_s`` is used.
         """
         return 3 * math.ceil(self.latency_s / self.period_s) + 4
 
     def _end_s(self, timing: Timing) -> float:
-        """Return the extrapolated end of all periods; infinite if the first are not steady."""
+        """Return the extrapolated end of all periods; infinite if the replayed periods are not steady."""
         periods, each = self._watched_periods, len(self.chunk)
         if self.periods <= periods:
             return timing.time_s
@@ -217,7 +215,7 @@ class PeriodicSchedule:
         start_s[period, row] = timing.start_s
         # No send waits for a send planned more than ``period_s + latency_s`` earlier, so only the sends of
         # the last such span are compared. The span ends at the start of the first period that is not
-        # replayed. Sends of later periods come later in the order, so they delay none of those compared.
+        # replayed. Sends of later periods come later in the order, so they delay none of the compared sends.
         planned_s = np.arange(periods - 1)[:, None] * self.period_s + self.start_s
         last_s = (periods - 1) * self.period_s
         watched = (planned_s < last_s) & (planned_s >= last_s - self.period_s - self.latency_s)
@@ -232,10 +230,7 @@ class PeriodicSchedule:
         return replace(self, periods=max(1, -(-size_bytes // period_bytes)), outcome=None)
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``.
-
-        ``synth.check`` judges feasibility.
-        """
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges feasibility."""
         found = self.body.problems()
         if self.collective.kind not in KINDS:
             found.append(f"collective.kind: expected one of {', '.join(KINDS)}, found {self.collective.kind}")

@@ -170,12 +170,10 @@ class Schedule:
         return len(self.chunk)
 
     def listed_network(self) -> Network:
-        """Return the network it runs on."""
         return self.network
 
     @property
     def whole(self) -> Collective:
-        """The collective that all its sends do."""
         return self.collective
 
     @property
@@ -195,13 +193,11 @@ class Schedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.collective.ranks_in_words}"
         order = "" if self.collective.sum_order == "any" else ", each sum in the order of the aligned tree"
         return f"{self.sends} sends do {does}: {RIGHT}{order}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return one obligation: to check this table."""
         return [Obligation(self, timing)]
 
     @property
@@ -215,16 +211,13 @@ class Schedule:
         return replace(self, chunk_bytes=chunk_bytes, outcome=None, race=None)
 
     def expanded(self) -> Schedule:
-        """Return this schedule, which lists all sends."""
         return self
 
     @property
     def excerpt(self) -> Schedule | None:
-        """This schedule: a table is its own excerpt."""
         return self
 
     def timing(self, excerpt: Timing | None) -> Timing:
-        """Return the times of the table."""
         assert excerpt is not None
         return excerpt
 

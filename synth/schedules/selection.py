@@ -109,31 +109,25 @@ class Selection:
 
     @property
     def method(self) -> str:
-        """The method of the schedule for the largest size."""
         return self.expanded().method
 
     @property
     def seed(self) -> int:
-        """The seed of the method's random numbers."""
         return self.expanded().seed
 
     @property
     def chunk_bytes(self) -> int:
-        """The bytes of a chunk at the largest size."""
         return self.expanded().chunk_bytes
 
     @property
     def sends(self) -> int:
-        """The sends at the largest size."""
         return self.expanded().sends
 
     def listed_network(self) -> Network:
-        """Return the network it runs on."""
         return self.network
 
     @property
     def whole(self) -> Collective:
-        """The collective of the schedule for the largest size."""
         return self.expanded().collective
 
     @property
@@ -143,7 +137,6 @@ class Selection:
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which all sends hold each link at the largest size."""
         return self.expanded().busy_s
 
     @property
@@ -158,12 +151,10 @@ class Selection:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the checker finds nothing."""
         schedules = f"{plural(len(self.algorithms), 'schedule')} for {plural(len(self.ranges), 'range')}"
         return f"{schedules} of sizes do {self.collective.label} on {self.collective.ranks_in_words}"
 
     def of_size(self, size_bytes: int) -> Schedule:
-        """Return the schedule for ``size_bytes``."""
         return self.choose(size_bytes)
 
     def expanded(self) -> Schedule:
@@ -180,16 +171,13 @@ class Selection:
 
     @property
     def workload(self) -> Workload:
-        """The collective at the largest size, in the chunks of its schedule."""
         return self.expanded().workload
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The schedule for the largest size."""
         return self.expanded()
 
     def timing(self, excerpt: Timing | None) -> Timing:
-        """Return when each send starts and arrives at the largest size."""
         assert excerpt is not None
         return excerpt
 

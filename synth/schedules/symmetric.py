@@ -9,7 +9,7 @@ over the mapped link. The image of an object is its *translate*.
 **Orbits.** An orbit is all translates of one rank, link, port, chunk or send; it has as many members as there
 are translations. A symmetric schedule *lists* one send of each orbit of sends. The other translates are
 *implied*; each starts when its listed send does. On a torus of 65,536 ranks all ranks are one orbit: an
-all_gather has 4·10⁹ sends, of which 65,535 are listed, those of the chunk of rank 0.
+all_gather has 4·10⁹ sends, and only the 65,535 sends of rank 0's chunk are listed.
 
 **Quotient.** Each link of an orbit carries exactly one translate of each listed send over that orbit, and so
 does each port. So all links of an orbit are held at the same times, namely while a listed send over the orbit
@@ -79,7 +79,6 @@ class SymmetricSchedule:
 
     @property
     def whole(self) -> Collective:
-        """The collective that all sends perform together."""
         return self.collective
 
     @property
@@ -99,13 +98,11 @@ class SymmetricSchedule:
 
     @property
     def proof(self) -> str:
-        """The statement that is proven if the checker finds nothing."""
         does = f"{self.collective.label} on {self.network.ranks} ranks"
         translates = f"with their {self.network.translations} translates"
         return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
-        """Return the quotient."""
         return [Obligation(self.quotient, timing)]
 
     @property
@@ -115,7 +112,6 @@ class SymmetricSchedule:
 
     @property
     def excerpt(self) -> Schedule | None:
-        """The quotient."""
         return self.quotient
 
     def timing(self, excerpt: Timing | None) -> Timing:
@@ -208,10 +204,7 @@ class SymmetricSchedule:
         return Schedule(on, self.collective, self.chunk_bytes, self.method, self.seed, chunk, ints(at), op)
 
     def problems(self) -> list[str]:
-        """Return every inconsistency, as ``path: what is wrong``.
-
-        ``synth.check`` judges feasibility.
-        """
+        """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges feasibility."""
         found = [f"network.{problem}" for problem in self.network.problems()]
         found += [f"collective.{problem}" for problem in self.collective.problems()]
         if found:

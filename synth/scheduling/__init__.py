@@ -1,6 +1,6 @@
-"""Scheduling: an order, a place in a period, or a link for each send.
+"""Scheduling gives each send an order, a place in a period, or a link.
 
-List scheduling and justification order given sends. Modulo scheduling and edge colouring give them places in
+List scheduling and justification order given sends. Modulo scheduling and edge colouring place given sends in
 a period. Matching, exchange and stars choose the sends of given chunks.
 
 In: a network with sends or chunks. Out: sends in the order of their starts, or with their starts in a period.

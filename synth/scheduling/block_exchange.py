@@ -58,8 +58,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
     The faster choice is made at each level: pairs give recursive doubling, all ranks at once give one-shot.
     Chunks take different links in turn. If blocks are far apart, each rank may first sum up its share of a
-    block's chunks and exchange only that. Raises NotApplicableError for other collectives and if links do not
-    join the ranks. O(ranks · chunks · log ranks) sends, or ranks² · chunks.
+    block's chunks and exchange only this share. Raises NotApplicableError for other collectives and if links
+    do not join the ranks. O(ranks · chunks · log ranks) sends, or ranks² · chunks.
     """
     if collective.kind != "all_reduce" or not collective.whole:
         raise NotApplicableError(f"exchange does not serve {collective.label}")
@@ -166,8 +166,8 @@ def least_bandwidth(network: Network) -> float:
 
 def _nodes(levels: Sequence[Blocks], low: int, high: int) -> list[Blocks]:
     """Return each block of level ``high`` as the list of its blocks of level ``low``."""
-    of = {block[0]: block for block in levels[low]}
-    return [[of[rank] for rank in whole if rank in of] for whole in levels[high]]
+    by_first = {block[0]: block for block in levels[low]}
+    return [[by_first[rank] for rank in whole if rank in by_first] for whole in levels[high]]
 
 
 def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> list[int]:
@@ -266,8 +266,8 @@ def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> Exch
     found, levels = ExchangePlanner(network, chunks, chunk_bytes), way.levels
     found.plan(
         [
-            _steps(levels[of], way.joined[of], way.shares, share)
-            for share, of in (divmod(chunk, len(levels)) for chunk in range(chunks))
+            _steps(levels[number], way.joined[number], way.shares, share)
+            for share, number in (divmod(chunk, len(levels)) for chunk in range(chunks))
         ]
     )
     return found
@@ -315,7 +315,7 @@ def _halved(digit: Indices, size: int) -> Iterator[Indices]:
 def _steps(
     levels: Sequence[Blocks], joined: Sequence[int], shares: _Shares | None, share: int
 ) -> list[list[Step]]:
-    """Return the steps of one chunk by level; with ``shares`` the ``share``-th rank of a block owns it."""
+    """Return a chunk's steps by level; with ``shares`` the ``share``-th rank of a block owns the chunk."""
     if shares is None:
         return [list(map(Exchange, nodes)) for nodes in _between(levels, joined)]
     blocks = [sorted(block) for block in levels[_level(levels, shares.above[0])]]

@@ -5,8 +5,8 @@ colours as the busiest port has edges suffice (König 1916). A send takes the ea
 both its ports; if there is none, two places are swapped along an alternating path. Periods share no chunk, so
 a send may wait for any place. It then starts later by less than a period, and the period stays the same.
 
-The length of a place may differ between ports, such as those of switches inside hosts and those of NICs; the
-period is the same for all.
+The length of a place may differ between ports, such as NICs and switches inside hosts; the period is the same
+for all.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SLACK = 1e-9
 def coloured(schedule: Schedule) -> tuple[Floats, float] | None:
     """Return (start of each send of the first period, seconds from one period to the next).
 
-    The period is as long as the busiest port needs. ``schedule`` has the sends of one period, each after
-    those that bring its chunk to its source. Return None unless each send holds one port out and one port in
+    The period is as long as the busiest port needs. ``schedule`` has the sends of one period, each after the
+    sends that bring its chunk to its source. Return None unless each send holds one port out and one port in
     and all sends of a port are equally long. O(sends · (places of a period + longest path)).
     """
     network, link = schedule.network, schedule.link
@@ -90,7 +90,7 @@ def _coloured(
     slots: int,
     places: Indices,
 ) -> Indices:
-    """Return the place of each send in the period; no two sends of a port share one."""
+    """Return the place of each send in the period; no two sends of a port share a place."""
     outs, ins = port_out.max() + 1, port_in.max() + 1
     # The send that holds a port at a place; -1: none.
     by_out = np.full((outs, places.max()), -1, np.int64)
@@ -113,7 +113,7 @@ def _coloured(
                 free_in = at
         if taken < 0:
             # The path from port ``two`` enters each port out by a send at place ``free_out``. Port ``one``
-            # has none, so the path never reaches it.
+            # has no such send, so the path never reaches port ``one``.
             _exchange(port_out, port_in, by_out, by_in, place, two, free_out, free_in)
             taken = begin + (free_out - begin) % most
         at = taken % most

@@ -28,7 +28,7 @@ __all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step"
 
 Blocks = list[list[int]]
 """Blocks of ranks; each rank is in exactly one."""
-# Rows of sends are numbered from 0, so none has the number of a rank's own part.
+# The number of a rank's own part; rows of sends are numbered from 0.
 _OWN = -1
 
 
@@ -308,7 +308,7 @@ def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
 
 
 def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> list[Blocks]:
-    """Return levels of blocks, from single ranks to all; each pairs the nearest of the last level.
+    """Return levels of blocks, from single ranks to all; each level pairs the nearest blocks of the last.
 
     Blocks of different hosts are paired only when each host is one block. ``used[level]`` counts how often
     each link was taken at that level; each use makes the link longer by a chunk's hold time. This call adds

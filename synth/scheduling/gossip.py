@@ -1,11 +1,11 @@
 """Gossip: all_reduces in which ranks forward the sums that neighbours lack, by list scheduling.
 
 This is gossiping in the postal model (Bar-Noy and Kipnis 1994) with sums instead of messages. Contributions
-to a chunk first go along a shortest path tree to a root of its own. A sum of at least ``least``
-contributions may leave the tree: any rank that lacks all of it may receive it. If ``least`` is 1, every link
-carries sums at once, as in an exchange; if it is the number of ranks, only the finished sum goes from the
-root to all. Between these, trees collect sums and their roots' neighbourhoods exchange them. So latency and
-bandwidth are traded on any network, with any number of ranks.
+to a chunk first go along a shortest path tree to the chunk's root. A sum of at least ``least`` contributions
+may leave the tree: any rank that lacks all of these contributions may receive the sum. If ``least`` is 1,
+every link carries sums at once, as in an exchange. If ``least`` is the number of ranks, only the finished sum
+goes from the root to all. For values between, trees collect sums, and ranks near the roots exchange them. So
+latency is traded for bandwidth on any network, with any number of ranks.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _MOST_STEPS = 2e6
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.75, 1.0)
 # The orders of `_worth`. Early chunks first is the best for short buffers, the others for longer ones.
 _ORDERS = 3
-# The time to receive the buffer may be this multiple of the latency to the farthest rank. Above it, and
-# mostly from a half on, reduce_scatter and all_gather are faster (benchmarks/sizes.py --unusual 8 --seed 8).
+# The time to receive the buffer may be this multiple of the latency to the farthest rank. Above 1.5, and
+# mostly above 0.5, reduce_scatter and all_gather are faster (benchmarks/sizes.py --unusual 8 --seed 8).
 _FARTHEST = 1.5
-# Events whose times differ by less than this share are simultaneous, as sums of floats round.
+# Events whose times differ by less than this share are simultaneous, because sums of floats round.
 _SLACK = 1e-12
 
 
@@ -126,12 +126,12 @@ class _Table(NamedTuple):
 class _State(NamedTuple):
     """The progress of an attempt, by chunk and rank unless said otherwise.
 
-    Contributions that have arrived are ``held``; with those on their way they are ``due``. The first ``rows``
-    entries of ``row_set`` and ``row_send`` are the sums that have arrived apart, and the sends that brought
-    them (-1: the rank's own). ``coming`` counts the sends on their way to the rank. ``copied`` is 1 while a
-    finished sum is on its way, and 2 once it is there. A rank sends a chunk until ``busy_s``, and links and
-    ports carry sends until ``free_s`` and ``port_free_s``. By link and chunk, ``worth`` is the worth of a
-    send, and ``stale`` says that it has to be computed again.
+    ``held`` are the contributions that have arrived, ``due`` these and the ones on their way. The first
+    ``rows`` entries of ``row_set`` are the sums that have arrived separately; ``row_send`` has the sends that
+    brought them (-1: the rank's own). ``coming`` counts the sends on their way to the rank. ``copied`` is 1
+    while a finished sum is on its way, and 2 once it is there. A rank sends a chunk until ``busy_s``, and
+    links and ports carry sends until ``free_s`` and ``port_free_s``. By link and chunk, ``worth`` is the
+    worth of a send, and ``stale`` says that the worth has to be computed again.
     """
 
     held: Words
@@ -385,7 +385,7 @@ def _arrive(state: _State, send: int, chunk: int, rank: int, carried: np.uint64,
 
 @compiled
 def _outdate(costs: _Costs, state: _State, chunk: int, rank: int) -> None:
-    """Let the worth of a chunk's sends from and to a rank be computed again."""
+    """Mark the worth of a chunk's sends from and to a rank as stale."""
     for link in range(len(costs.src)):
         if costs.src[link] == rank or costs.dst[link] == rank:
             state.stale[link, chunk] = True

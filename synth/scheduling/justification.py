@@ -68,7 +68,7 @@ def _improved(
 
 
 def _back_s(schedule: Schedule, backwards: Precedence, arrival_s: Floats) -> Floats:
-    """Return the time from each send's start to the end, listing sends backwards in time."""
+    """Return the time from each send's start to the end, by list scheduling backwards in time."""
     link, network = schedule.link.astype(np.int64), schedule.network.transposed()
     return line_up(network, schedule.chunk_bytes, link, backwards, floats(-arrival_s))[1]
 

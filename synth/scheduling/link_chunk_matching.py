@@ -32,12 +32,15 @@ from synth.kernels import (
 
 __all__ = ["CLUSTER", "PLAIN", "STRICT", "LinkFigures", "MatchingPolicy", "match"]
 
-# The preferences: none, first the chunks that the target's cluster lacks, and only those.
+# PLAIN: no preference. CLUSTER: first the chunks that the target's cluster lacks. STRICT: only these chunks.
 PLAIN, CLUSTER, STRICT = range(3)
 
 
 class MatchingPolicy(NamedTuple):
-    """A rule of choice: which chunks a link prefers, and of how many possible ones it takes the rarest."""
+    """A rule of choice: a link takes the rarest of up to ``sample`` chunks, by its ``preference``.
+
+    With ``rotate``, links choose in turn while many are free, and otherwise in random order.
+    """
 
     preference: int
     sample: int
@@ -66,11 +69,11 @@ class LinkFigures(NamedTuple):
 
 
 class _Chunks(NamedTuple):
-    """Sets of chunks by rank: ``has``, and ``awaited``: those it has, gets by a send, or does not want.
+    """Sets of chunks: by rank ``has``, and ``awaited``: chunks held, on their way, or not wanted.
 
-    For each level, ``home`` has the chunks that a rank held at first or received over links of higher levels,
-    and ``in_cluster`` those that a cluster holds or awaits; with one level both stay empty. ``copies`` counts
-    the sends of each chunk.
+    For each level, ``home`` has the chunks that a rank held at first or received over links of higher levels.
+    ``in_cluster`` has the chunks that a cluster holds or awaits. With one level ``home`` and ``in_cluster``
+    stay empty. ``copies`` counts the sends of each chunk.
     """
 
     has: Words

@@ -38,7 +38,7 @@ class Sends:
         turn: int | Indices,
         urgency: int | Indices | Floats | None = None,
     ) -> None:
-        """Add sends of ``chunk`` over ``link``; a send's turn must be later than those of sends it needs.
+        """Add sends of ``chunk`` over ``link``; a send must have a later turn than the sends it needs.
 
         Among ready sends the lowest ``urgency`` goes first, by default the lowest turn. Each argument may be
         one number or a column; they are broadcast against each other.
@@ -112,10 +112,7 @@ def in_start_order(schedule: Schedule) -> Schedule:
 
 
 def in_order(schedule: Schedule, order: Indices) -> Schedule:
-    """Return the sends with row ``order[n]`` as the n-th, without those that ``order`` lacks.
-
-    It must not lack an addend of a send that it has.
-    """
+    """Return the sends of the rows ``order``, in this order; it must contain the addends of its sends."""
     chunk, link, op = schedule.chunk[order], schedule.link[order], schedule.op[order]
     stream = schedule.stream[order] if len(schedule.stream) else schedule.stream
     found = replace(schedule, chunk=ints(chunk), link=ints(link), op=bytes_of(op), stream=ints(stream))

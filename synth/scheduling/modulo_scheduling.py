@@ -19,8 +19,8 @@ from synth.simulation import touched
 
 __all__ = ["least_period_s", "modulo_scheduled"]
 
-# Times are whole ticks. The shortest hold lasts this many, so that rounding hardly changes a time. A period
-# too short by at most the fraction ``_ROUNDED`` is lengthened: rounded holds may cause that.
+# Times are whole ticks. The shortest hold lasts this many ticks, so that rounding hardly changes a time. If
+# rounded holds exceed the period by at most the fraction ``_ROUNDED``, the period is lengthened.
 _TICKS_A_HOLD = 1 << 24
 _ROUNDED = 1e-6
 
@@ -95,8 +95,8 @@ class _Waits(NamedTuple):
     """The slots that each send leaves and enters, its link, and the longest chain it begins.
 
     ``travel`` is the ticks to arrive over each link, ``after`` the ticks of the chain. The sends that leave
-    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``; those that enter it are in ``in_rows``. Both are
-    in the order of the schedule. A slot is a chunk at a rank.
+    slot s are ``out_rows[out_start[s]:out_start[s + 1]]``, and ``in_rows`` has the sends that enter it. Both
+    are in the order of the schedule. A slot is a chunk at a rank.
     """
 
     leaves: Indices
@@ -250,7 +250,6 @@ def _free_from(cycles: _Cycles, resource: int, hold: int, now: int, period: int)
 
 @compiled
 def _take(cycles: _Cycles, resource: int, hold: int, now: int, period: int) -> None:
-    """Mark ``resource`` busy from ``now`` on."""
     place = now % period
     first, taken = cycles.first[resource], cycles.taken[resource]
     at = 0

@@ -74,5 +74,5 @@ def _rules(schedule: Schedule, parts: int, timing: Timing) -> Iterator[Floats]:
         yield floats(start_s + part * (timing.time_s * stagger / parts))
     sums = np.tile(schedule.op == REDUCE, parts)
     if sums.any() and not sums.all():
-        # The sums of all parts in turn, then their results.
+        # The sums of all parts go first, part by part, then the results.
         yield floats(start_s + (part + np.where(sums, 0, parts)) * timing.time_s)

@@ -1,8 +1,8 @@
 """The precedence graph of sends: the sends that must have arrived before each one may start.
 
 It is an activity-on-node network. Its nodes are the sends, and milestones, which take no time. A milestone is
-the arrival of the first n sends into a slot. If many sends bring a sum and many forward it, there are as many
-edges as sends of both kinds together, not one for each pair.
+the arrival of the first n sends into a slot (a chunk at a rank). If m sends bring a sum and k sends forward
+it, the graph has about m + k edges instead of m · k.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def _of_slots(
     missing = waiting[empty & ~there]
     waits = past > first
     # One milestone for each number of sends that some send waits for; milestones of a slot form a chain.
-    marks, of = np.unique(past[waits], return_inverse=True)
+    marks, mark = np.unique(past[waits], return_inverse=True)
     start = np.zeros(len(marks), np.int64)
-    start[of] = first[waits]
+    start[mark] = first[waits]
     earlier = np.concatenate(([0], marks[:-1]))
     chained = np.flatnonzero(earlier > start)
     low = np.maximum(start, earlier)
@@ -117,7 +117,7 @@ def _of_slots(
     return Precedence(
         sends,
         len(marks),
-        np.concatenate((brought[spans(low, marks - low)], milestone[chained - 1], milestone[of])),
+        np.concatenate((brought[spans(low, marks - low)], milestone[chained - 1], milestone[mark])),
         np.concatenate((np.repeat(milestone, marks - low), milestone[chained], waiting[waits])),
         missing,
     )

@@ -29,12 +29,11 @@ _MOST_RANKS = 256
 # The row of a rank's own contribution among the addends of a send.
 _OWN = -1
 
-# The most bytes of a buffer for which such all_reduces may win, over those that a rank receives during the
-# latency to the farthest rank: by exchange, and by reduce_scatter and all_gather (benchmarks/sizes.py on
+# The largest buffers for which these methods may win, by exchange and by reduce_scatter and all_gather. The
+# unit is the bytes that a rank receives during the latency to the farthest rank (benchmarks/sizes.py on
 # torus:4x4x4 and torus:8x8; benchmarks/published_and_ours.py trivance).
 _MOST_BYTES, _MOST_BYTES_OF_TREES = 0.6, 8.0
-# All_reduces are tried with so many chunks for each way, and with so many for each way and rank. Finer cuts
-# with more sends than the last number are not tried.
+# The numbers of chunks tried for each way, and for each way and rank; the most sends of the latter.
 _FEW, _LAPS, _MOST_SENDS = (1, 4), (1, 2, 4), 600_000
 
 Known = dict[int, list[int]]
@@ -54,13 +53,13 @@ def pays(network: Network, collective: Collective, chunk_bytes: int) -> bool:
 
 
 def trees_pay(network: Network, collective: Collective, chunk_bytes: int) -> bool:
-    """Return as `pays` does; a reduce_scatter and an all_gather pay for longer buffers, too."""
+    """Return the same as `pays`; with at least a chunk a rank, longer buffers pay, too."""
     most = _MOST_BYTES_OF_TREES if collective.chunks >= network.ranks else _MOST_BYTES
     return _over_latency(network, collective, chunk_bytes) <= most
 
 
 def _over_latency(network: Network, collective: Collective, chunk_bytes: int) -> float:
-    """Return the bytes of the buffer over those that a rank receives during the latency to the farthest."""
+    """Return the buffer's bytes over the bytes that a rank receives during the longest latency."""
     farthest_s = float(distances_s(network, network.alpha_s, np.zeros(1, np.int64)).max())
     passing = farthest_s * least_bandwidth(network)
     return collective.chunks * chunk_bytes / passing if passing else math.inf
@@ -71,8 +70,8 @@ def summed_axes(
 ) -> int:
     """Return the number of axes to sum up before the exchange that is expected to take least time.
 
-    ``costs`` are for each axis the steps of an exchange along it, and the messages that a rank receives.
-    There must be a chunk of each of the ``ways`` for every share.
+    ``costs`` has, for each axis, (steps of an exchange along it, messages that a rank then receives). Every
+    share needs a chunk of each of the ``ways``.
     """
     alpha_s, rate = float(np.median(network.alpha_s)), least_bandwidth(network)
     found = []
@@ -119,7 +118,7 @@ class SharedSums:
         """Add a chunk: its sums along ``axes`` by ``trees``, ``exchange`` of these, and the way back.
 
         The ranks whose coordinates along the axes are the digits of ``share`` make the sums. ``exchange``
-        takes the rows that each of them has, and returns those of the result.
+        takes the rows that each of these ranks has, and returns the rows of the result.
         """
         owner: Indices = np.arange(self.network.ranks)
         for axis in axes:
@@ -156,6 +155,5 @@ class SharedSums:
         return found
 
     def schedule(self, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
-        """Return the sends in a good order."""
         made = self.sends.schedule(self.network, collective, chunk_bytes, self.method, seed)
         return justified(made)

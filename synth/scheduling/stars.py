@@ -1,10 +1,10 @@
 """Stars: the owner of a chunk sends it to all ranks of its host, and over one link to each other host.
 
-The rank that receives it on another host sends it to all others of that host. So on a dragonfly (Kim, Dally,
-Scott, Abts) every chunk crosses to each group once, along a tree of three levels, and all links are loaded as
-evenly as the network allows. Owners send their first chunks, then their second ones, and so on. A chunk
-crosses to another host as soon as it is at the source of the link that leads there. Nothing is searched:
-O(sends · log sends).
+The rank that receives the chunk on another host sends it to all other ranks of its host. So on a dragonfly
+(Kim, Dally, Scott, Abts) every chunk crosses to each group once, along a tree of three levels, and all links
+are loaded as evenly as the network allows. Owners send their first chunks, then their second ones, and so on.
+A chunk crosses to another host as soon as it is at the source of the link that leads there. Nothing is
+searched: O(sends · log sends).
 """
 
 from __future__ import annotations

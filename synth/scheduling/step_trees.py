@@ -1,7 +1,7 @@
 """Trees that grow in steps: in each step, every rank that has the data sends it along the step's moves.
 
 The trees of all owners together are a butterfly, such as recursive doubling. A step is a list of moves. A
-move takes every rank to another one, over one link or over several hops. Ranks on the way keep what passes
+move takes every rank to another rank, over one link or over several hops. Ranks on the way keep what passes
 them, so every rank of a tree receives once.
 """
 
@@ -29,7 +29,7 @@ class Grid:
     sizes: tuple[int, ...]
 
     def moved(self, axis: int, by: int | Indices) -> Indices:
-        """Return for each rank the one whose coordinate along ``axis`` is higher by ``by``, cyclically."""
+        """Return for each rank the rank whose coordinate along ``axis`` is higher by ``by``, cyclically."""
         rank = np.arange(math.prod(self.sizes))
         place = self.place(axis)
         return np.asarray(rank + ((place + by) % self.sizes[axis] - place) * self._stride(axis))
@@ -40,10 +40,10 @@ class Grid:
         return np.asarray(rank // self._stride(axis) % self.sizes[axis])
 
     def ways(self, *, mirrored: bool) -> list[tuple[list[int], bool]]:
-        """Return (axes in turn, whether the other way round), one for each axis to begin with.
+        """Return (order of the axes, whether mirrored): for each axis the order that begins with it.
 
-        If ``mirrored``, each also comes the other way round: ranks that are equally far both ways are then
-        reached one way by some chunks, the other way by others.
+        If ``mirrored``, each order comes twice, and the second one reaches ranks that are equally far both
+        ways from the other side.
         """
         axes = range(len(self.sizes))
         return [
@@ -72,8 +72,8 @@ def in_turn(steps: Mapping[int, int]) -> list[tuple[int, int]]:
 def routed(network: Network, table: Ints, to: Indices, chunk_bytes: int) -> Indices:
     """Return (hops + 1, ranks): where the data of each rank is at first, and after each hop to ``to[rank]``.
 
-    It is one hop if links join all pairs, else the hops of the fastest paths; the end of a short path is
-    repeated. Data for a rank that cannot be reached stays where it is.
+    Each rank takes one hop if links join all ranks to their targets, otherwise the hops of the fastest path;
+    the end of a short path is repeated. Data for a rank that cannot be reached stays where it is.
     """
     rank = np.arange(network.ranks)
     if (table[rank, to] >= 0).all():

@@ -4,7 +4,7 @@ Between two ranks many paths are equally short. Paths from one rank of each orbi
 with its last hop over the link with the least load so far; the paths of all other ranks are translates of
 these. Then the hops are list-scheduled (Graham 1969): a free link takes the chunk with the longest path left.
 
-Where ports are oversubscribed, as the uplinks of a leaf, shortest paths are not the best ones. So a second
+Where ports are oversubscribed, such as a leaf's uplinks, shortest paths are not the best ones. So a second
 set of paths is chosen by prices: the time over a link grows with the load that the first set puts on its
 busiest port. In a rail fabric a chunk then goes over NVLink to a GPU of the destination's rail first (PXN).
 """
@@ -26,10 +26,10 @@ __all__ = ["all_to_all_sends"]
 
 # With more links no shortest paths are computed, and each chunk takes a direct link.
 _MOST_LINKS = 1 << 22
-# Paths whose times differ by less than this share are equally short, as sums of floats round.
+# Paths whose times differ by less than this share are equally short, because sums of floats round.
 _SLACK = 1e-9
-# Paths by prices are worth a schedule if shortest ones keep some port busy for this many times as long; less
-# is within the rounding of shares.
+# Paths by prices are scheduled only if shortest paths keep the busiest port busy for more than this many
+# times as long; less is within the rounding of shares.
 _UNEVEN = 1.01
 
 
@@ -50,9 +50,9 @@ class _Links(NamedTuple):
 def all_to_all_sends(
     network: SymmetricNetwork, chunk_bytes: int, share: int
 ) -> Iterator[tuple[Indices, Indices, Indices]]:
-    """Yield (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
+    """Yield tables (chunk, link, shift) of the listed sends by start; each pair has ``share`` chunks.
 
-    The first are those over shortest paths. Those over paths by prices follow if they keep their busiest port
+    The first table uses shortest paths. A second one uses paths by prices, if these keep the busiest port
     less busy. Raises NotApplicableError if there is no path to some rank; on a network with too many links
     for shortest paths, if there is no direct link. O(hops · log hops), and for each orbit of ranks O(links ·
     log ranks).
@@ -281,7 +281,7 @@ def _list_scheduled(
 ) -> Indices:
     """Return the hops by start; in each queue the hop with the least urgency value goes first.
 
-    ``first`` lists the hops that wait for no other; ``last`` marks those that no other waits for. Queue q
+    ``first`` lists the hops that wait for no other; ``last`` marks hops that no other waits for. Queue q
     stores its hops in the range ``room[q]:room[q + 1]``; resource r belongs to the queues
     ``users[user_start[r]:user_start[r + 1]]``.
     """

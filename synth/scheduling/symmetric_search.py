@@ -1,6 +1,6 @@
 """The search for symmetric schedules: it plans the chunks of one rank of each orbit of ranks.
 
-The chunks of the other ranks follow by translation.
+The chunks of the other ranks follow by translation (`synth.schedules.symmetric` explains both words).
 
 `spread` makes an all_gather, `all_to_all_sends` an all_to_all. A reduce_scatter is an all_gather backwards in
 time; an all_reduce is a reduce_scatter and then an all_gather. The search covers one link and one chunk of
@@ -28,8 +28,8 @@ from synth.simulation import replay
 
 __all__ = ["MOST_COMPARISONS", "comparisons", "suits", "symmetric_schedules", "synthesize"]
 
-# The most pairs of a listed link and a chunk. The search tests each pair once, so this bounds its time: at
-# the 40 ns that a test takes on dragonfly:33x16, to 8 s of processor time.
+# The most pairs of a listed link and a chunk. The search tests each pair once. At 40 ns a test, as measured
+# on dragonfly:33x16, this limits the search to 8 s of processor time.
 MOST_COMPARISONS = 200_000_000
 # Least number of ranks: on fewer, a search for all chunks takes less than 0.02 s of processor time, as for an
 # all_gather of 8 chunks a rank.
@@ -39,7 +39,7 @@ _FEWEST_TRANSLATIONS = 4
 
 
 def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, seed: int = 0) -> Schedule:
-    """Return the fastest symmetric schedule as a plain one, with all sends listed.
+    """Return the fastest symmetric schedule as a plain schedule, with all sends listed.
 
     Raises NotApplicableError for collectives that are not SYMMETRIC, if ranks own different numbers of
     chunks, and on networks without translations. O(all sends) besides the search.

@@ -114,17 +114,17 @@ def _classes(network: SymmetricNetwork, chunk_bytes: int) -> tuple[_Classes, Ind
     sizes, block = _blocks(network)
     cell = np.searchsorted(network.cells, network.src)
     number: dict[tuple[object, ...], int] = {}
-    of = np.empty(rows, np.int64)
+    class_of = np.empty(rows, np.int64)
     held: list[list[int]] = []
     for row in range(rows):
         ports = network.ports_of(row).tolist()
         mine = [rows + port for port in ports] or [row]
         key = (int(cell[row]), *mine, int(block[row]), float(hold_s[row]), float(travel_s[row]))
-        of[row] = number.setdefault(key, len(number))
-        if of[row] == len(held):
+        class_of[row] = number.setdefault(key, len(number))
+        if class_of[row] == len(held):
             held.append(mine)
-    links = np.argsort(of, kind="stable")
-    start = offsets(np.bincount(of))
+    links = np.argsort(class_of, kind="stable")
+    start = offsets(np.bincount(class_of))
     first = links[start[:-1]]
     flat, resource = np.unique([one for mine in held for one in mine], return_inverse=True)
     held_start = offsets([len(mine) for mine in held])

@@ -1,4 +1,4 @@
-"""Numbering of (rank, chunk) slots: of all slots, or if these are too many, of those that sends touch."""
+"""Numbers for (rank, chunk) slots: for all slots or, if they are too many, for the slots that sends touch."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def touched(network: Network, collective: Collective, chunk: Indices, link: Indi
     if are_few(network, collective, len(chunk)):
         return Touched(leaves, enters, collective.held().ravel())
     found, inverse = np.unique(np.concatenate((leaves, enters)), return_inverse=True)
-    rank, of = np.divmod(found, collective.chunks)
-    held = collective.sources.contains(rank, of, network.ranks)
+    rank, chunk_of = np.divmod(found, collective.chunks)
+    held = collective.sources.contains(rank, chunk_of, network.ranks)
     return Touched(inverse[: len(chunk)], inverse[len(chunk) :], held)
 
 

@@ -26,8 +26,9 @@ __all__ = ["fair_time_s"]
 def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Costs | None = None) -> float:
     """Return the seconds that a program takes if its flows have max-min fair rates.
 
-    A port is as fast as its fastest link. The time is infinite if the program deadlocks. Raises UsageError if
-    the network lacks a link. O(messages · flows · ports of the busiest moment).
+    A port is as fast as its fastest flow, or as `Network.port_s_per_byte` on a network that queues. The time
+    is infinite if the program deadlocks. Raises UsageError if the network lacks a link. O(messages · flows ·
+    ports of the busiest moment).
     """
     costs = costs or Costs()
     links = links_of(program)
@@ -180,7 +181,6 @@ def _run(wiring: _Wiring, state: _State, flows: Flows, step_s: float) -> float:
 
 @compiled
 def _may_run(wiring: _Wiring, state: _State, tb: int) -> bool:
-    """Return whether a threadblock can start its next step now."""
     step = state.reached[tb]
     if state.busy[tb] or step == wiring.start[tb + 1]:
         return False

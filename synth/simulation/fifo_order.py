@@ -106,7 +106,7 @@ def _run(
     filled = np.zeros(fifos + 1, dtype=np.int64)
     full_for = np.full(fifos + 1, -1, dtype=np.int64)
     empty_for = np.full(fifos + 1, -1, dtype=np.int64)
-    # The threadblocks that wait for a given one form a linked list, as each waits for at most one other.
+    # The threadblocks that wait for one other form a linked list, because each waits for at most one.
     # ``sleeper`` holds the first of each list, ``after`` the next.
     sleeper = np.full(blocks, -1, dtype=np.int64)
     after = np.full(blocks, -1, dtype=np.int64)

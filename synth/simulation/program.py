@@ -165,7 +165,7 @@ def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
 def _alike(
     network: Network, chunk_bytes: int, pairs: set[tuple[int, int]]
 ) -> dict[tuple[int, int], list[int]]:
-    """Return for each pair of ranks all links that are as fast as its fastest one."""
+    """Return for each pair of ranks all links that are as fast as its fastest link."""
     travel_s = network.travel_s(chunk_bytes)
     found = {pair: [row] for pair, row in fastest_links(network, chunk_bytes).items() if pair in pairs}
     _, which, count = np.unique(
@@ -205,7 +205,7 @@ def _chain(
         if why == "message":
             shares["latency"] += float(alpha_s[step])
         elif why != "link":
-            # A step that waited for the end of this one, not for its message, also waited for its overheads.
+            # The later step waited for this step's end, not for its message, and so also for its overheads.
             shares["instructions"] += step_s
             late_s = float(busy_s[step] - wire_s[step] - step_s)
             # A difference of sums: rounding leaves a small remainder of either sign where it should be 0.

@@ -89,7 +89,7 @@ def tiles_of(program: Program, chunk_bytes: int, tile_bytes: int) -> int:
 def in_tiles(program: Program, tiles: int) -> Program:
     """Return the program with each threadblock's steps repeated for each tile; O(steps · tiles).
 
-    The result serves only for timing: all tiles use the slots of the first one.
+    The result serves only for timing: all tiles use the slots of the first tile.
     """
     if tiles == 1:
         return program

@@ -3,7 +3,7 @@
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free. The
 source holds the chunk once all earlier rows that bring it there have arrived. For a send that names its
 addends, it is enough that these have arrived. Rows that share a link or a port take turns in table order.
-Streams do not take turns, but share them all the time (``synth.streams``).
+Streams take no turns: they share links and ports all the time (``synth.streams``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from synth.streams import divided
 
 __all__ = ["critical_path", "replay", "simulated", "utilization"]
 
-# Times closer than this share of the total are the same moment, as sums of floats round.
+# Times closer than this share of the total are the same moment, because sums of floats round.
 _SAME = 1e-9
 # Sends whose slots are numbered at a time, to bound memory.
 _BLOCK = 1 << 20
@@ -80,8 +80,8 @@ def utilization(schedule: Schedule, timing: Timing) -> Floats:
 def critical_path(schedule: Schedule, timing: Timing) -> list[int]:
     """Return the rows of the sends that the last arrival waited for, first to last.
 
-    Each starts when the one before it arrives with its data, or leaves its link or port. A schedule of
-    streams has none. O(sends · length of the path).
+    Each send starts when the send before it arrives with its data, or leaves its link or port. A schedule of
+    streams has no such path. O(sends · length of the path).
     """
     if not schedule.sends or len(schedule.stream):
         return []

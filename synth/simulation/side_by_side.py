@@ -29,9 +29,9 @@ class _Sends(NamedTuple):
     """All sends. Send n holds ``held[start[n]:start[n + 1]]``, each for ``held_s`` seconds if not slowed.
 
     It arrives ``fly_s`` after it has left its link. It begins when ``awaited`` events have come: its group's
-    release, the arrivals of what it carries and the ends of the holds before it. An arrival lets the sends
-    ``after[after_start[n]:after_start[n + 1]]`` begin, the end of hold h the send ``next_user[h]``, or none
-    if -1.
+    release, the arrivals of what it carries and the ends of the holds before it. The arrival of send n is an
+    event for the sends ``after[after_start[n]:after_start[n + 1]]``, the end of hold h for the send
+    ``next_user[h]`` (-1: none).
     """
 
     start: Indices
@@ -93,8 +93,9 @@ def _of_one(network: Network, schedule: Schedule) -> _Sends:
     follows = np.flatnonzero(np.diff(held[order]) == 0)
     next_user = np.full(len(held), -1, dtype=np.int64)
     next_user[order[follows]] = user[order[follows + 1]]
-    needs, of = _carried(schedule)
-    awaited = 1 + np.bincount(of, minlength=sends) + np.bincount(next_user[next_user >= 0], minlength=sends)
+    needs, carrier = _carried(schedule)
+    held_before = np.bincount(next_user[next_user >= 0], minlength=sends)
+    awaited = 1 + np.bincount(carrier, minlength=sends) + held_before
     by_need = np.argsort(needs, kind="stable")
     size = schedule.chunk_bytes
     return _Sends(
@@ -104,7 +105,7 @@ def _of_one(network: Network, schedule: Schedule) -> _Sends:
         (network.travel_s(size) - network.hold_s(size))[link],
         awaited.astype(np.int64),
         offsets(np.bincount(needs, minlength=sends)),
-        of[by_need],
+        carrier[by_need],
         next_user,
     )
 
@@ -117,14 +118,14 @@ def _carried(schedule: Schedule) -> tuple[Indices, Indices]:
     key = enters[order].astype(np.int64) * schedule.sends + order
     slot = leaves.astype(np.int64) * schedule.sends
     low, high = np.searchsorted(key, slot), np.searchsorted(key, slot + rows)
-    needs, of = order[spans(low, high - low)], np.repeat(rows, high - low)
+    needs, carrier = order[spans(low, high - low)], np.repeat(rows, high - low)
     if schedule.exchanges:
         own = np.diff(schedule.addend_start) > 0
-        keep, named = ~own[of], schedule.addend >= 0
+        keep, named = ~own[carrier], schedule.addend >= 0
         addends = np.repeat(rows, np.diff(schedule.addend_start))
         needs = np.concatenate((needs[keep], schedule.addend[named]))
-        of = np.concatenate((of[keep], addends[named]))
-    return needs, of
+        carrier = np.concatenate((carrier[keep], addends[named]))
+    return needs, carrier
 
 
 @compiled
@@ -165,7 +166,7 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
                     open_[h] = False
                     users[sends.held[h]] -= 1
                     if sends.next_user[h] >= 0:
-                        waiting = _told(awaited, sends.next_user[h], ready, waiting)
+                        waiting = _count_event(awaited, sends.next_user[h], ready, waiting)
                 else:
                     busy = True
             if busy:
@@ -181,10 +182,10 @@ def _run(sends: _Sends, group: Indices, release_s: Floats, resources: int) -> tu
             if event >= count:
                 for row in range(count):
                     if group[row] == event - count:
-                        waiting = _told(awaited, row, ready, waiting)
+                        waiting = _count_event(awaited, row, ready, waiting)
             else:
                 for at in range(sends.after_start[event], sends.after_start[event + 1]):
-                    waiting = _told(awaited, sends.after[at], ready, waiting)
+                    waiting = _count_event(awaited, sends.after[at], ready, waiting)
         for at in range(waiting):
             row = ready[at]
             start_s[row] = now_s
@@ -211,7 +212,7 @@ def _next_end_s(
 
 
 @compiled
-def _told(awaited: Indices, row: int, ready: Indices, waiting: int) -> int:
+def _count_event(awaited: Indices, row: int, ready: Indices, waiting: int) -> int:
     """Count one event that ``row`` awaits; return the number of sends that may begin."""
     awaited[row] -= 1
     if awaited[row] == 0:

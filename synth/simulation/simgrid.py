@@ -31,7 +31,7 @@ from synth.simulation.chunk_slots import dependencies
 __all__ = ["InSimgrid", "interpreter", "replay_in_simgrid", "takes_turns"]
 
 # The size of every send in SimGrid. A link is at most 1e9 times slower than another. So each link carries at
-# least a byte in a unit of time, and SimGrid's precision (1e-5 bytes) is far below that.
+# least a byte in a unit of time, and SimGrid's precision (1e-5 bytes) is far below a byte.
 _SEND_BYTES = 1_000_000_000
 # Code that fails unless SimGrid is usable: versions that are too new have no `Comm.wait_any`.
 _WANTED = "import simgrid; simgrid.Comm.wait_any"
@@ -91,9 +91,9 @@ def _run(words: list[str], given: str) -> subprocess.CompletedProcess[str]:
 def _given(schedule: Schedule, *, turns: bool) -> tuple[dict[str, Any], float]:
     """Return the engine's input, with times in units of the shortest send, and that unit in seconds.
 
-    For each send, ``needs`` is the last earlier send into the slot of its source, and ``entered_before`` the
-    last earlier one into the slot of its target; -1 means none. ``queues`` lists for each send the numbers of
-    the queues in which it takes turns.
+    For each send, ``needs`` is the last earlier send that brings its chunk to its source, ``entered_before``
+    the last earlier send that brings its chunk to its target; -1 means none. ``queues`` lists for each send
+    the numbers of the queues in which it takes turns.
     """
     network, size = schedule.network, schedule.chunk_bytes
     used, link = np.unique(schedule.link, return_inverse=True)

@@ -43,7 +43,7 @@ def run_threadblocks(
     several steps could take a link or port at the same moment, the one with the least ``late_s`` does. A
     message holds each port for ``port_part`` of the time that it holds the link. Messages move in slices,
     each ``slice_part`` of a message (1: whole): a receiving step starts when the first slice has arrived, and
-    ends when it has processed the last one.
+    ends when it has processed the last slice.
     """
     steps, blocks = len(tb_of), len(send)
     begin_s = np.full(steps, np.inf)

@@ -1,7 +1,7 @@
 """The search for the least horizon of TACOS-ILP (Sec. V), from the proven bound up.
 
 When time runs out, the solver's partial solution is completed by shortest paths (Sec. V-B). A problem too
-large for one program is solved in short windows one after the other, time clustering (Sec. V-C).
+large for one program is solved in short windows one after the other (time clustering, Sec. V-C).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["CLOSE", "HorizonSearch", "Mechanism", "copies_to_all"]
 # The mechanisms for a program that is too large to be solved whole; "auto" uses both as needed.
 Mechanism = Literal["auto", "early-termination", "time-clustering"]
 
-# Horizons that differ by less, relatively, count as equal.
+# Horizons count as equal if their relative difference is less.
 CLOSE = 1e-6
 # The largest program that is solved whole.
 _MOST_COLUMNS = 60_000
@@ -146,8 +146,8 @@ class HorizonSearch:
     def _grow(self, expansion: Expansion, known: int) -> bool:
         """Test horizons from the known bound up; return False if programs are too large to solve.
 
-        Steps double while horizons are infeasible, so that many close ones cost few programs. After the first
-        feasible horizon, steps halve the rest.
+        Steps double while horizons are infeasible, so that many close horizons cost few programs. After the
+        first feasible horizon, each step halves the remaining range.
         """
         horizons = expansion.arrivals
         horizons = horizons[horizons < expansion.horizon]
@@ -232,7 +232,7 @@ class HorizonSearch:
 
     def _cluster(self, bundles: Bundles) -> None:
         """Solve short windows one after the other, each moving as many chunks as it can."""
-        # The tick is at most the shortest time that a chunk holds a link; alphas are rounded apart from that.
+        # The tick is at most the shortest time that a chunk holds a link; alphas are rounded separately.
         tick_s = self.time_step_s or float(self.network.beta_s_per_byte.min()) * self.chunk_bytes
         grid = grid_of(bundles, self.chunk_bytes, self.best_s, tick_s=tick_s, up=self._up)
         window = _WINDOW_HOPS * int(grid.travel.max())

@@ -5,10 +5,11 @@ not fall with the tick, and the move happens where they step from 0 to 1. A colu
 can have arrived by that tick and can still reach a rank that wants it by the horizon. A chunk enters a rank
 at most once, and leaves it only after it has arrived. No bundle or port exceeds its capacity.
 
-If translations of the network map the collective to itself, ``by_orbits`` seeks a schedule that they map to
-itself, too. One chunk of each orbit has columns, which its images share, so the program is as many times
-smaller as there are translations. Its solution is a schedule. If its linear relaxation is infeasible, so is
-the whole program: the mean of a fractional solution over all translations is one of the smaller program.
+If translations of the network (`synth.networks.symmetric`) map the collective to itself, ``by_orbits`` seeks
+a schedule that they map to itself, too. One chunk of each orbit has columns, which its images share, so the
+program is as many times smaller as there are translations. A solution of the smaller program is a schedule.
+If its linear relaxation is infeasible, so is the whole program: the mean of the images of a whole solution
+under all translations would be a fractional solution of the smaller program.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def moves_of(made: TimeExpandedProgram, solution: Solution) -> list[LinkMove]:
 
 
 def _orbits_of(bundles: Bundles, held: Mask, wanted: Mask) -> _Orbits | None:
-    """Return the orbits, the n-th chunk of a rank mapped to the n-th of its image.
+    """Return the orbits; the n-th chunk of a rank maps to the n-th chunk of the rank's image.
 
     Return None if the network has no translations, or if they do not map the collective to itself.
     """
@@ -239,7 +240,7 @@ def _follow(made: TimeExpandedProgram) -> None:
                 for way in made.into.get((chunk, int(src[at])), [])
                 for column in way.by(tick - int(grid.travel[way.bundle]))
             ]
-            # If nothing arrives between two ticks, the later row implies the earlier one.
+            # If nothing arrives between two ticks, the later row implies the earlier row.
             if came != before:
                 made.model.row([column, *came], [1.0, *[-1.0] * len(came)], high=0.0)
             before = came
@@ -280,7 +281,7 @@ def _carry(made: TimeExpandedProgram, using: list[Departures], carries: int) -> 
             row.update(now)
             row.subtract(gone)
             ends |= following is None or gone != departures.by(following - int(hold[departures.bundle]))
-        # If no send ends before the next start, the row of that start implies this one.
+        # If no send ends before the next start, the row of the next start implies this row.
         if ends and sum(map(abs, row.values())) > carries:
             made.model.row([*row], [float(count) for count in row.values()], high=float(carries))
 

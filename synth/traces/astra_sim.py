@@ -1,9 +1,9 @@
 """ASTRA-sim's files: traces of a collective, and its system, workload, memory and network.
 
 The traces are the implementation of a collective that the workload calls. ASTRA-sim's analytical network
-models one dimension of equal links. Its ring and clique agree with ours; its switch stores and forwards
-messages, so each takes its transfer time twice. Other networks are written for ns-3, whose links cost the
-same in both directions.
+models one dimension of equal links. Its ring and clique agree with ccctl's; its switch stores and forwards
+messages, so each message takes its transfer time twice. Other networks are written for ns-3, whose links cost
+the same in both directions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLLECTIVES = {
 }
 # The bytes of a GB in ASTRA-sim.
 _GB = 1 << 30
-# Costs that differ by less than this share are equal, as floats round.
+# Costs that differ by less than this share are equal, because floats round.
 _ALIKE = 1e-9
 
 
@@ -135,7 +135,7 @@ def _one_port_a_way(network: Network) -> bool:
 def _both_ways(network: Network) -> bool:
     """Return whether each link has a reverse link of the same cost, and no parallel link."""
     cost = {(src, dst): (alpha_s, beta) for src, dst, alpha_s, beta in _links(network)}
-    return len(cost) == network.links and all(cost.get((b, a)) == of for (a, b), of in cost.items())
+    return len(cost) == network.links and all(cost.get((b, a)) == one for (a, b), one in cost.items())
 
 
 def _ns3(network: Network) -> bytes:

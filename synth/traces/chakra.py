@@ -22,7 +22,7 @@ _VERSION = "0.0.4"
 # Values of NodeType in Chakra's et_def.proto: COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE and COMM_COLL_NODE.
 _TYPE = {ADD: 4, SEND: 5, RECV: 6}
 _COLLECTIVE_NODE = 7
-# Fields of its messages that may occur several times.
+# Fields of Chakra's messages that may occur several times.
 _REPEATED = ("attr", "data_deps")
 
 
@@ -90,7 +90,7 @@ def messages() -> ChakraClasses:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
         raise UnavailableError("Chakra traces need protobuf", hint=install("chakra")) from error
-    of = descriptor_pb2.FieldDescriptorProto
+    proto = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="ccctl/et_def_part.proto", package="ChakraProtoMsg", syntax="proto3"
     )
@@ -101,10 +101,10 @@ def messages() -> ChakraClasses:
         if one_of:
             made.oneof_decl.add(name=one_of)
         for number, field, kind in fields:
-            label = of.LABEL_REPEATED if field in _REPEATED else of.LABEL_OPTIONAL
+            label = proto.LABEL_REPEATED if field in _REPEATED else proto.LABEL_OPTIONAL
             added = made.field.add(name=field, number=number, label=label)
             if isinstance(kind, str):
-                added.type, added.type_name = of.TYPE_MESSAGE, f".ChakraProtoMsg.{kind}"
+                added.type, added.type_name = proto.TYPE_MESSAGE, f".ChakraProtoMsg.{kind}"
             else:
                 added.type = kind
             if one_of and field.endswith("_val"):
@@ -112,22 +112,22 @@ def messages() -> ChakraClasses:
 
     message(
         "AttributeProto",
-        (1, "name", of.TYPE_STRING),
-        (7, "int32_val", of.TYPE_INT32),
-        (9, "int64_val", of.TYPE_INT64),
-        (27, "bool_val", of.TYPE_BOOL),
-        (29, "string_val", of.TYPE_STRING),
+        (1, "name", proto.TYPE_STRING),
+        (7, "int32_val", proto.TYPE_INT32),
+        (9, "int64_val", proto.TYPE_INT64),
+        (27, "bool_val", proto.TYPE_BOOL),
+        (29, "string_val", proto.TYPE_STRING),
         one_of="value",
     )
-    message("GlobalMetadata", (1, "version", of.TYPE_STRING), (2, "attr", "AttributeProto"))
-    # In the schema the type is an enum; on the wire that is an int32.
+    message("GlobalMetadata", (1, "version", proto.TYPE_STRING), (2, "attr", "AttributeProto"))
+    # The schema's type is an enum, which is an int32 on the wire.
     message(
         "Node",
-        (1, "id", of.TYPE_UINT64),
-        (2, "name", of.TYPE_STRING),
-        (3, "type", of.TYPE_INT32),
-        (5, "data_deps", of.TYPE_UINT64),
-        (7, "duration_micros", of.TYPE_UINT64),
+        (1, "id", proto.TYPE_UINT64),
+        (2, "name", proto.TYPE_STRING),
+        (3, "type", proto.TYPE_INT32),
+        (5, "data_deps", proto.TYPE_UINT64),
+        (7, "duration_micros", proto.TYPE_UINT64),
         (10, "attr", "AttributeProto"),
     )
     pool = descriptor_pool.DescriptorPool()

@@ -1,8 +1,8 @@
 """The sends, receives and adds of each rank of a schedule, with their dependencies, for traces.
 
 An operation waits only for its data. A send waits for the last arrival of its chunk. A copying receive waits
-for the chunk's arrival before it, and an add waits for that and for the message that it adds. A trace does
-not state the order of sends on one link: simulators start them as they become ready.
+for the chunk's previous arrival. An add waits for the previous arrival and for the message that it adds. A
+trace does not state the order of sends on one link: simulators start them as they become ready.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TraceOperation(NamedTuple):
 
 
 def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
-    """Return the operations of each rank, each after those that it waits for; O(sends)."""
+    """Return the operations of each rank, each after the operations that it waits for; O(sends)."""
     network, size = schedule.network, schedule.chunk_bytes
     found: list[list[TraceOperation]] = [[] for _ in range(network.ranks)]
     add_s = _add_s(network, size)
@@ -61,7 +61,7 @@ def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
 
 
 def _add_s(network: Network, size_bytes: int) -> list[float]:
-    """Return the seconds that each rank takes to add a chunk, 0 if that was not measured."""
+    """Return the seconds that each rank takes to add a chunk, 0 if not measured."""
     of_host = {
         memory.host: float(np.interp(size_bytes, memory.sizes_bytes, memory.add_s_per_byte)) * size_bytes
         for memory in network.memory

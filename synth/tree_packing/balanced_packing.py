@@ -70,8 +70,8 @@ def exchanged(edges: Edges, trees: Indices, most: Indices) -> Indices:
     """Return ``trees`` with edges exchanged until edge e is in at most ``most[e]`` of them, if possible.
 
     Each edge in too many trees is replaced along a shortest chain of exchanges that ends at an edge in too
-    few, as in matroid union (Edmonds 1968): if no chain exists, no trees keep to ``most``. O(edges · trees ·
-    ranks) for each replacement, mostly far less; the search stops after a hundred million steps.
+    few, as in matroid union (Edmonds 1968): if no chain exists, no set of trees keeps to ``most``. O(edges ·
+    trees · ranks) for each replacement, mostly far less; the search stops after a hundred million steps.
     """
     member = np.zeros((len(trees), edges.count), np.bool_)
     member[np.arange(len(trees))[:, None], trees] = True

@@ -81,8 +81,8 @@ def rates(network: Network) -> IntegralRates:
 def exact_trees(found: IntegralRates, supply: Longs, rate_bytes_per_s: float) -> tuple[Fraction, int]:
     """Return (x*, the fewest trees per root that reach it); x* is the rate as an exact fraction.
 
-    The rate is an integer cut capacity over a number of roots outside, so its denominator is at most the
-    number of roots.
+    The optimal rate is the integer capacity of a cut, divided by the number of roots outside the cut, so its
+    denominator is at most the number of roots.
     """
     best = Fraction(rate_bytes_per_s / found.unit_bytes_per_s).limit_denominator(int(supply.sum()))
     return best, best.numerator // int(

@@ -1,8 +1,8 @@
 """The minimum spanning arborescence (Edmonds 1967): least total cost from a root to every rank.
 
 Chu and Liu's and Edmonds' algorithm: each rank takes its cheapest incoming link. A cycle is contracted into
-one node. The cost of a link into it is reduced by the cost of the cycle's own link into the same rank. This
-repeats until there is no cycle; then the choices are unfolded.
+one node. The cost of a link into the cycle is reduced by the cost of the cycle's own link into the same rank.
+This repeats until there is no cycle; then the choices are unfolded.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An all_reduce over one tree reduces towards its root and broadcasts back over the same edges, so it uses each
 edge once in both directions. A tree that carries the share x of the bytes adds x·beta to the load of a
 resource (a link or a port) for each of its edges that needs the resource. The busiest resource decides the
-time per byte, so the best shares are those with the smallest largest load. If both directions cost the same
+time per byte, so the best shares minimize the largest load. If both directions cost the same
 and no port is shared, this time equals the partition bound of Nash-Williams and Tutte, so no algorithm that
 reduces at ranks is faster.
 
@@ -32,7 +32,7 @@ __all__ = ["Edges", "Packing", "fewest", "low_tree", "pack", "pair_links", "thin
 _FIRST_TREES = 64
 _MOST_ROUNDS = 60
 _PER_ROUND = 16
-# The relative gap to the bound at which the load counts as least: a fifth of the gap from which on the method
+# The relative gap to the bound within which the load counts as least. From five times this gap on, the method
 # ``forest`` tries packings of pairs of trees.
 _CLOSE = 0.002
 # The weight of the earlier rounds in the running mean of prices, which is thus over about three rounds.
@@ -72,8 +72,8 @@ class Edges:
     def unavoidable(self) -> Floats:
         """A load of each resource that no spanning tree avoids.
 
-        Every tree uses some edge at each rank, so it loads a resource at least as much as the edge at that
-        rank that loads the resource least.
+        Every tree uses some edge at each rank. So it loads a resource at least as much as the rank's edge
+        that loads the resource least.
         """
         start, edge, _ = self.around
         found = np.zeros(self.load.shape[0])
@@ -175,8 +175,8 @@ def pack(edges: Edges, *, enough_s_per_byte: float = 0.0, headroom: float = 0.0,
 def thinned(packing: Packing) -> Packing:
     """Return the packing without trees of very small shares.
 
-    On a network that queues, each tree sends all the time at its share of the rate. A chunk on a tree with a
-    small share then takes long at every hop.
+    If the network queues (`Network.queues`), each tree sends all the time at its share of the rate. A chunk
+    on a tree with a small share then takes long at every hop.
     """
     kept = packing.share >= min(_LEAST_SHARE, float(packing.share.max()))
     return _loaded(packing.edges, packing.trees[kept], packing.share[kept] / packing.share[kept].sum())

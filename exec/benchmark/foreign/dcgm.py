@@ -139,8 +139,8 @@ def _of_result(test: str, result: _Result, graded: bool) -> Iterator[Evidence]:
     status = result.status.lower()
     if status not in ("fail", "warn"):
         return
-    told = result.warnings if isinstance(result.warnings, list) else [result.warnings]
-    errors = [_Error(one) if isinstance(one, str) else one for one in told if one]
+    warnings = result.warnings if isinstance(result.warnings, list) else [result.warnings]
+    errors = [_Error(one) if isinstance(one, str) else one for one in warnings if one]
     part = _part(result)
     for error in errors or [_Error()]:
         text, severity = _text(test, status, error), _severity(status, error, graded)

@@ -10,7 +10,7 @@ from probes.base import DataError, WrongResultsError
 
 __all__ = ["failure_in", "wrong_first"]
 
-_TOLD = re.compile(
+_FAILURE = re.compile(
     r"^.*(?:"
     r"\b(?:Test|NCCL|RCCL|CUDA|HIP) (?:\w+ )?(?:failure|error)\b"
     r"|MPI_ABORT was invoked|Abort\([0-9]+\) on node"
@@ -24,7 +24,7 @@ _MOST_CHARACTERS = 160
 
 def failure_in(text: str) -> str:
     """Return the first line that reports a failure, shortened if it is long; empty without one."""
-    found = _TOLD.search(text)
+    found = _FAILURE.search(text)
     return found[0].strip()[:_MOST_CHARACTERS] if found else ""
 
 

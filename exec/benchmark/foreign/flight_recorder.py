@@ -3,7 +3,7 @@
 Each rank writes a file, ``nccl_trace_rank_3``, as a pickle or as JSON. A pickle can run any code, so
 ``plain_pickle`` reads it and accepts only plain data. Entries of the same process group and sequence number
 are one call. Durations are recorded only with TORCH_NCCL_ENABLE_TIMING=1; they begin when the rank's own
-kernel starts, as those of NCCL's Inspector do.
+kernel starts, as in NCCL's Inspector.
 """
 
 from __future__ import annotations

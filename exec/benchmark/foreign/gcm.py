@@ -31,7 +31,7 @@ _WHAT = "results of gcm's health checks"
 # it.
 _RESULT = re.compile(rb'^[ \t]*[\[{][^\n]{0,4096}"health_check"\s*:', re.MULTILINE)
 _OK = 0
-_TOLD: dict[int, tuple[Severity, str]] = {
+_MEANINGS: dict[int, tuple[Severity, str]] = {
     1: ("remark", "warns"),
     2: ("fault", "is critical"),
     3: ("remark", "could not tell"),
@@ -39,8 +39,6 @@ _TOLD: dict[int, tuple[Severity, str]] = {
 
 
 class _Check(msgspec.Struct):
-    """One result."""
-
     health_check: str
     result: int
     node: str = ""
@@ -91,7 +89,7 @@ def _checks(line: bytes, source: str) -> Iterator[_Check]:
 
 
 def _evidence(check: _Check) -> Evidence:
-    severity, verb = _TOLD.get(check.result, ("remark", f"gave the unknown result {check.result}"))
+    severity, verb = _MEANINGS.get(check.result, ("remark", f"gave the unknown result {check.result}"))
     text = f"the check {check.health_check!r} {verb}"
     if check.message.strip():
         text += f": {text_of(check.message)}"

@@ -36,8 +36,8 @@ _MOST_LINE = 8192
 _MOST_HEAD = 640
 _MOST_RANKS = 1 << 20
 # Most paths of a communicator (also most lines kept until their communicator is known), most distinct
-# warnings, and most communicators, variables and choices. They keep a log of random lines from filling the
-# memory.
+# warnings, and most communicators, variables and choices. These limits keep a log of random lines from
+# filling the memory.
 _MOST_PATHS, _MOST_WARNINGS, _MOST_KINDS = 1 << 21, 10_000, 100_000
 _HEAD = re.compile(
     r"(?:^|[\s\]>|:])(?P<host>[^\s:\[\]<>|]{1,253}):(?P<pid>[0-9]{1,10}):(?P<thread>[0-9]{1,10}) "
@@ -118,8 +118,6 @@ def is_nccl_debug(content: bytes) -> bool:
 
 @dataclass
 class _Member:
-    """One rank of one communicator."""
-
     rank: int
     host: str
     pid: str

@@ -30,7 +30,7 @@ __all__ = [
 _TOOL = "NCCL"
 _MOST_NAMED = 8
 _SOCKET = "NET/Socket"
-# Interfaces that other hosts cannot reach: the loopback, and those of containers and virtual machines.
+# Interfaces that other hosts cannot reach: the loopback, and interfaces of containers and virtual machines.
 _LOCAL = re.compile(r"lo$|docker|virbr|veth|br-[0-9a-f]{12}|cni|flannel")
 # Warnings with a known cause: pattern, kind of the evidence, severity, meaning. The first pattern that
 # matches counts.
@@ -204,7 +204,7 @@ class NcclLog:
     warnings: tuple[NcclWarning, ...]
 
     def findings(self, topology: Topology | None = None) -> list[Evidence]:
-        """Return what is wrong or unusual; ``topology`` is that of the job's hosts."""
+        """Return what is wrong or unusual; ``topology`` describes the job's hosts."""
         return worst_first(
             [
                 *_warnings(self),
@@ -321,13 +321,13 @@ def _interfaces(log: NcclLog) -> Iterator[Evidence]:
 
 def _reason(log: NcclLog, host: str, names: Iterable[str]) -> str:
     """Return which of these variables are set on a host, as the end of a sentence."""
-    told = [
+    settings = [
         f"{name}={value}"
         for name in names
         for value, hosts in log.environment.get(name, {}).items()
         if not hosts or host in hosts
     ]
-    return f"; {' '.join(told)} is set" if told else ""
+    return f"; {' '.join(settings)} is set" if settings else ""
 
 
 def _rdma_nics(topology: Topology | None, host: str) -> dict[str, Nic]:
@@ -377,7 +377,7 @@ def _nics(log: NcclLog) -> Iterator[Evidence]:
 def _unused_nics(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     """Yield the topology's RDMA NICs that NCCL leaves out, and NCCL's NICs that the topology lacks.
 
-    A NIC that is slower than all those that NCCL uses is not counted as left out.
+    A NIC that is slower than all NICs that NCCL uses is not counted as left out.
     """
     for host in log.hosts:
         used = {nic.name for nic in host.nics}
@@ -406,9 +406,9 @@ def _host_memory(log: NcclLog, topology: Topology | None) -> Iterator[Evidence]:
     for host in (host for host in log.hosts if host.name in through):
         pairs = through[host.name]
         joined = _on_nvlink(log, pairs, host_named(topology, host.name) if topology else None)
-        told = joined or pairs
-        shown = some([f"{a} -> {b}" for a, b in told], _MOST_NAMED) + _why_not_direct(log, host)
-        subject = f"{plural(len(told), 'pair')} of ranks exchange data through host memory (SHM)"
+        reported = joined or pairs
+        shown = some([f"{a} -> {b}" for a, b in reported], _MOST_NAMED) + _why_not_direct(log, host)
+        subject = f"{plural(len(reported), 'pair')} of ranks exchange data through host memory (SHM)"
         if joined or (host.nvlink and topology is None):
             although = "NVLink joins their GPUs" if joined else "the host has NVLinks"
             text = f"{subject} although {although}: {shown}"
@@ -480,10 +480,10 @@ def _gdr(log: NcclLog) -> Iterator[Evidence]:
 
 
 def _gdr_cause(reasons: Iterable[str]) -> str:
-    told = {*reasons}
-    if any("distance" in one for one in told):
+    distinct = {*reasons}
+    if any("distance" in one for one in distinct):
         return "; a distance means that GPU and NIC do not share a PCIe switch"
-    if told & {"disabled", "no module"}:
+    if distinct & {"disabled", "no module"}:
         return "; neither the module nvidia_peermem nor DMA-BUF serves the NIC"
     return ""
 

@@ -26,8 +26,7 @@ from probes.base import DataError
 
 __all__ = ["is_ras", "ras_recorded"]
 
-# In a single dump a rank counts as late if it is at least this many calls behind. One call proves nothing, as
-# RAS does not ask all ranks at the same moment.
+# A single call behind proves nothing, because RAS does not ask all ranks at the same moment.
 _LATE_IN_ONE_DUMP = 2
 # A dump that was read from RAS's socket (port 28028) begins with RAS's answers to commands, each OK.
 _ANSWERS = re.compile(rb"\s*(?:OK\s+)*(?=\{)")
@@ -112,9 +111,9 @@ def _behind(name: str, own: _History) -> Iterator[Lag]:
     """
     now = own.counts[-1]
     for kind in sorted({kind for counts in now.values() for kind in counts}):
-        told = {number: counts[kind] for number, counts in now.items() if kind in counts}
-        most = max(*told.values(), own.last.most.get(kind, 0))
-        for number, begun in sorted(told.items()):
+        begun_by_rank = {number: counts[kind] for number, counts in now.items() if kind in counts}
+        most = max(*begun_by_rank.values(), own.last.most.get(kind, 0))
+        for number, begun in sorted(begun_by_rank.items()):
             if most == begun:
                 continue
             before = [seen[number][kind] for seen in own.counts if kind in seen.get(number, {})]

@@ -93,7 +93,7 @@ class Dump(msgspec.Struct):
 
 @dataclass
 class _Statement:
-    """A count, status or error that a number of ``ranks`` share, and those that are ``named``."""
+    """A count, status or error that a number of ``ranks`` share; ``named`` are the ranks that are listed."""
 
     ranks: int
     count: int | None = None

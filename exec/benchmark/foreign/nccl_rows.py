@@ -35,7 +35,7 @@ _ELEMENT_BYTES |= {"half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 # nccl-tests counts the elements of one rank for these collectives.
 _OF_ONE_RANK = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 _MOST = 1e15
-# The columns of one placement, without and with those that the option -I adds.
+# The number of columns of one placement, without and with the option -I.
 _ALONE, _DETAILED = 4, 8
 _MILLISECONDS = re.compile(r"^([0-9]+)\.([0-9]{3})$")
 _BEGIN = re.compile(r"\s*[0-9]+\s+[0-9]+\s+[a-z]\w*(\s|$)")
@@ -68,7 +68,6 @@ class PlacementCells:
 
     @property
     def checked(self) -> bool:
-        """Whether the results were checked."""
         return self.wrong.upper() != "N/A"
 
     @property
@@ -99,7 +98,6 @@ class Factor:
     most: float
 
     def fits(self, kind: Kind, ranks: int) -> bool:
-        """Return whether a collective on this number of ranks has this factor."""
         return self.least <= busbw_factor(kind, ranks) <= self.most
 
 
@@ -131,7 +129,7 @@ def row_of_time(
 
 
 def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> TableRow | str | None:
-    """Return a line's row, the reason if it only begins like one, or None for any other line.
+    """Return a line's row; the reason if the line only begins like a row; None for any other line.
 
     ``milliseconds``: times are in ms with three decimals, as nccl-tests printed them until 2018.
     """
@@ -207,7 +205,7 @@ def _digit(printed: str) -> float:
 
 
 def factor_of(rows: Iterable[TableRow]) -> Factor | None:
-    """Return the factor that the rows share, from those with most digits; None if all have too few."""
+    """Return the factor that the rows share, from the rows with most digits; None if all have too few."""
     ranges = [
         Factor(max(0.0, bus - bus_digit) / (alg + alg_digit), (bus + bus_digit) / (alg - alg_digit))
         for row in rows

@@ -126,10 +126,10 @@ def _together(
     first = reports[0]
     others = {(one.ranks, one.hosts) for one in reports} - {(first.ranks, first.hosts)}
     if others:
-        told = ", ".join(f"line {run.line}: {one.ranks}" for run, one in zip(judged, reports, strict=True))
+        lines = ", ".join(f"line {run.line}: {one.ranks}" for run, one in zip(judged, reports, strict=True))
         raise DataError(
             source,
-            [f"these are {len(reports)} runs on different ranks ({told})"],
+            [f"these are {len(reports)} runs on different ranks ({lines})"],
             hint="Give each run in a file of its own.",
         )
     empty = [_why_empty(run) for run in runs if not run.rows]
@@ -234,7 +234,6 @@ def _repeats(rows: Sequence[TableRow]) -> bool:
 
 
 def _why_empty(run: _Run) -> str:
-    """Return why a run has no rows."""
     if run.broken:
         return f"no row can be read: {run.broken[0]}"
     ranks = len(_RANK.findall(run.text))
@@ -243,7 +242,6 @@ def _why_empty(run: _Run) -> str:
 
 
 def _wrong(run: _Run) -> list[str]:
-    """Return all signs of wrong results in a run."""
     placements = [
         (row, where, cells)
         for row in run.rows
@@ -277,16 +275,18 @@ def _elements(cells: PlacementCells) -> int:
     return int(_value(cells.wrong.removesuffix("*")))
 
 
-def _reported(run: _Run, source: str, asked: Callable[[], int] | None, answered: Kind | None) -> Report:
+def _reported(
+    run: _Run, source: str, given_ranks: Callable[[], int] | None, given_kind: Kind | None
+) -> Report:
     """Return the report of one run that has rows."""
     listed = run.listed
     factor = factor_of(run.rows)
     fitting = [kind for kind in run.named if factor is None or _admits(kind, factor, listed)]
     # A script may name several tests: take the last one that fits the rows. If no collective fits them and
     # none was given, take the last name.
-    stands = run.named[:1] if not answered and not kinds_of(run.rows, factor, listed) else []
-    known = next(iter([*fitting, *stands]), answered)
-    ranks = _ranks(run, source, listed, factor, known, asked)
+    stands = run.named[:1] if not given_kind and not kinds_of(run.rows, factor, listed) else []
+    known = next(iter([*fitting, *stands]), given_kind)
+    ranks = _ranks(run, source, listed, factor, known, given_ranks)
     kind, notes = (known, []) if known else _inferred(run, source, factor, ranks)
     if run.named and kind not in run.named:
         notes = [
@@ -354,7 +354,7 @@ def _ranks(
     listed: int | None,
     factor: Factor | None,
     known: Kind | None,
-    asked: Callable[[], int] | None,
+    given_ranks: Callable[[], int] | None,
 ) -> int:
     """Return the number of ranks that fits the factor, listed or else given; raises DataError."""
 
@@ -365,18 +365,18 @@ def _ranks(
 
     if listed is not None and fits(listed):
         return listed
-    if asked is not None and fits(ranks := asked()):
+    if given_ranks is not None and fits(ranks := given_ranks()):
         return ranks
-    told = "its ranks are not listed, or not all"
+    stated = "its ranks are not listed, or not all"
     if listed is not None:
-        told = f"it lists {plural(listed, 'rank')}"
+        stated = f"it lists {plural(listed, 'rank')}"
     contradiction = ""
     if factor is not None:
         ratio = (factor.least + factor.most) / 2
         contradiction = f", and busbw / algbw of {ratio:.4g} says {_admitted(run, factor, known)}"
     raise DataError(
         source,
-        [f"line {run.line}: {told}{contradiction}"],
+        [f"line {run.line}: {stated}{contradiction}"],
         hint="Name the network on which they ran, with as many ranks: dgx-a100:16, switch:128 …",
     )
 
@@ -498,7 +498,7 @@ def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = N
                 source, [f"line {number}: expected a row of rccl-tests -Z json: {_wrong_value(error)}"]
             ) from error
     rows = [_made(kind, head, both.get(False), both.get(True)) for (kind, head), both in found.items()]
-    told = " and ".join(map(str, sorted(gpus)))
+    counts = " and ".join(map(str, sorted(gpus)))
     with wrong_first(
         source,
         [
@@ -510,8 +510,8 @@ def parse_rccl_lines(text: str, source: str, ranks: Callable[[], int] | None = N
         if len(gpus) != 1 or ranks is None or ranks() not in gpus:
             raise DataError(
                 source,
-                [f"rows of rccl-tests -Z json do not say on which hosts their {told} GPUs are"],
-                hint=f"Name the network of {told} GPUs, for example switch:{told}.",
+                [f"rows of rccl-tests -Z json do not say on which hosts their {counts} GPUs are"],
+                hint=f"Name the network of {counts} GPUs, for example switch:{counts}.",
             )
     return replace(_report([], rows, "RCCL", 0, 0, []), ranks=gpus.pop())
 

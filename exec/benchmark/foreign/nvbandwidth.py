@@ -36,7 +36,7 @@ _WHAT = "the JSON of nvbandwidth -j"
 # its rate. On a sound host, the rates in nvbandwidth's README differ by less than 0.7 %.
 _LOW = 0.95
 # A value is a fault below this share of the normal rate. A PCIe link that came up with half its lanes or one
-# generation lower has half its rate, and a loss of more than a quarter is nearer to that than to noise.
+# generation lower has half its rate, and a loss of more than a quarter is nearer to one half than to noise.
 _VERY_LOW = 0.75
 # Fewest values whose median counts as normal.
 _LEAST_VALUES = 4

@@ -1,8 +1,8 @@
 """Reports of collectives from the output of the OSU micro-benchmarks (OMB).
 
-The tables are those of ``osu_allreduce`` and its like, of MPI and of NCCL or RCCL, with and without the
-columns of the option ``-f``. They give neither the number of ranks nor their hosts. The command line before a
-table may give the number; else the caller must. Tables of other benchmarks are left out.
+The tables come from ``osu_allreduce`` and its like, over MPI, NCCL or RCCL, with and without the columns of
+the option ``-f``. They give neither the number of ranks nor their hosts. The command line before a table may
+give the number; otherwise the caller must. Tables of other benchmarks are left out.
 """
 
 from __future__ import annotations
@@ -169,20 +169,17 @@ def _why_none(every: Sequence[_Table]) -> str:
     return f"line {empty.line}: the header of {empty.title}, and no row" + (f": {why}" if why else "")
 
 
-def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | None) -> int:
-    """Return the number of ranks that the command lines started, else that given by ``asked``.
-
-    Raises DataError.
-    """
+def _ranks(tables: Sequence[_Table], source: str, given_ranks: Callable[[], int] | None) -> int:
+    """Return the number of ranks by ``given_ranks``, or else by the command lines; raises DataError."""
     started = {one.started: one.line for one in tables if one.started is not None}
     if len(started) > 1:
-        told = ", ".join(f"line {line}: {count}" for count, line in started.items())
+        lines = ", ".join(f"line {line}: {count}" for count, line in started.items())
         raise DataError(
             source,
-            [f"these are runs on different numbers of ranks ({told})"],
+            [f"these are runs on different numbers of ranks ({lines})"],
             hint="Give each run in a file of its own.",
         )
-    if asked is None and not started:
+    if given_ranks is None and not started:
         raise DataError(
             source,
             ["the OSU benchmarks do not say how many ranks ran"],
@@ -190,15 +187,15 @@ def _ranks(tables: Sequence[_Table], source: str, asked: Callable[[], int] | Non
             "ccctl tune takes -n.",
         )
     count = next(iter(started), None)
-    if asked is not None:
-        given = asked()
-        if count not in (None, given):
+    if given_ranks is not None:
+        stated = given_ranks()
+        if count not in (None, stated):
             raise DataError(
                 source,
-                [f"line {started[count]}: {count} ranks were started, and the network has {given}"],
+                [f"line {started[count]}: {count} ranks were started, and the network has {stated}"],
                 hint="Name the network on which they ran, with as many ranks.",
             )
-        return given
+        return stated
     assert count is not None
     return count
 

@@ -1,10 +1,10 @@
 """Reads pickles that hold plain data alone, without running or importing anything.
 
 `pickletools` of the standard library takes the file apart into instructions and carries out none. This module
-carries out only those that PyTorch's own writer and Python's protocols 2 to 5 use for dictionaries, lists,
-tuples, strings and numbers. PyTorch wraps lists of numbers in a call of ``torch.jit._pickle.build_intlist``
-or the like; such a call becomes its argument. Everything else is refused, and so are data that are too deep,
-or too large when shared values are counted at each use.
+carries out only the instructions that PyTorch's own writer and Python's protocols 2 to 5 use for
+dictionaries, lists, tuples, strings and numbers. PyTorch wraps lists of numbers in a call of
+``torch.jit._pickle.build_intlist`` or the like; such a call becomes its argument. Everything else is refused,
+and so are data that are too deep, or too large when shared values are counted at each use.
 """
 
 from __future__ import annotations
@@ -163,28 +163,28 @@ class _Reader:
 
 
 _INSTRUCTIONS: dict[str, Callable[[_Reader, Any], object]] = {
-    **dict.fromkeys(("PROTO", "FRAME"), lambda it, value: None),
-    "MARK": lambda it, _: it.push(_MARK),
-    "NONE": lambda it, _: it.push(None),
-    "NEWTRUE": lambda it, _: it.push(True),
-    "NEWFALSE": lambda it, _: it.push(False),
+    **dict.fromkeys(("PROTO", "FRAME"), lambda reader, value: None),
+    "MARK": lambda reader, _: reader.push(_MARK),
+    "NONE": lambda reader, _: reader.push(None),
+    "NEWTRUE": lambda reader, _: reader.push(True),
+    "NEWFALSE": lambda reader, _: reader.push(False),
     **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "LONG4"), _Reader.integer),
     "BINFLOAT": _Reader.push,
     **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), _Reader.text),
-    "EMPTY_DICT": lambda it, _: it.container({}, []),
-    "EMPTY_LIST": lambda it, _: it.container([], []),
-    "EMPTY_TUPLE": lambda it, _: it.tuple([]),
-    "TUPLE": lambda it, _: it.tuple(it.items()),
-    "TUPLE1": lambda it, _: it.tuple(it.last(1)),
-    "TUPLE2": lambda it, _: it.tuple(it.last(2)),
-    "TUPLE3": lambda it, _: it.tuple(it.last(3)),
-    "SETITEM": lambda it, _: it.set(it.last(2)),
-    "SETITEMS": lambda it, _: it.set(it.items()),
-    "APPEND": lambda it, _: it.append(it.last(1)),
-    "APPENDS": lambda it, _: it.append(it.items()),
+    "EMPTY_DICT": lambda reader, _: reader.container({}, []),
+    "EMPTY_LIST": lambda reader, _: reader.container([], []),
+    "EMPTY_TUPLE": lambda reader, _: reader.tuple([]),
+    "TUPLE": lambda reader, _: reader.tuple(reader.items()),
+    "TUPLE1": lambda reader, _: reader.tuple(reader.last(1)),
+    "TUPLE2": lambda reader, _: reader.tuple(reader.last(2)),
+    "TUPLE3": lambda reader, _: reader.tuple(reader.last(3)),
+    "SETITEM": lambda reader, _: reader.set(reader.last(2)),
+    "SETITEMS": lambda reader, _: reader.set(reader.items()),
+    "APPEND": lambda reader, _: reader.append(reader.last(1)),
+    "APPENDS": lambda reader, _: reader.append(reader.items()),
     **dict.fromkeys(("BINPUT", "LONG_BINPUT", "MEMOIZE"), _Reader.memoize),
     **dict.fromkeys(("BINGET", "LONG_BINGET"), _Reader.recall),
     "GLOBAL": _Reader.name,
-    "STACK_GLOBAL": lambda it, _: it.name(" ".join(map(str, it.last(2)))),
-    "REDUCE": lambda it, _: it.call(),
+    "STACK_GLOBAL": lambda reader, _: reader.name(" ".join(map(str, reader.last(2)))),
+    "REDUCE": lambda reader, _: reader.call(),
 }

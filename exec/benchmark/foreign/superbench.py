@@ -37,7 +37,7 @@ _CATEGORIES = ("Category", "diagnosis/category")
 # node defective from 5 % on.
 _WORSE = 0.05
 # Loss against the median above which a metric is a fault. A PCIe link or a NIC that came up with half its
-# lanes halves a rate, and a loss of more than a quarter is nearer to that than to noise.
+# lanes halves a rate, and a loss of more than a quarter is nearer to one half than to noise.
 _MUCH_WORSE = 0.25
 # Fewest values whose median counts as normal, and most metrics that are accepted.
 _LEAST_VALUES = 4
@@ -137,19 +137,19 @@ def _rules(row: Mapping[str, Any]) -> Iterator[Evidence]:
     # With --output-all the diagnosis lists sound nodes as well.
     if row.get("diagnosis/accept", row.get("Accept")) is True or not details:
         return
-    node, told = _node(row), 0
+    node, count = _node(row), 0
     for found in _BROKEN.finditer(details):
         name, baseline, value, _, rule = found.groups()
         normal = float(baseline) if baseline else None
         against = f", the baseline is {normal:g}" if normal is not None else ""
         text = f"{text_of(name)} is {float(value):g}{against} (rule {text_of(rule)}, {category})"
         yield Evidence(_TOOL, node, text_of(name), "rule", "fault", text, float(value), "", normal)
-        told += 1
+        count += 1
     for found in _MISSING.finditer(details):
         text = f"{text_of(found[1])} was not measured ({category})"
         yield Evidence(_TOOL, node, text_of(found[1]), "missing", "fault", text)
-        told += 1
-    if not told:
+        count += 1
+    if not count:
         text = f"SuperBench calls the node defective ({category}): {text_of(details)}"
         yield Evidence(_TOOL, node, "", "rule", "fault", text)
 

@@ -22,7 +22,7 @@ from synth.collective import Kind
 __all__ = ["Inspected", "TimedCall", "WaitTime", "of_calls"]
 
 Executor = Literal["nccl-inspector", "flight-recorder"]
-# The collectives in which no rank can end before all have begun: each needs data of every other one.
+# The collectives in which no rank can end before all have begun: each rank needs data of every other rank.
 _JOINT = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
 
 

@@ -1,11 +1,11 @@
 """Periodic all_reduces on equal machines with failures, along trees that load all NICs evenly.
 
 Failures break the symmetry only at the hosts that they hit, so each tree is built host by host. Inside a host
-it spans the ranks that are left. Between hosts it is a binary tree. Its leaves are the hosts that it enters
-at the busiest NICs, or that have fewer NICs left. The rank at which a tree enters a host is the host's
-*door*; it changes from tree to tree. Half of the hosts of a binary tree have two children and the others
-none; they change roles from tree to tree, which loads all NICs evenly (two-tree; Sanders, Speck and Träff
-2009). The network of the schedule lists only the links that the trees use.
+the tree spans the ranks that are left. Between hosts it is a binary tree. Hosts that the tree enters at the
+busiest NICs, or that have fewer NICs left, become leaves. The rank at which a tree enters a host is the
+host's *door*, another one in each tree. Half of the hosts of a binary tree have two children and the others
+none. Hosts change these roles from tree to tree, which loads all NICs evenly (two-tree; Sanders, Speck and
+Träff 2009). The network of the schedule lists only the links that the trees use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["all_reduce_with_failures", "around_failures", "bounds_with_failures"
 _TREES_A_RANK = range(2, 9)
 # The most sends in a period.
 _MOST_SENDS = 400_000
-# No more trees are tried once the busiest NIC has at most this many times the load of even trees.
+# No more trees are tried once the busiest NIC has at most this many times the load of perfect balance.
 _EVEN = 1.01
 # Chunk sizes to try, until a smaller one is no faster.
 _CHUNKS_BYTES = (1 << 16, 1 << 15, 1 << 14, 1 << 13)
@@ -55,7 +55,7 @@ def bounds_with_failures(network: SymmetricNetwork, failures: Failures, size_byt
 
 
 def serves_failures(network: SymmetricNetwork, kind: Kind) -> bool:
-    """Return whether this module serves the network: hosts of several ranks, too many for plain schedules."""
+    """Return whether it is an all_reduce on hosts of several ranks, too large for plain schedules."""
     return kind == "all_reduce" and network.ranks_per_host > 1 and is_large(network, kind)
 
 

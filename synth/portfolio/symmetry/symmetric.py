@@ -1,7 +1,7 @@
 """Synthesis of symmetric schedules: only the chunks of one rank of each orbit are scheduled.
 
 This serves networks whose table of all sends would be too large. `synth.scheduling.symmetric_search` makes
-the schedules.
+the schedules; `synth.schedules.symmetric` explains orbits.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def is_large(network: SymmetricNetwork, kind: Kind) -> bool:
 def fastest_symmetric(request: Request, network: SymmetricNetwork, progress: Progress = SILENT) -> Synthesis:
     """Return the fastest symmetric schedule found, checked and with lower bounds.
 
-    ``network`` is that of the request. If the request gives a size, chunks are halved until that gains hardly
-    anything. Raises NotApplicableError for collectives that are not SYMMETRIC and if links do not join all
-    ranks, UsageError if ranks cannot own equally many chunks, RuntimeError if the checker refuses the
+    ``network`` is the request's network. If the request gives a size, chunks are halved until this gains
+    hardly anything. Raises NotApplicableError for collectives that are not SYMMETRIC and if links do not join
+    all ranks, UsageError if ranks cannot own equally many chunks, RuntimeError if the checker refuses the
     schedule, which would be a bug.
     """
     kind = request.asked[0].kind

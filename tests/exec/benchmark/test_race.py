@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exec.benchmark import race
-from exec.benchmark.race import asked, entrants, judged_race
+from exec.benchmark.race import entrants, judged_race, race_requests
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from synth import Request, synthesize
 from synth.compiler.lowering import lower
@@ -75,7 +75,7 @@ def test_what_is_predicted_to_be_far_slower_does_not_run(schedules):
 
 def test_the_fastest_wins_and_the_race_is_told_whole(schedules):
     sizes = [(SIZE, entrants(schedules))]
-    requests = asked(sizes)
+    requests = race_requests(sizes)
     quick = sizes[0][1][-1].name
     report = report_of(requests, lambda name, count: 1e-6 if name == quick else 2e-6)
     [found] = judged_race(sizes, report)
@@ -89,7 +89,7 @@ def test_the_fastest_wins_and_the_race_is_told_whole(schedules):
 
 def test_the_winner_of_a_size_stays_where_another_is_hardly_faster(schedules):
     sizes = [(size, entrants(schedules)) for size in (SIZE, 2 * SIZE, 4 * SIZE)]
-    requests = asked(sizes)
+    requests = race_requests(sizes)
     first, other = (one.name for one in sizes[0][1][:2])
     times = {
         SIZE: {first: 1.0, other: 2.0},
@@ -110,7 +110,7 @@ def test_the_winner_of_a_size_stays_where_another_is_hardly_faster(schedules):
 )
 def test_a_library_is_named_where_it_is_clearly_faster_and_right(schedules, theirs, wrong, libraries):
     sizes = [(size, entrants(schedules)) for size in (SIZE, 2 * SIZE, 4 * SIZE)]
-    requests = asked(sizes, "mpi")
+    requests = race_requests(sizes, "mpi")
     best = sizes[0][1][0].name
     report = report_of(
         requests,
@@ -130,7 +130,7 @@ def test_a_library_is_named_where_it_is_clearly_faster_and_right(schedules, thei
 def test_what_slows_all_for_a_while_does_not_choose(schedules):
     """The first is a tenth faster in most iterations, each of which takes another time."""
     sizes = [(SIZE, entrants(schedules)[:2])]
-    report = report_of(asked(sizes), lambda name, count: 1.0)
+    report = report_of(race_requests(sizes), lambda name, count: 1.0)
     samples_s = ((9.0, 90.0, 99.0), (10.0, 100.0, 80.0))
     rows = []
     for row, times_s in zip(report.rows, samples_s, strict=True):
@@ -144,7 +144,7 @@ def test_what_slows_all_for_a_while_does_not_choose(schedules):
 def test_wrong_elements_are_a_bug(schedules):
     sizes = [(SIZE, entrants(schedules))]
     with pytest.raises(RuntimeError, match="wrong elements"):
-        list(judged_race(sizes, report_of(asked(sizes), lambda name, count: 1.0, wrong=1)))
+        list(judged_race(sizes, report_of(race_requests(sizes), lambda name, count: 1.0, wrong=1)))
 
 
 def test_what_was_compiled_for_one_size_serves_at_others_and_changes_nothing(schedules, monkeypatch):
