@@ -1,13 +1,13 @@
 """Values as bytes between the processes of a run: typed records, which hold data and no code.
 
-A message is MessagePack of nested lists. Each list begins with a number for the type of its value: a plain
-container, an array, or a record, which is given by the name of its class and its fields. Records are
-dataclasses, named tuples, enumerations and CcctlErrors.
+A message is MessagePack of nested lists. The first element of each list is a number for the type of the
+value: a plain container, an array, or a record (a dataclass, named tuple, enumeration or CcctlError), which
+is sent as the name of its class and its fields.
 
 Decoding sets fields and calls no constructor, so a forged message can cause wrong data but nothing worse.
 Classes are looked up in ccctl's own packages and in modules that this process has already imported; functions
-only in modules named by ``share_functions_of``. A value that occurs twice in a message is sent once. Keys and
-elements of sets are the exception, because they are hashed.
+only in modules named by ``share_functions_of``. A value that occurs twice in a message is sent once, except
+in keys and elements of sets, which are hashed.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Encoding:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [getattr(value, name) for name in _fields(cls)]
             return [_RECORD, _name(cls), *self._nodes(fields, depth)]
-        # mpi4py wraps the error of a task in another, together with a text.
+        # mpi4py wraps the error of a task in another error; only the task's is sent.
         if isinstance(value, Exception) and value.args and isinstance(value.args[0], Exception):
             return self._special(value.args[0], depth)
         if isinstance(value, CcctlError):
@@ -390,7 +390,7 @@ _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
     _ERROR: _Decoding._error,
     _BUILTIN_ERROR: _Decoding._builtin_error,
     _AGAIN: _Decoding._reference,
-    # memoryview refuses numbers, for which bytearray would allocate that many zeros.
+    # memoryview(n) raises TypeError, whereas bytearray(n) would allocate n zeros.
     _BYTEARRAY: lambda it, parts: bytearray(memoryview(parts[0])),
     _RANGE: lambda it, parts: range(*parts),
 }

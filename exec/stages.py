@@ -1,7 +1,4 @@
-"""Functions that start the ranks and execute a program: `run` once on data, `bench` to time it.
-
-`run` and `bench` are importable from ``exec``, beside ``launch``, which calls any function on ranks.
-"""
+"""Functions that start the ranks and execute a program: `run` once on data, `bench` to time it."""
 
 from __future__ import annotations
 

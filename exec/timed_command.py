@@ -1,4 +1,4 @@
-"""Runs a user's command that measures something and prints the seconds on its last line."""
+"""Run a user's command that measures something and prints the seconds on its last line."""
 
 from __future__ import annotations
 

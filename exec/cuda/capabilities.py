@@ -38,7 +38,8 @@ def on_one_host(comm: Any) -> bool:
 def keeps_lines_whole(comm: Any, device: Device) -> bool:
     """Return whether each pair of ranks, all on one host, shares a GPU or is connected by NVLink; collective.
 
-    Only then does a line of 128 bytes arrive whole, as LL128 needs. The answer is False if NVML is missing.
+    LL128 needs lines of 128 bytes that arrive whole, which only these connections guarantee. Without NVML the
+    answer is False.
     """
     from mpi4py import MPI
 
@@ -86,7 +87,7 @@ def cuda_aware() -> bool:
 
 
 def _has_nvlink_to(own: str, others: set[str]) -> bool:
-    """Return whether NVML says that a GPU reaches all others, given by PCI bus id, over NVLink."""
+    """Return whether GPU ``own`` has NVLink to all ``others`` (PCI bus ids), according to NVML."""
     import pynvml
 
     try:

@@ -30,8 +30,8 @@ from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
 
-# The tile size of AdapCC's executor. It is larger than the kernel's, because this executor moves chunks by
-# copies, and starting a copy costs about ten microseconds.
+# AdapCC's executor uses larger tiles than the kernel, because it copies chunks, and starting a copy costs
+# about ten microseconds.
 _CONTEXT_TILE_BYTES = 4 << 20
 # cudaMemcpyHostToDevice and cudaMemcpyDeviceToHost of CUDA's runtime.
 _TO_GPU, _TO_HOST = 1, 2
@@ -45,8 +45,8 @@ class _Engine(Protocol):
 class CudaPlan:
     """A program on GPU copies of ``send`` and ``recv``, flat arrays of one type in host memory.
 
-    ``place`` copies them to the GPU, ``run`` runs the collective there, ``fetch`` copies the result into
-    ``recv``. Making the plan and all of these are collective over ``comm``. ``choice`` holds the executor,
+    ``place`` copies both to the GPU, ``run`` runs the collective there, ``fetch`` copies the result into
+    ``recv``. The constructor and these methods are collective over ``comm``. ``choice`` holds the executor,
     the wires and the reason for them. Raises UsageError if the buffers do not fit the program, and
     UnavailableError if a rank has no GPU.
     """

@@ -50,9 +50,9 @@ class ExecutorChoice:
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
     """Choose the executor: the interpreter wherever it can run, unless contexts save copies in host memory.
 
-    The interpreter, GC3's kernel, costs less for each step. But all its threadblocks must run at the same
-    time and reach the memory of their peers. Between hosts it stages messages in host memory, while contexts
-    need no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
+    The interpreter (GC3's kernel) costs less for each step, but all its threadblocks must run at the same
+    time and reach the memory of their peers. Between hosts the interpreter stages messages in host memory;
+    contexts need no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}

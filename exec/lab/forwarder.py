@@ -30,7 +30,7 @@ _SOL_PACKET, _VNET_HDR, _IGNORE_OUTGOING = 263, 15, 23
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 # Bytes that a socket may hold in each direction: 0.3 s at 200 Mbit/s, the most that a lab should carry.
 _BUFFER_BYTES = 8 << 20
-# Longer than any frame: a virtio header and 64 KiB, which segmentation offload passes at most.
+# A frame has at most a virtio header and 64 KiB, the limit of segmentation offload.
 _FRAME_BYTES = 70_000
 # Frames read from one interface before the others get a turn.
 _FRAMES_A_TURN = 64

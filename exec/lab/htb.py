@@ -1,11 +1,11 @@
 """Rates of each interface of a lab, as classes of the kernel's token buckets (tc htb).
 
-A host's own interface holds its egress rate and its directed pairs; its port at the switch holds its ingress
-rate. A `Class` only describes a class of the kernel. ``commands`` turns two sets of them, before and after,
-into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
+A host's interface limits its egress rate and its rates to single hosts. The host's port at the switch limits
+its ingress rate. A `Class` describes a class of the kernel. From the classes before and after a change,
+``commands`` makes lines for ``tc -batch`` that change a running lab without losing a packet.
 
-A delay is a queue of its own (tc netem) in front of the token buckets of the same interface. On kernels
-without netem, `wires` makes delays.
+A delay is a separate queue (tc netem) in front of the token buckets of the same interface. On kernels without
+netem, `wires` makes delays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Class", "Device", "commands", "delays", "port", "shapes", "uplink_po
 _DELAY = 2
 # Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# The burst of a rate is its data of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
+# The burst of a rate is the data of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
 # tokens collected while a link is idle are spent at once and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
@@ -90,8 +90,8 @@ def commands(
 ) -> list[str]:
     """Return the lines for ``tc -batch`` that change one interface from ``before`` to ``after``.
 
-    ``delay_s`` is its delay before and after. If only rates or delays differ, they are changed in place.
-    Otherwise the whole shape is replaced, and the packets queued in it are lost.
+    ``delay_s`` is the interface's delay before and after. If only rates or delays differ, they are changed in
+    place. Otherwise the whole shape is replaced, and the packets queued in it are lost.
     """
     old_s, new_s = delay_s
     if _structure(before) == _structure(after) and bool(old_s) == bool(new_s):

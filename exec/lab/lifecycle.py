@@ -22,7 +22,7 @@ __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 _FILES = Path("/etc/netns")
 _HOSTS = "hosts"
 _CORE = "core"
-# The kernel passes this many segments as one packet, so data do not arrive in bursts.
+# The kernel passes at most this many segments as one packet, so data do not arrive in bursts.
 _SEGMENTS = 2
 # Linux reserves the routing tables 0 and 253 to 255; these lie between.
 _FIRST_TABLE = 100

@@ -41,7 +41,7 @@ MOST_NICS = 8
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # A path with such a delay each way looks dead to most programs.
 MOST_DELAY_S = 10.0
-# Every host accepts IPv4 packets of 576 bytes (RFC 791); the largest of Ethernet have 1500.
+# Every host accepts IPv4 packets of 576 bytes (RFC 791); Ethernet carries up to 1500.
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 1500
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
@@ -63,8 +63,8 @@ def refuse_name(name: str) -> None:
 class LabHost:
     """One host: the number of its ranks, and the rate of each of its network interfaces each way.
 
-    Packets are delayed by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
-    ``ingress_loss`` of them are lost. The host sends packets of up to ``mtu_bytes``.
+    Packets are delayed by ``egress_delay_s`` and ``ingress_delay_s``; ``egress_loss`` and ``ingress_loss``
+    are the shares that are lost. The host sends packets of up to ``mtu_bytes``.
     """
 
     name: str
@@ -169,10 +169,8 @@ class Lab:
         return next((number for number, rack in enumerate(self.racks) if either.intersection(rack)), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
-        """Return the rate of one flow between the first NICs of two hosts, on an idle network.
-
-        It includes the bytes of headers.
-        """
+        """Return the rate of one flow, with headers, between the first NICs of two hosts on an
+        idle network."""
         limits = [self.nic_rate(src, 0).egress_bytes_per_s, self.nic_rate(dst, 0).ingress_bytes_per_s]
         limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]
         if self.rack(src) != self.rack(dst):

@@ -33,7 +33,8 @@ _SHOW_CGROUPS = (
     "mkdir /sys/fs/cgroup/cpu && mount -t cgroup -o cpu none /sys/fs/cgroup/cpu; "
     "else mount -t cgroup2 none /sys/fs/cgroup; fi 2>/dev/null; "
 )
-# The shell stays the first process: a first process ignores signals for which it has no handler.
+# The shell, not the command, is process 1 of the namespace, because process 1 ignores signals for which it
+# has no handler.
 _FIRST_PROCESS = _SHOW_CGROUPS + _NAME_IT + '; "$@"; exit $?'
 
 

@@ -28,11 +28,10 @@ class _Tries:
 
 
 class Restarts:
-    """Restarts of each rank until ``most`` of them have led to a report, or one more for a spare.
+    """Restarts of each lost rank until ``most`` of them have led to a report; a spare gets one more.
 
-    Spares are absent at the start, and count as lost once the others are at work. Tries that get no report do
-    not count, so a rank on a host that does not answer is tried for as long as the run lasts. Delays between
-    tries grow from one second to a minute.
+    Spares are absent at the start, and count as lost once the others are at work. Restarts without a report
+    do not count, so a rank on a host that does not answer is tried for as long as the run lasts.
     """
 
     def __init__(self, most: int, spares: Collection[int] = ()) -> None:

@@ -55,7 +55,7 @@ class World:
     def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
         """Return (number of ranks, their hosts; no hosts means here); raises UsageError.
 
-        Raises UnavailableError if srun started several tasks that cannot know of each other.
+        Raises UnavailableError if srun started several tasks without PMI.
         """
         _refuse_lone_tasks()
         if self.ranks is not None and self.ranks < 1:

@@ -42,8 +42,8 @@ _MEMORY = Path("/dev/shm")
 # Longest time for mpirun or the agents to end by themselves once the task is done. An agent gives its ranks
 # as long (`exec.launcher.starters.host_agent`).
 _LEAVING_S = 5.0
-# The same after a request to end: mpirun gives its ranks a second and then kills them, agents kill at once.
-# It also holds after a rank was lost: an agent whose host is cut off cannot hear that the run is done.
+# The same after a request to end: mpirun kills its ranks after a second, agents at once. It also holds after
+# a rank was lost, because an agent whose host is cut off does not learn that the run is done.
 _ASKED_S = 2.0
 # Longest time for killed processes to end. They end within milliseconds unless the kernel holds them, as
 # while they wait for a device; that may last for ever.
@@ -135,8 +135,7 @@ class StartedRanks:
     def _shut(self, all_up: bool) -> None:
         """Close mpirun's ports to strangers if all ranks are on this host.
 
-        The ports leave this host's other interfaces when the first rank runs, and accept nobody once all are
-        up.
+        Once the first rank runs, only this host can connect to the ports; once all ranks are up, nobody can.
         """
         if self._where or self._job.wires != "mpi":
             return

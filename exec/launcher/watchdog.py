@@ -5,9 +5,9 @@ and is stopped or out of sight. A silent rank that is seen running (a library ma
 alone; with mpirun only ranks of this host can be seen. A rank whose host acknowledges nothing is cut off,
 whether it runs or not.
 
-In a run that survives losses, a lost rank is killed if it can be reached, and disconnected, before the others
-learn of the loss: so it cannot undo what they decide without it. It may then be started again; until the
-others have let it in, its fate does not affect the run.
+In a run that survives losses, a lost rank is killed if its host can be reached, and disconnected, before the
+others learn of the loss. So it cannot undo their decisions. A lost rank may be started again; until the
+others admit it, its loss does not affect the run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 # Longest silence of a rank on this host: a loaded host delays heartbeats, but a user waits for the error.
 SILENCE_S = 5.0
-# A rank that accepts no data of its job for this long is not sent the rest.
+# A rank that accepts no data for this long does not get the rest of its job.
 _SENDING_S = 60
 # Longest silence of a rank on another host, which cannot be inspected and whose heartbeats may be delayed on
 # the way.
@@ -138,7 +138,7 @@ class Watchdog:
 
     @property
     def connected(self) -> bool:
-        """Whether the run survives losses now: it was asked to, and all ranks were connected."""
+        """Whether the run survives losses: it was asked to, and all ranks have connected."""
         return self._survives
 
     @property
@@ -242,7 +242,7 @@ class Watchdog:
         raise self._lost(first, how + unheard, failures) from None
 
     def _lose(self, rank: RankState, how: str) -> None:
-        """End a rank for good; raises LostRankError if the others cannot go on."""
+        """Declare a rank lost; raises LostRankError if the others cannot go on."""
         if not self._survives:
             raise self._lost(rank, how) from None
         rank.lose(how)
@@ -486,9 +486,10 @@ class Watchdog:
         )
 
     def _first_to_die(self, seen: RankState) -> RankState:
-        """Return the rank that mpirun blames: it kills the others, whose end may be seen first.
+        """Return the rank that mpirun blames, else ``seen``.
 
-        That rank may never have said hello, so that only mpirun knows of it.
+        mpirun kills the other ranks, so their ends may be seen first. The blamed rank may never have said
+        hello; then only mpirun knows it.
         """
         for number, pid, host in self._starter.blamed():
             known = self.ranks.get(number)
@@ -497,7 +498,7 @@ class Watchdog:
         return seen
 
     def _refuse_lost_at_start(self) -> None:
-        """Raise LostRankError if a signal ended a rank before its hello, which is no failure of MPI."""
+        """Raise LostRankError if a signal ended a rank before its hello; this is not a failure of MPI."""
         for number, pid, host in self._starter.blamed():
             if number not in self.ranks:
                 how = self._starter.how_it_died(number)

@@ -1,7 +1,7 @@
 """Rules from size to algorithm, chosen from measured times and their noise.
 
-An algorithm replaces the library's own choice only if it is faster by 2 % and by twice the standard error of
-the difference. It replaces the algorithm of the next smaller size under the same condition.
+An algorithm replaces the library's own choice, or the choice for the next smaller size, only if it is faster
+by 2 % and by twice the standard error of the difference.
 """
 
 from __future__ import annotations

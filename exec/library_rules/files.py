@@ -42,7 +42,7 @@ def tuner_file(
 ) -> tuple[str, list[str]]:
     """Return (the text of a tuner file for NCCL, RCCL, NCCLX or UCC, its new lines).
 
-    ``to`` is the format: csv, env (environment variables), or json, for NCCLX only. Only the csv file of NCCL
+    ``to`` is the format: csv, env (environment variables), or json (only NCCLX). Only the csv file of NCCL
     and RCCL includes the lines of the file ``merge``. UCC has one format, the variables of its configuration.
     """
     if library == "ucc":

@@ -168,7 +168,8 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
 def _decide_ranks(tree: Tree, ranks: int) -> Tree:
     """Return the tree with each condition on the number of ranks replaced by its branch for ``ranks``.
 
-    They cannot stay, because below conditions on messages MPICH follows ``comm_size<8`` for 8 ranks too.
+    These conditions cannot stay, because below a condition on messages MPICH follows ``comm_size<8`` for 8
+    ranks too.
     """
     if tree and all(_holds(key, ranks) is not None for key in tree):
         return _decide_ranks(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)

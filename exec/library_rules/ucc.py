@@ -1,10 +1,11 @@
 """The algorithms of UCC's component TL/UCP by size: UCC_TL_UCP_TUNE, in a configuration file of UCC.
 
 A value is a list of tokens with # between them, such as ``allreduce:host:0-4096:[8]:inf:@knomial``: for host
-memory, from 0 bytes to below 4096, on 8 ranks. ``inf`` as the score means that TL/UCP serves these calls,
-not another component. Two ranges of the same score that meet at a size leave it to the second one. If one has
-the higher score, it keeps that size. So a range that is followed by UCC's own choice ends one byte earlier.
-Tokens for one collective, memory and number of ranks must not overlap, or UCC takes none of the value.
+memory, from 0 bytes to below 4096, on 8 ranks. ``inf`` as the score means that TL/UCP serves these calls, not
+another component. Where two ranges of the same score meet, the size at the boundary belongs to the second
+range. If the scores differ, this size belongs to the range of the higher score. So a range that is followed
+by UCC's own choice ends one byte earlier. Tokens for one collective, memory and number of ranks must not
+overlap, or UCC takes none of the value.
 
 The rules are those of openucx/ucc 8263de47 (1.10): ``src/coll_score``, ``src/components/tl/ucp``,
 ``ucc_coll_args_msgsize`` in ``src/utils/ucc_coll_utils.c``.
@@ -83,7 +84,7 @@ def _memory(one: MeasuredSetting) -> str:
 
 
 def _tokens(kind: Kind, points: Sequence[AlgorithmTimes], memory: str, ranks: int) -> Iterator[str]:
-    # UCC takes the bytes that a rank receives, the tables the larger of its buffers.
+    # A size in UCC is the bytes that a rank receives; a size in the tables is the larger of its buffers.
     part = ranks if kind == "reduce_scatter" else 1
     rules = rules_of(points, DEFAULT)
     for rule, after in pairwise((*rules, None)):

@@ -21,8 +21,8 @@ from synth.simulation import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 
-# The size of a tile if some connection is a wire: more than in memory, as each message over a wire has a
-# fixed cost.
+# The size of a tile if some connection is a wire. It is larger than in memory, because each message over a
+# wire has a fixed cost.
 _WIRE_TILE_BYTES = 4 << 20
 # A connection in memory has _DEPTH slots. Short messages get as many as fit into _SLOTS_BYTES, up to
 # _MOST_DEPTH. With more slots the writer fetches the reader's counter less often, and a fetch costs as much

@@ -107,7 +107,7 @@ class MpiPlan:
         self._vectors = np.zeros(4, dtype=np.int64)
         self._sums_of_steps = np.zeros((len(self._tables.steps) * summed, 2), dtype=np.int64)
         if summed:
-            # The result of each of several fused steps is needed.
+            # Checksums need the result of every step, so no steps are fused.
             self._tables.steps[:, interpreter.FUSED] = 1
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None
@@ -390,7 +390,7 @@ def _wires(comm: Any, wires: list[Wire]) -> Wires:
 
 
 def _any_in_place(comm: Any, send: Array, recv: Array) -> bool:
-    """Return whether any rank runs in place: all ranks must plan alike; collective."""
+    """Return whether any rank runs in place, because all ranks must plan alike; collective."""
     return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 
 

@@ -29,7 +29,7 @@ _BESIDE = {"cpu": ("gloo",)}
 
 
 def library_of(device: str, *, sockets: bool) -> str:
-    """Return the library of ranks on ``device``; "" if ``sockets`` join them, as they then have none."""
+    """Return the ranks' own library on ``device``; "" if ``sockets`` join the ranks."""
     if sockets:
         return ""
     return "nccl" if device == "cuda" else "mpi"

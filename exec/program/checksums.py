@@ -68,8 +68,8 @@ class Corruption:
 def checksum(content: Array, first: int = 0) -> int:
     """Return the checksum of the bytes of an array, whose first byte has the position ``first``.
 
-    It is the sum of all bytes, each times an odd number that follows from its position, modulo 2^64. So the
-    checksum of a message is the sum of its parts' checksums, in any order.
+    The checksum is the sum, modulo 2^64, of all bytes, each times an odd number that follows from its
+    position. So the checksum of a message is the sum of its parts' checksums, in any order.
     """
     plain = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
     total = np.zeros(1, dtype=np.int64)

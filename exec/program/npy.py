@@ -79,7 +79,7 @@ def _load(name: str) -> Array:
 
 
 def _require_whole(stream: BinaryIO) -> None:
-    """Raise ValueError if a file is shorter than its header says; numpy would allocate it all."""
+    """Raise ValueError if a file is shorter than its header says; numpy would allocate all of it."""
     from math import prod
 
     from numpy.lib import format as npy

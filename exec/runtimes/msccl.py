@@ -56,7 +56,7 @@ _MOST_CHUNKS_A_MESSAGE = 71
 _MOST_FUSED = 16
 # Elements to which NCCL's Simple rounds the size of a slice (prims_simple.h, genericOp).
 _SLICE_UNIT = 16
-# Calls of a program, one after the other: a second one finds what the first has left in memory.
+# Calls of a program, one after the other: the second call finds what the first has left in memory.
 _LAUNCHES = 2
 # The most findings of a report.
 _ENOUGH = 20
@@ -98,8 +98,8 @@ def run_xml(
 ) -> RuntimeReport:
     """Run calls of a program as MSCCL would, in one order of threadblocks that ``seed`` draws.
 
-    Every chunk has ``chunk_elements`` elements. By default the program runs out of place if it can, or if
-    its file does not say what it does. ``buffer`` is the protocol's own by default. Each call gets
+    Every chunk has ``chunk_elements`` elements. By default the program runs out of place if it can, or if its
+    file does not say what the results must be. ``buffer`` is the protocol's own by default. Each call gets
     new inputs, drawn by ``seed``. Raises UsageError if the program cannot run in place, or needs too much
     memory. O(tiles · steps) actions.
     """
@@ -130,7 +130,7 @@ class _Action:
     reads: list[tuple[int, int]]
     write: tuple[int, int] | None
     waits: tuple[tuple[int, tuple[int, int]], ...]
-    """The flags that must be set first: of which threadblock, and (tile, step)."""
+    """The flags that must be set first, as (threadblock, (tile, step))."""
     tells: tuple[int, int] | None
 
 
@@ -151,8 +151,8 @@ class _Connection:
 class _Threadblock:
     """A threadblock's place in a launch.
 
-    ``flag`` is the last (tile, step) that it has set its flag to. ``told`` maps each value that others still
-    have to wait for to what the threadblock knew when it set the flag, and to the number of waiters.
+    ``flag`` is the last (tile, step) that it has set its flag to. ``told`` maps a value of the flag to (what
+    the threadblock knew when it set this value, the number of waiters still to come).
     """
 
     number: int
@@ -165,7 +165,8 @@ class _Threadblock:
     told: dict[tuple[int, int], tuple[Ints, int]] = field(default_factory=dict)
 
     def knew_at(self, goal: tuple[int, int]) -> Ints | None:
-        """Return what it knew when its flag reached ``goal``, and forget that after the last waiter."""
+        """Return what the threadblock knew when its flag reached ``goal``; the last waiter
+        drops the entry."""
         key = goal if goal in self.told else min((one for one in self.told if one > goal), default=goal)
         if key not in self.told:
             return None
@@ -247,7 +248,7 @@ class _Machine:
         )
 
     def _unpaired(self) -> Iterator[str]:
-        """Yield a finding for each connection with one end, whose set-up never ends, or with several."""
+        """Yield a finding for each connection that does not have exactly one sender and one receiver."""
         program = self.program
         channels = program.tb_channel.tolist()
         rows = list(zip(program.tb_rank.tolist(), program.tb_send.tolist(), channels, strict=True))
@@ -571,7 +572,7 @@ class _Machine:
 
 
 def _added(one: Numbers, two: Numbers) -> Numbers:
-    """Return the sum of the elements that both have, as the kernel would for different lengths."""
+    """Add the elements that both arrays have, as the kernel does with different lengths."""
     if len(one) == len(two):
         return one + two
     short = min(len(one), len(two))

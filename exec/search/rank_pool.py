@@ -35,7 +35,8 @@ _CHECK_S = 0.05
 
 @contextmanager
 def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
-    """Yield on rank 0 a function that makes pools of the other ranks; elsewhere None, after rank 0's block.
+    """Yield a function that makes pools of the other ranks on rank 0; on these yield None after rank 0's
+    block.
 
     All ranks of ``comm`` call it. If there is one rank, the workers are processes on its machine. Raises
     UnavailableError if MPI does not let two threads of a rank communicate.
@@ -81,7 +82,7 @@ def _tell(ends: Any, number: int) -> None:
 
 @dataclass(frozen=True)
 class _Done(Generic[Result]):
-    """The result of a task on ``rank``, and its process's peak memory; ``whole`` unless it was cut off."""
+    """The result of a task on ``rank``, and its process's peak memory; not ``whole`` if it was cut off."""
 
     rank: int
     held_bytes: int

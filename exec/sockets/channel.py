@@ -65,8 +65,8 @@ class Channel:
 
         Raises UnsendableError before a byte is sent if the message is no record.
         """
-        # One piece, as a short message would otherwise wait for the header's acknowledgement (Nagle's
-        # algorithm).
+        # Header and content go as one piece; otherwise a short message would wait for the header's
+        # acknowledgement (Nagle's algorithm).
         self._end.sendall(self._framed(message))
 
     def post(self, message: object) -> None:
@@ -151,8 +151,8 @@ class Channel:
     def expect_acknowledgements(self, limit_s: float) -> None:
         """Make the connection end with TimeoutError if the other host acknowledges nothing for ``limit_s``.
 
-        A live host's kernel acknowledges, however busy or stopped the process is. No effect on a connection
-        within one host.
+        A live host's kernel acknowledges, however busy or stopped the process is. A connection within one
+        host stays as it is.
         """
         if self._end.family == socket.AF_UNIX:
             return
@@ -252,7 +252,7 @@ class Challenge:
 def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
     """Answer the other end's challenge, check its proof of the key, and return the channel on ``end``.
 
-    Raises OSError or EOFError, with ``end`` closed, if that takes longer than ``limit_s`` or fails.
+    Raises OSError or EOFError, with ``end`` closed, if the greeting fails or takes longer than ``limit_s``.
     """
     deadline_s = time.monotonic() + limit_s
     try:

@@ -25,7 +25,7 @@ from probes.base import LostRankError
 
 __all__ = ["Group", "join", "rejoin"]
 
-# After this long without data it is checked whether a rank was lost.
+# After this long without data, check whether a rank was lost.
 _POLL_MS = 50
 # asm-generic/socket.h; Python has no name for it.
 _SO_TIMESTAMPNS = 35
@@ -57,8 +57,8 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
 class Group:
     """Some ranks of a mesh, renumbered from 0: ``members[i]`` is rank i's number in the mesh.
 
-    ``epoch`` names the connections for data. Duplicates of a group share these, because their runs follow
-    each other.
+    ``epoch`` names the connections for data. Duplicates of a group share these connections, because their
+    runs follow each other.
     """
 
     def __init__(self, mesh: Mesh, members: Sequence[int], epoch: str, name: str = "") -> None:
@@ -164,7 +164,8 @@ class Group:
     def arrivals(self, source: int, tag: int, count: int, piece_bytes: int, deadline_s: float) -> list[float]:
         """Return the arrival times at this host of ``count`` pieces from ``source``, in seconds.
 
-        The kernel takes the times, so a reader that waits for a core does not matter. Raises as ``Recv``.
+        The kernel takes the times, so they are right even if this process waits for a core. Raises as
+        ``Recv``.
         """
         end = self.mesh.flow(self.members[source], self._flow(tag), deadline_s, outgoing=False)
         end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)

@@ -1,8 +1,8 @@
 """Agreement on a run's key over a medium that others can read, such as a store of PyTorch.
 
 Rank 0 draws the key and sends it to each rank under a pad from a Diffie-Hellman exchange in the 2048-bit
-group of RFC 3526 (Sec. 3). A reader of the medium learns nothing. Someone who can write to it could act as a
-man in the middle, unless all ranks have a secret from their launcher. That secret is then part of every pad.
+group of RFC 3526 (Sec. 3). A reader of the medium learns nothing. A writer could act as a man in the middle,
+unless all ranks have a secret from their launcher. That secret is then part of every pad.
 """
 
 from __future__ import annotations

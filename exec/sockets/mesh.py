@@ -184,7 +184,7 @@ class Mesh:
         self._awoken.close()
 
     def send(self, peer: int, topic: str, payload: object) -> None:
-        """Send a message to ``peer``, which may be this rank; do nothing if it is lost."""
+        """Send a message to ``peer``, which may be this rank; do nothing if ``peer`` is lost."""
         if peer == self.rank:
             self._deliver(peer, topic, payload)
             return
@@ -420,7 +420,7 @@ class Mesh:
             self._wake()
 
     def _renew(self, where: Whereabouts, channel: Channel) -> bool:
-        """Replace a rank's old start; if ``where`` is outdated, close ``channel``, return False.
+        """Connect a restarted rank by ``channel``; return False, with it closed, if ``where`` is outdated.
 
         This runs on the reading thread, so that no message of the earlier start is read afterwards.
         """
@@ -521,7 +521,7 @@ class Mesh:
             self._go_round(peer)
 
     def _waits(self, peer: int, connection: _Connection) -> bool:
-        """Return whether a sender must wait; the reading thread never does, or nobody would read."""
+        """Return whether a sender must wait; the reading thread never waits, or nobody would read."""
         if not connection.channel.backlog or connection.sent.mute or peer in self.lost:
             return False
         return self._connections[peer] is connection and threading.current_thread() is not self._reader

@@ -37,7 +37,7 @@ def unacknowledged_bytes(end: socket.socket) -> int:
 def goes_nowhere(end: socket.socket) -> bool:
     """Return whether data of this end was retransmitted after a timeout and is still not acknowledged.
 
-    False if the other end has no room, if all data is acknowledged, or if this is no TCP connection.
+    The result is False if the other end has no room, or if this is no TCP connection.
     """
     try:
         found = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64)

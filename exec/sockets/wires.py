@@ -21,7 +21,7 @@ from probes.base import LostRankError, Mask
 
 __all__ = ["FlowWires"]
 
-# After this long without data it is checked whether a rank was lost.
+# After this long without data, check whether a rank was lost.
 _POLL_MS = 20
 # Linux's number of the option, which Python lacks, and the value for no limit.
 _SO_MAX_PACING_RATE, _UNPACED = 47, 2**64 - 1
@@ -56,7 +56,7 @@ class FlowWires:
         """Leave these messages out of the coming runs, at both ends.
 
         ``messages`` maps (whether outgoing, peer, channel) of a wire to the mask of its messages that are
-        left out. A wire that it lacks sends all.
+        left out. Wires that are not in ``messages`` send all.
         """
         for end in self._ends:
             end.leave_out(messages.get(end.key))

@@ -28,8 +28,9 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     """Return ``schedule``, the same in finer pieces, and a ring in such pieces if the network has one.
 
     If two or more ranks are ``late``, and there are up to eight ranks, several rings are returned. Any two
-    ranks are neighbours in one of them. There the first hop adds the data of both, and one sum goes around.
-    Each base cuts the same buffers into equal chunks of whole elements; bases that cannot are left out.
+    ranks are neighbours in one of these rings. In that ring the first hop adds the data of both, and one sum
+    goes around. Each base cuts the same buffers into equal chunks of whole elements; bases that cannot are
+    left out.
     """
     found = [schedule]
     # Cutting gains nothing if the transfer of a piece takes less time than its start-up.

@@ -23,7 +23,7 @@ _HOST_TO_DEVICE = 1
 
 
 def gpus() -> int:
-    """Return the number of visible GPUs; raises UnavailableError if it is 0, and without CUDA or CuPy."""
+    """Return the number of visible GPUs; raises UnavailableError if there is none, or no CUDA or CuPy."""
     count = gpu_count()
     if not count:
         raise UnavailableError("CUDA sees no GPU", hint="ccctl doctor says what is missing.")
@@ -56,7 +56,7 @@ class Device:
     def memory(self, size_bytes: int) -> Any:
         """Allocate zeroed memory, with its address as ``ptr``.
 
-        It does not come from CuPy's pool, because an IPC handle exports a whole allocation.
+        The memory is not from CuPy's pool, because an IPC handle exports a whole allocation.
         """
         with self.told():
             found = self.cupy.cuda.Memory(max(size_bytes, 1))
@@ -79,7 +79,7 @@ class Device:
             self._runtime.deviceSynchronize()
 
     def synchronize(self) -> None:
-        """Wait until the GPU has done all that was asked of it.
+        """Wait for all work of the GPU.
 
         A copy from pageable host memory may return while its last part is still on its way, and a
         non-blocking stream would not wait for it.
@@ -98,7 +98,7 @@ class Device:
 
 
 class Arguments:
-    """The arguments of a kernel, words of 8 bytes, as the driver takes them; ``values`` may change."""
+    """The arguments of a kernel, 8 bytes each, as the driver takes them; ``values`` may change."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self.values = (ctypes.c_int64 * len(values))(*values)

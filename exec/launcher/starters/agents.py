@@ -192,7 +192,7 @@ class Agents:
         entry = self._spares[rank] if before is None else before.entry
         self._agents.append(_Agent(entry, range(rank, rank + 1), env, self._output))
         if before is not None and len(before.ranks) == 1:
-            # If that agent can be reached, it has killed its only rank and may end.
+            # The earlier agent, if it can be reached, has killed its only rank and may end.
             before.tell("done")
 
     def failed_again(self, rank: int) -> str:

@@ -32,7 +32,7 @@ class HostAgent:
     """The ranks of one host."""
 
     def __init__(self, ask: dict[str, Any], said: bytes = b"") -> None:
-        """Start the ranks that ``ask`` describes; ``said`` is the input read after it."""
+        """Start the ranks that ``ask`` describes; ``said`` is the input that was read after ``ask``."""
         self._lock, self._patience_s = threading.Lock(), ask["patience_s"]
         self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
         self._ended, self._told = threading.Event(), threading.Event()
@@ -124,7 +124,7 @@ def main() -> None:
     os.environ.update(ask["environment"], **{protocol.AGENT: str(os.getpid())})
     with contextlib.suppress(OSError):
         os.chdir(ask["folder"])
-    # Held open until this process ends, so that nobody removes the folder as a leftover.
+    # The folder is held until this process ends, so that nobody removes it as a leftover.
     scratch = Path(protocol.scratch_directory())
     held = temporary_folders.hold(scratch)
     agent = HostAgent(ask, rest)

@@ -54,7 +54,7 @@ class Mpirun:
         return f"{self.process.args[0]!s} ended with status {status}{why}"  # type: ignore[index]
 
     def how_it_died(self, rank: int) -> str:
-        """Return in words how mpirun ended, as its status is that of the first rank to die."""
+        """Return in words how mpirun ended, because its status is that of the first rank to die."""
         try:
             status = self.process.wait(_GATHERING_S)
         except subprocess.TimeoutExpired:
@@ -142,7 +142,7 @@ def command(
     """
     where = _where(launcher, hosts, folder)
     if launcher.kind != "openmpi":
-        # Without this option MPICH's mpirun kills every rank when one dies, and blames any of them.
+        # Without this option MPICH's mpirun kills every rank when one dies, and may blame any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
     # START is left out: MPI has no restarts, and Open MPI's mpirun warns about unset variables.
@@ -170,9 +170,10 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
     """Return the environment of mpirun and the ranks, without the variables for reporting.
 
     MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing stays
-    behind when ranks are killed. More ranks than cores must yield while they poll. With ``alone`` all ranks
-    are on this host, and none listens for connections or looks for libfabric's devices: in Open MPI 5 each
-    process that finds none sleeps for a second (``mca_btl_ofi_component_close``).
+    behind when ranks are killed. If there are more ranks than cores, ranks yield while they poll. With
+    ``alone`` all ranks are on this host, so MPI neither listens for connections nor looks for libfabric's
+    devices. In Open MPI 5 a process that finds no such device sleeps for a second
+    (``mca_btl_ofi_component_close``).
     """
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {

@@ -73,7 +73,7 @@ def nodes() -> tuple[HostSlots, ...]:
 
 
 def other_nodes() -> str | None:
-    """Return `nodes` as a node set, gpu1:2,gpu2:2; None if there is no host but this one."""
+    """Return `nodes` as a node set, gpu1:2,gpu2:2; None if this host is the only one."""
     found = nodes()
     if not found or (len(found) == 1 and found[0].is_here):
         return None

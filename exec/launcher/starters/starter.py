@@ -32,9 +32,9 @@ class Starter(Protocol):
         """The processes on this host that are not ranks and that clean up after the ranks."""
 
     def ended(self, heard: Collection[int]) -> str:
-        """Return what has ended although its ranks are needed; "" for nothing.
+        """Return in words which rank or process ended although it is needed; "" if none did.
 
-        Ranks in ``heard`` have said hello and are ignored, as their connection tells more.
+        Ranks in ``heard`` have said hello and are ignored, because their connections tell more.
         """
 
     def how_it_died(self, rank: int) -> str:
@@ -55,7 +55,7 @@ class Starter(Protocol):
     def restart(self, rank: int, start: int) -> None:
         """Start a lost rank again on its host, or a spare; return at once.
 
-        ``start`` is the number of this start. Raises UnavailableError if it cannot be tried.
+        ``start`` is the number of this start. Raises UnavailableError if the start cannot be tried.
         """
 
     def failed_again(self, rank: int) -> str:

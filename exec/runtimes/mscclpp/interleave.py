@@ -1,9 +1,9 @@
 """Random interleavings of a plan, to find results that depend on the order.
 
-A phase of a threadblock ends at a ``nop`` or a ``barrier``. Within a phase, the atoms of one thread run in
-program order, and those of different threads in any order. Each proxy, and each block of a launch, has a
-random speed; some are up to a thousand times faster than others. An atom that reads and writes does so in two
-separate acts.
+A phase of a threadblock ends at a ``nop`` or a ``barrier``. Within a phase, the atoms (`operations`) of one
+thread run in program order, and those of different threads in any order. An atom that reads and writes does
+so in two separate acts. Each proxy, and each block of a launch, has a random speed; some are up to a thousand
+times faster than others.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class _Actor(Protocol):
     speed: int
 
     def go(self) -> bool:
-        """Make one act; return False if it must wait or has nothing to do."""
+        """Do one act; return False if the actor must wait or has nothing to do."""
 
     def obstacles(self) -> list[str]:
-        """Return what it waits for, in words."""
+        """Return in words what the actor waits for."""
 
 
 class _Block:

@@ -24,7 +24,7 @@ UNITS = 2
 Channel = tuple[int, str, int, int]
 """One end of a connection: rank, type, peer, and its number among the rank's channels to that peer."""
 _OUT_OF_PLACE = {"allgather", "reducescatter"}
-# Collectives by the names that plans have; the result of another one is not known.
+# Collectives by the names that plans have; the results of other collectives are not known.
 _KINDS = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -38,9 +38,9 @@ _POISON = -(1 << 40)
 
 @dataclass(slots=True, eq=False)
 class Atom:
-    """``acts`` run one after the other once ``ready`` returns True; ``thread`` -1 is any thread.
+    """A step of one thread: ``acts`` run one after the other once ``ready`` returns True.
 
-    ``what`` says where the atom is in the plan, and what it waits for.
+    ``thread`` is -1 for any thread. ``what`` says where the atom is in the plan, and what it waits for.
     """
 
     thread: int

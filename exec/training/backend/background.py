@@ -1,8 +1,9 @@
 """Work beside a training job, in a separate process: searches for schedules, and compilation.
 
 In the job's own process the work would hold Python's global lock, which the script needs. The separate
-process has a lower priority than the job, and ends with it. After an order it waits for the next one of any
-group, because starting another process costs more than a second of CPU time, which the ranks would lack.
+process has a lower priority than the job, and ends with it. After an order the process waits for the next
+order of any group, because starting another process costs more than a second of CPU time, which the ranks
+would lack.
 """
 
 from __future__ import annotations

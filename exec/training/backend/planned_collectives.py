@@ -60,9 +60,9 @@ class Prepared:
 class PlannedCollectives:
     """The planned collectives of ``group``.
 
-    ``make`` is collective and runs on one thread; ``keep`` and ``run`` run on another. On each of the two,
-    all ranks make their calls in the same order. ``given`` is rank 0's network, None to measure it. Rank 0
-    uses ``search`` for schedules that are not in ``known``.
+    ``make`` is collective and runs on one thread; ``keep`` and ``run`` run on another. On each thread, all
+    ranks make their calls in the same order. ``given`` is rank 0's network, None to measure it. Rank 0 uses
+    ``search`` for schedules that are not in ``known``.
     """
 
     def __init__(

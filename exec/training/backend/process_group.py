@@ -594,7 +594,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return 0 <= root < self._size
 
     def _of_one_root(self, root: int, tensors: Sequence[Any], lists: Sequence[Any]) -> bool:
-        """Return whether there is one tensor, and at the root only, one list with a tensor for each rank."""
+        """Return whether there is one tensor and, at the root only, one list with a tensor for each rank."""
         if not self._has(root) or len(tensors) != 1 or len(lists) != int(root == self._rank):
             return False
         like = {(each.numel(), each.dtype) for parts in lists for each in (*parts, tensors[0])}

@@ -20,9 +20,9 @@ _MOST_TOLD = 5
 def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
     """Return the parameters of ``named`` (in forward order) by bucket; bucket 0 is ready first.
 
-    ``plan`` is a fusion plan or a number of bytes, up to which neighbouring layers share a bucket. With 0 no
-    two parameters share one; None is 25 MiB. Tensors of different types or devices are never
-    fused. Raises UsageError if a plan is for another model.
+    ``plan`` is a fusion plan or a number of bytes, up to which neighbouring layers share a bucket (0: each
+    parameter has its own bucket; None: 25 MiB). Tensors of different types or devices are never fused. Raises
+    UsageError if a plan is for another model.
     """
     if isinstance(plan, FusionPlan):
         groups = _planned(named, plan)

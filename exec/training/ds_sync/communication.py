@@ -99,7 +99,7 @@ class _Message:
     def follow(self, work: Any) -> None:
         """Record the time at which ``work`` ends."""
         if self._on_gpu:
-            # On a separate stream, so that the recorded time does not include computation.
+            # Wait on a separate stream, so that the recorded time does not include computation.
             with torch.cuda.stream(torch.cuda.Stream()):
                 work.wait()
                 self._ended.record()

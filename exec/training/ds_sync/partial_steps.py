@@ -18,7 +18,8 @@ _NORMALIZING = (
     *("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam"),
     *("RMSprop", "Adagrad", "Adadelta"),
 )
-# Optimizers with decoupled weight decay: it is scaled by the learning rate and not added to the gradient.
+# Optimizers with decoupled weight decay: the decay is scaled by the learning rate and not added to the
+# gradient.
 _DECOUPLED = ("AdamW", "Adafactor", "Muon")
 # Optimizers for which no learning-rate factor makes the mean of the ranks' steps equal to DDP's step.
 _WITHOUT_FACTOR = {

@@ -307,7 +307,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
     def _assign_waits(self) -> None:
         """Assign to each module the buckets that it must wait for before its forward pass.
 
-        They are the buckets of its own tensors, and of those of submodules whose forward is never called.
+        A module waits for its own tensors, and for the tensors of submodules whose forward is never called.
         """
         above: dict[int, Any] = {}
         for module in self.module.modules():
@@ -326,7 +326,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                     waits.append(bucket)
 
     def _accumulated(self, parameter: Any) -> None:
-        """Count a complete gradient; step its bucket once that has all gradients, and start averages."""
+        """Count a complete gradient; step its bucket if it was the last one, and start averages."""
         if not self._averaging:
             return
         if self._backward != (now := torch._C._current_graph_task_id()):
@@ -534,7 +534,7 @@ def _in_backward_pass() -> bool:
 
 
 class _Hook:
-    """A module's hook whose copies do nothing, as copies of the module are not the wrapper's."""
+    """A module's hook whose copies do nothing, because copies of the module are not the wrapper's."""
 
     __slots__ = ("_call",)
 
