@@ -1,8 +1,8 @@
 """Values as bytes between the processes of a run: typed records, which hold data and no code.
 
 A message is MessagePack of nested lists. The first element of each list is a number for the type of the
-value: a plain container, an array, or a record (a dataclass, named tuple, enumeration or CcctlError), which
-is sent as the name of its class and its fields.
+value: a plain container, an array, or a record. Records are dataclasses, named tuples, enumerations and
+CcctlErrors; each is sent as the name of its class and its fields.
 
 Decoding sets fields and calls no constructor, so a forged message can cause wrong data but nothing worse.
 Classes are looked up in ccctl's own packages and in modules that this process has already imported; functions
@@ -144,7 +144,7 @@ class _Encoding:
     def _hashables(self, values: Iterable[Any], depth: int) -> list[Any]:
         """Return the nodes of values that are hashed, without references to earlier values.
 
-        With references, a short forged message could contain a value whose hash takes for ever to compute.
+        With references, hashing a value from a short forged message could take for ever.
         """
         self._hashed += 1
         nodes = self._nodes(values, depth)
@@ -329,7 +329,7 @@ def _name(found: Any) -> str:
 
 
 def _look_up(name: str) -> Any:
-    """Return the object named ``package.module:qualified.name``; None if it may not be looked up."""
+    """Return the object named ``package.module:qualified.name``; None for an unknown or forbidden name."""
     if type(name) is not str:
         raise _Unreadable("a name that is no text")
     module, _, path = name.partition(":")

@@ -16,7 +16,7 @@ __all__ = ["seconds_of", "words_of"]
 
 # About 30 years: a larger number on the last line is no duration.
 _LONGEST_S = 1e9
-# Only the end is read, so a command that prints a lot does not fill the memory.
+# Only the end of the output is read, so that a command that prints a lot does not fill the memory.
 _LAST_BYTES = 1 << 16
 
 

@@ -97,7 +97,8 @@ def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int
             by = "NCCL" if wire == "nccl" else "MPI"
             return f"rank {sender} sends to rank {receiver} on another host, out of its GPU's memory by {by}"
     for rank in range(program.ranks):
-        # Kernels of several processes take turns on a GPU: one that spins keeps the others from running.
+        # Kernels of several processes take turns on a GPU, so a kernel that spins keeps the others from
+        # running.
         first, *others = _on_gpu_of(facts, rank)
         if others:
             return f"ranks {first} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"

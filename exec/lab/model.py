@@ -1,8 +1,8 @@
 """The model of an emulated cluster: its hosts, their rates, and the links between them.
 
-The rate of a path is the lowest of four limits: of its sender, of its receiver, of the directed pair, and of
-the trunks between their racks. None means no limit. The delay of a path is the sum of the delays of its
-sender, its receiver and the trunks on its way. A packet may be lost at either host.
+The rate of a path is the lowest of four limits: the sender's, the receiver's, that of the directed pair, and
+that of the trunks between their racks. None means no limit. The delay of a path is the sum of the delays of
+its sender, its receiver and the trunks on its way. A packet may be lost at either host.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
 def environment(lab: Lab, folder: Path) -> dict[str, str]:
     """Return the variables that make any mpirun inside use the lab, whose ``files`` are in ``folder``.
 
-    They make Open MPI and MPICH avoid shared memory, in which messages between the lab's hosts would bypass
-    its network. They also make waiting ranks of Open MPI yield the few cores.
+    Open MPI and MPICH avoid shared memory, because messages in it would bypass the lab's network. Waiting
+    ranks of Open MPI yield the few cores.
     """
     return {
         "CCCTL_LAB": lab.name,
@@ -86,7 +86,7 @@ def environment(lab: Lab, folder: Path) -> dict[str, str]:
 def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``command`` inside ``host`` within the block, with this process's streams.
 
-    At the end of the block, processes that are left get SIGTERM, and later SIGKILL. They never outlive this
+    At the end of the block, processes that are left get SIGTERM, and later SIGKILL. All end with this
     process, even if it is killed.
     """
     # Each run has a TMPDIR of its own: MPI names files by process ids, which are the same in every run.

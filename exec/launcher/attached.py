@@ -160,11 +160,10 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
 @contextlib.contextmanager
 def _signals_to(end: socket.socket | None) -> Iterator[None]:
-    """Within the block, write signals that would end the process to ``end`` instead of ending.
+    """Within the block, write signals that would end the process to ``end``; without ``end`` ignore them.
 
-    Without ``end`` the signals are ignored. mpirun signals every rank, and it kills rank 0 as soon as another
-    rank dies of the signal, before rank 0 can save anything. So the other ranks ignore the signal, and rank 0
-    ends them all.
+    mpirun signals every rank, and kills rank 0 as soon as another rank dies of the signal, before rank 0 can
+    save anything. So the other ranks ignore the signal, and rank 0 ends them all.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -32,7 +32,7 @@ _SIGN = re.compile("[:*]")
 _LINES = "Each line reads: name, name:4, name slots=4 or name 4."
 # Longer digit sequences than a range allows count as letters.
 _DIGITS = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9])")
-# The letters of a name, and for each place between them the numbers found there.
+# The texts between the numbers of a name, and for each number the values found there.
 _Pattern = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 

@@ -30,8 +30,8 @@ __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 _log = logging.getLogger(__name__)
 
-# Maximum number of starts of a run that survives losses. All ranks are started again if one is lost before
-# all are connected, because until then no rank has begun the task or knows where the others are.
+# Maximum number of starts of a run that survives losses. If a rank is lost before all are connected, all
+# ranks are started again: no rank has begun the task by then, or knows where the others are.
 _STARTS = 3
 
 # Least memory of a rank: Python with NumPy, MPI, and its queues in /dev/shm.

@@ -45,8 +45,8 @@ _LEAVING_S = 5.0
 # The same after a request to end: mpirun kills its ranks after a second, agents at once. It also holds after
 # a rank was lost, because an agent whose host is cut off does not learn that the run is done.
 _ASKED_S = 2.0
-# Longest time for killed processes to end. They end within milliseconds unless the kernel holds them, as
-# while they wait for a device; that may last for ever.
+# Longest time for killed processes to end. They end within milliseconds, unless the kernel holds them, for
+# instance while they wait for a device.
 _ENDING_S = 10.0
 # The pause before looking again for processes that a killed process had just started.
 _LOOK_S = 0.1

@@ -158,11 +158,11 @@ class Watchdog:
         self._greeter.close()
 
     def _known(self) -> list[RankState]:
-        """Return all ranks; first those that were started again and not let in yet."""
+        """Return all ranks; first the restarted ranks that have not been admitted yet."""
         return [*self._joining.values(), *self.ranks.values()]
 
     def _send_job(self, hello: Hello, connection: Channel) -> None:
-        """Send a rank its part of the job; on its own thread, as large arguments take time."""
+        """Send a rank its part of the job; on its own thread, because large arguments take time."""
         if not isinstance(hello, Hello):
             raise EOFError
         if hello.start and not self._restarts.awaits(hello.rank, hello.start):

@@ -1,7 +1,7 @@
 """The process of one rank: connects to the command that started it, runs the task, returns the result.
 
-Started as ``python -P -m exec.launcher.worker``. It never outlives its command: when the connection breaks,
-it leaves at once, whatever it is waiting for.
+Start it as ``python -P -m exec.launcher.worker``. When the connection to its command breaks, the process
+leaves at once, whatever it is waiting for. So it never outlives its command.
 """
 
 from __future__ import annotations

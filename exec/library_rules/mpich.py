@@ -97,7 +97,7 @@ class MeasuredRules:
 def library_table(library: bytes, source: str) -> Table:
     """Return the table inside ``library``, the bytes of libmpi; raises DataError if there is none.
 
-    The library also has tables of this form for its devices; the right one names algorithms of MPIR.
+    The library also has such tables for its devices; the wanted table names algorithms of MPIR.
     """
     at = library.find(_FIRST)
     while at >= 0:
@@ -121,7 +121,8 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """Return the first flaw: an empty branch, at which MPICH would fail, or one too deep; None if none."""
+    """Return the first flaw, an empty branch (MPICH would fail at it) or a branch too deep; None without
+    flaws."""
     where = " / ".join(path) or "the table"
     if len(path) > _MOST_LEVELS:
         return f"expected at most {_MOST_LEVELS} levels, found {where[:60]} …"

@@ -32,8 +32,8 @@ _TURNS = 3
 # The most turns of an algorithm at a size. The standard error of their median is an eighth of the standard
 # deviation of a turn.
 _MOST_TURNS = 100
-# An algorithm whose first median is this many times the least is not measured further at that size. Only
-# noise that doubles the median of three turns could make the sweep drop the fastest.
+# An algorithm whose first median is this many times the least is not measured further at that size. The sweep
+# drops the fastest only if noise doubles the median of its three turns.
 _HOPELESS = 2.0
 # Most sizes added between the first ones, for each collective: enough for four crossovers.
 _MOST_BETWEEN = 8

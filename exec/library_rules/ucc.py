@@ -48,8 +48,8 @@ def tokens_of(tried: Sequence[MeasuredSetting]) -> list[str]:
     """Return the tokens that select the fastest algorithm for every size, by collective, memory and ranks.
 
     ``default`` among the settings is UCC's own choice, which needs no token. Sizes that some of the tables
-    lack are ignored. Raises UsageError without tables, for an algorithm that a collective does not have, for
-    a table that is not of MPI, and if no size of a collective is in all of its tables.
+    lack are ignored. Raises UsageError if there are no tables, if a table is not of MPI or names an algorithm
+    that its collective lacks, or if no size of a collective is in all of its tables.
     """
     if not tried:
         raise UsageError("no table of the OSU benchmarks was given")

@@ -28,8 +28,8 @@ _WIRE_TILE_BYTES = 4 << 20
 # _MOST_DEPTH. With more slots the writer fetches the reader's counter less often, and a fetch costs as much
 # as a short message.
 _DEPTH, _MOST_DEPTH, _SLOTS_BYTES = 2 * FIFO_DEPTH, 16 * FIFO_DEPTH, 16 << 10
-# On a wire short messages get as many slots as fit into _WIRE_SLOTS_BYTES, up to _WIRE_DEPTH, so that the
-# wire stays busy while its ranks do not run.
+# On a wire short messages get as many slots as fit into _WIRE_SLOTS_BYTES, up to _WIRE_DEPTH. So the wire
+# stays busy while its ranks do not run.
 _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # The writer's and the reader's counter, each alone in a block of 128 bytes (two cache lines of x86).
 _COUNTERS_BYTES = 256
@@ -37,8 +37,9 @@ _LINE, _FLAG_BYTES = 128, 8
 _BYTES = np.dtype(np.uint8)
 # The key of the scratch buffer among connection numbers, which are not negative.
 SCRATCH_PLACE = -1
-# A window begins with _BASES_BYTES for three words: the addresses of input and output in that rank's process,
-# and _PROBE ("ccctl" in ASCII), by which other ranks test whether they can read its memory.
+# A window begins with _BASES_BYTES for three words: the addresses of the rank's input and output in its
+# process, and _PROBE ("ccctl" in ASCII). By reading _PROBE, other ranks test whether they can read its
+# memory.
 _BASES_BYTES, _PROBE = _LINE, 0x636363746C
 
 
@@ -46,8 +47,8 @@ class Connections:
     """The connections of this rank; making them is collective.
 
     ``rows[connection]`` is the row in the table of links. Each rank keeps three things in one window of
-    shared memory: counters and slots of the connections on which it sends within its host, its own ends of
-    wires, and its scratch. All ranks compute the same layout of every window.
+    shared memory: the counters and slots of the connections on which it sends within its host, its own ends
+    of wires, and its scratch. All ranks compute the same layout of every window.
     """
 
     def __init__(

@@ -254,8 +254,8 @@ def _ready(
         number = _number(header, links, link, tile, steps[step, OUT_NUMBER])
         behind = links[link, DEPTH] - 1
         if not links[link, FLAG]:
-            # The first messages of a run wait until those of the previous run are read, as both use the same
-            # slots.
+            # The first messages of a run wait until those of the previous run are read, because both use the
+            # same slots.
             behind = min(behind, number - header[RUN] * header[TILES] * links[link, PER_TILE])
         # Reading the reader's counter moves a cache line between cores: do so only if the last value is too
         # low.

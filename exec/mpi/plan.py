@@ -59,7 +59,7 @@ class MpiPlan:
     if the buffers do not fit the program, or if the program cannot run in place. ``progress`` shows whom a
     waiting rank waits for.
 
-    With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
+    With ``may_be_late`` this rank forwards what it receives without its own input, until `let_join` is
     called; `joined` then returns which elements were added. ``traced`` and ``summed`` must be equal on all
     ranks. With ``traced`` `kept` returns the steps of the last run. With ``summed`` every step of a run is
     followed by two passes over its data, and `checksums` returns the sums.
@@ -211,8 +211,8 @@ class MpiPlan:
     def move_to(self, send: Array, recv: Array) -> None:
         """Use these buffers from now on; not collective.
 
-        Sizes, and how the two overlap, must be as before. This needs a plan whose buffers are in private
-        memory and which uses no wires of MPI; raises UsageError for any other, and if the buffers do not fit.
+        Sizes, and how the two overlap, must be as before. The plan must use no wires of MPI, and its buffers
+        must be in private memory. Raises UsageError otherwise, and if the buffers do not fit.
         """
         _check_alike((self._send, self._recv), (send, recv))
         if any(origin is not None for origin in self._ends.origins[self._rank][:2]):

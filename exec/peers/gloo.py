@@ -139,7 +139,7 @@ def _torch(comm: Any) -> Any:
 def _address(comm: Any) -> str:
     """Return the address at which every rank reaches rank 0; "" if there is none.
 
-    It is the loopback address if all ranks are on one host and in one network namespace.
+    If all ranks are in one network namespace of one host, the result is the loopback address.
     """
     places = set(comm.allgather((socket.gethostname(), str(Path("/proc/self/ns/net").readlink()))))
     own = ""
@@ -150,7 +150,7 @@ def _address(comm: Any) -> str:
 
 
 def _own_address(interface: str | None) -> str:
-    """Return the first IPv4 address of ``interface``, or of any that is up if None; "" if there is none."""
+    """Return the first IPv4 address of ``interface`` (None: of any that is up); "" if there is none."""
     import psutil
 
     up = {name for name, found in psutil.net_if_stats().items() if found.isup}

@@ -1,9 +1,9 @@
-"""Test inputs whose results are known exactly, and those results.
+"""Test inputs whose results are known exactly, and these results.
 
 Every rank repeats a pattern of small integers. The length of the pattern is a prime, so a chunk that is
 misplaced, missing or added twice gives a wrong result. The integers are small enough that their sums are
-exact in the element type, for up to 16 million ranks in float32 and 256 in bfloat16. For products, at every
-element only two ranks hold a factor other than 1.
+exact in the element type, for up to 16 million ranks in float32 and 256 in bfloat16. For products, only two
+ranks hold a factor other than 1 at each element.
 """
 
 from __future__ import annotations

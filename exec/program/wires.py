@@ -53,7 +53,7 @@ class Wires(Protocol):
     def serve(self, *, wait: bool) -> bool:
         """Move all messages that can move now; return whether any did.
 
-        With ``wait``, first wait a moment for one that can.
+        With ``wait``, first wait a moment until a message can move.
         """
 
     def free(self) -> None:

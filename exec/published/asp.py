@@ -24,9 +24,9 @@ class Asp:
     The server on rank r holds the r-th share of the parameters, and has a thread for each other rank. In each
     of ``steps`` iterations, every rank sends each server that server's share of the gradient. The server
     applies it by an optimizer step and returns the updated parameters. Synchronous training makes one step by
-    the mean of all gradients. Here each gradient makes a step of its own, so the learning rate is divided by
-    the number of ranks. No rank waits for another's gradient, so a gradient may be computed at parameters
-    that others have changed since.
+    the mean of all gradients; here each gradient makes a separate step, so the learning rate is divided by
+    the number of ranks. No rank waits for another's gradient, so a gradient may be computed at outdated
+    parameters.
 
     ``make_optimizer`` makes the optimizer of a list of parameters. Several threads send and receive at the
     same time, which gloo allows and NCCL does not.

@@ -44,7 +44,7 @@ from synth.program import (
 
 __all__ = ["ELEMENT_BYTES", "MSCCL_BUFFERS", "ConnectionBuffer", "run_xml"]
 
-# The bytes of a float; the numbers here only stand for the elements.
+# The bytes of a float; each number here stands for one element.
 ELEMENT_BYTES = 4
 # Eight bytes a number, kept twice for the comparison: 2 GB.
 _MOST_NUMBERS = 1 << 27
@@ -110,7 +110,7 @@ def run_xml(
 
 @dataclass(frozen=True, slots=True)
 class _Transmission:
-    """A step as the kernel has it; ``tells`` is the step number that it sets the flag to, -1 for none."""
+    """A step as the kernel has it; ``tells`` is the number to which it sets the flag, -1 for none."""
 
     row: int
     op: int
@@ -473,7 +473,7 @@ class _Machine:
         op, row = action.transmission.op, action.transmission.row
         whole, clocks, cells = self.memory[rank].whole, self.clocks, self.cells[rank]
         for tb, goal in action.waits:
-            # Only writes before the other threadblock raised its flag to this value are surely visible.
+            # Only writes before the other threadblock set its flag to this value are surely visible.
             if (known := self.blocks[tb].knew_at(goal)) is not None:
                 clocks.acquire(thread, known)
         value: Numbers | None = None

@@ -109,8 +109,8 @@ class Channel:
     def arrived(self) -> list[Any]:
         """Return the complete messages received so far, without waiting.
 
-        If there are none: raises EOFError or OSError if the connection has ended, BrokenMessage if the data
-        is not what was sent.
+        If there are no messages, raises EOFError or OSError if the connection has ended, and BrokenMessage if
+        the data is not what was sent.
         """
         if self._ended is None:
             try:

@@ -46,7 +46,7 @@ def join(rank: int, size: int, exchange: Exchange, key: bytes, spares: Sequence[
 def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
     """Return the group of all ranks for a rank that is started later than the others.
 
-    The group only serves to make a session, through which the others let this rank in. Any other call in the
+    The group only serves to make a session, through which the others admit this rank. Any other call in the
     group raises LostRankError. Raises UnavailableError if this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")

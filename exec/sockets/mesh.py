@@ -121,9 +121,9 @@ class Mesh:
 
     Raises UnavailableError if a rank cannot be reached, or if this rank is on the wrong host.
 
-    ``known[r]`` is where rank r is, or was when it was lost. Users may set ``stalled``, called with a rank
-    when awaited data from or to it do not move, and ``admitted``, called when the others have let this rank
-    in.
+    ``known[r]`` is where rank r is, or was when it was lost. Users may set two callbacks: ``stalled(peer)``
+    is called when data to or from a peer do not move although this rank waits for them, and ``admitted()``
+    when the others have admitted this rank.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Mesh:
         self._listeners = (
             self._introduce_anew(how) if isinstance(how, Meeting) else self._introduce(how, spares)
         )
-        # From here on ranks may arrive.
+        # The greeter and the reader handle ranks that arrive from here on.
         self._greeter = Greeter(self._listeners, key, size * size, self._arrived)
         self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
         self._reader.start()
@@ -568,7 +568,7 @@ class Mesh:
             self.probe(passed.dest)
 
     def _look(self) -> None:
-        """Check acknowledgements, and send messages on a detour if there are none."""
+        """Check acknowledgements, and send messages on a detour if none arrive."""
         now_s = time.monotonic()
         for peer, connection in tuple(self._connections.items()):
             channel, sent = connection.channel, connection.sent

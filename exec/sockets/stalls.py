@@ -1,8 +1,8 @@
-"""Detection of connections that carry nothing, as opposed to a peer that has nothing to send yet.
+"""Detection of connections that carry nothing, as opposed to peers that have nothing to send yet.
 
 A rank that waits for a peer's data, or for room to send, probes the peer's host. The kernel of a live host
-acknowledges data at once, whatever its processes do; a peer without room says so (RFC 9293). A connection
-without answer and without data for a second is stalled.
+acknowledges data at once, whatever its processes do; a peer without room says so (RFC 9293). If for a second
+there is neither an answer nor data, the connection is stalled.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     whole = schedule.collective
     if whole.kind not in _RING or whole.members:
         return tuple(found)
-    # One chunk for each rank; an all_gather needs only one, as each rank starts with its own.
+    # One chunk for each rank; an all_gather needs only one, because each rank starts with its own.
     chunks = 1 if whole.kind == "all_gather" else whole.ranks
     shape = collective(whole.kind, whole.ranks, chunks, root=whole.root)
     total_bytes = whole.total_bytes(schedule.chunk_bytes)

@@ -97,8 +97,7 @@ class Encoded:
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a FIFO's slot; a line of 16 bytes holds 8 bytes of data in LL, one of 128 holds 120 in
-        LL128."""
+        """Bytes of a FIFO's slot; LL puts 8 bytes of data into 16, LL128 puts 120 into 128."""
         size_bytes = self.tile * self.itemsize
         data_bytes, line_bytes = {"Simple": (1, 1), "LL": (8, 16), "LL128": (120, 128)}[self.wire_protocol]
         return -(-size_bytes // data_bytes) * line_bytes

@@ -1,7 +1,7 @@
 """Connections over NCCL: each has its own communicator of two ranks and its own stream.
 
-NCCL's send may wait for the receive, but it only holds up the connection's stream. Meanwhile messages stay in
-the slots of the program's FIFO, so the context can go on until these are full.
+NCCL's send may wait for the receive, but then only the connection's stream waits. Meanwhile messages stay in
+the slots of the program's FIFO, so the context can go on until all slots are full.
 """
 
 from __future__ import annotations

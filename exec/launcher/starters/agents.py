@@ -30,7 +30,7 @@ _AGENT = "exec.launcher.starters.host_agent"
 _TOLD_S = 0.5
 # Seconds for which a rank counts as running after its agent has seen it run.
 _SEEN_S = 2.0
-# A remote agent whose ranks have all ended waits this long for orders, as its connection may be cut.
+# A remote agent whose ranks have all ended waits this long for orders, because its connection may be cut.
 _PATIENCE_S = 5.0
 
 
@@ -109,7 +109,7 @@ class _Agent:
 class Agents:
     """The agents that start the ranks of one run; ``spares`` are hosts of ranks that come later.
 
-    A rank that is started later has an agent of its own, as its host's agent may have ended with the host.
+    A rank that is started later has a separate agent, because its host's agent may have ended with the host.
     """
 
     label = "ranks"

@@ -73,7 +73,7 @@ class Mpirun:
         return False
 
     def kill(self, rank: int) -> None:
-        """Do nothing, as mpirun would kill the others, too; the rank leaves when its connection closes."""
+        """Do nothing: mpirun would also kill the others. The rank leaves when its connection closes."""
 
     def restart(self, rank: int, start: int) -> None:
         raise UnavailableError("MPI does not let ranks in later")

@@ -1,6 +1,6 @@
 """The effect of each operation of a plan, as atoms that a driver puts in an order.
 
-An atom is a step of one thread, or of all threads for one chunk. It may wait for a condition, and it reads
+An atom is a step of one thread, or of all threads for one chunk. An atom may wait for a condition, and reads
 before it writes. The effects follow the executor's sources alone (``execution_kernel.hpp``).
 """
 

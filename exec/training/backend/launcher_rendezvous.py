@@ -97,10 +97,10 @@ class Rendezvous:
 def launched(variables: Mapping[str, str]) -> Rendezvous | None:
     """Return the rendezvous from a rank's environment; None if torchrun's variables are set.
 
-    MASTER_ADDR and MASTER_PORT have precedence. Without them, rank 0 is on this host if all ranks are, and
-    otherwise on the first host of Slurm's step. Raises UnavailableError if no launcher has started this
-    process, or if rank 0's host is unknown. Without MASTER_PORT it is also raised if the job has no name, or
-    if ranks on several hosts have no secret to authenticate each other.
+    MASTER_ADDR and MASTER_PORT have precedence. Without them, rank 0 is on this host if all ranks are here,
+    and otherwise on the first host of Slurm's step. Raises UnavailableError if no launcher has started this
+    process, or if rank 0's host is unknown. Without MASTER_PORT also raises it if the job has no name, or if
+    ranks on several hosts have no secret to authenticate each other.
     """
     if "RANK" in variables and "WORLD_SIZE" in variables:
         return None

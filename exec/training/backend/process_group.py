@@ -160,8 +160,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             own.known,
             at_once=prefer == "ccctl",
         )
-        # A weak reference: a strong one would keep the group and gloo's threads alive after
-        # destroy_process_group, and a process forked later would try to join threads that it does not have.
+        # The reference is weak, because a strong one would keep the group and gloo's threads alive after
+        # destroy_process_group. A process forked later would try to join threads that it does not have.
         itself = weakref.ref(self)
         self._calls = CallLog(self._store, rank, size, lambda: _name_of_group(itself()))
         self._queue = WorkQueue("ccctl collectives")

@@ -1,4 +1,4 @@
-"""The optimizers that may be wrapped: those that update each element independently of the others."""
+"""The optimizers that may be wrapped: each element's update must not depend on other elements."""
 
 from __future__ import annotations
 

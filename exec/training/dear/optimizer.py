@@ -228,7 +228,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         on all ranks, between `step` and the next backward pass. ``search`` gives the range of sizes, and
         earlier trials.
         """
-        # Imported here, as it loads scipy.
+        # The import is here because it loads scipy.
         from synth.fusion import begun
 
         if trials < 1 or steps < 1:

@@ -1,7 +1,7 @@
 """Detection of slow links: if the times of groups change, links are timed (DS-Sync, Sec. III-A).
 
-A group takes as long as its slowest link, so its time shows that a link is slow but not which one: the
-inter-rack group of the paper's pattern contains every rack. Links are therefore timed, but only when the
+A group takes as long as its slowest link, so its time shows that a link is slow, but not which link. The
+inter-rack group of the paper's pattern even contains every rack. Links are therefore timed, but only when the
 times of groups have changed. Links that share a rank or a rack's trunk are not timed at the same time.
 """
 
@@ -31,7 +31,7 @@ _Times = dict[tuple[int, tuple[int, ...]], float]
 def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Times:
     """Return the time of each group from the ranks' times in each iteration of the period.
 
-    It is the least time among its ranks: the rank with the least time came last and waited for no other.
+    The time of a group is the least of its ranks' times: this rank came last and waited for no other.
     """
     return {
         (row, group): min(known)
