@@ -2,10 +2,10 @@
 
     python -m exec.lab.forwarder NEAR FAR SECONDS_FROM_NEAR SECONDS_FROM_FAR [NEAR FAR …]
 
-The process joins pairs of interfaces of its network namespace: a frame that arrives at one leaves by the other
-after the delay. Once all interfaces are open, it works in the background until it is killed. Frames cross with
-the headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel passes as one
-stay one.
+The process joins pairs of interfaces of its network namespace: a frame that arrives at one leaves by the
+other after the delay. Once all interfaces are open, it works in the background until it is killed. Frames
+cross with the headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel passes
+as one stay one.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class StartedRanks:
             Path(segment).unlink(missing_ok=True)
 
     def _kill_all(self) -> None:
-        """Kill until nothing is left, as a killed process may have just started another."""
+        """Kill until nothing is left, because a killed process may have just started another."""
         deadline_s = time.monotonic() + _ENDING_S
         while left := list(self._processes()):
             for process in left:

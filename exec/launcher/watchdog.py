@@ -285,7 +285,7 @@ class Watchdog:
         return "started again" if rank in self.ranks else "started as a spare"
 
     def _let_nobody_in(self) -> None:
-        """End the ranks that have not been let in, as the run is over."""
+        """End the ranks that have not been admitted, because the run is over."""
         for rank in self._joining.values():
             rank.connection.close()
         for number in (*self._joining, *self._restarts.awaited):
@@ -448,7 +448,7 @@ class Watchdog:
         )
 
     def _found_stopped(self) -> str:
-        """Return a stopped process of the run; rate-limited, as the search reads all of /proc."""
+        """Return a stopped process of the run; rate-limited, because the search reads all of /proc."""
         now_s = time.monotonic()
         if now_s - self._scanned_s < _SCAN_S:
             return ""

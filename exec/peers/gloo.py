@@ -76,7 +76,7 @@ class GlooPeer:
         rank = group.get_rank()
         match collective.kind:
             case "all_reduce":
-                # Gloo reduces in place only; out of place the input is copied first, as a user has to.
+                # Gloo reduces in place only; out of place a user has to copy the input first.
                 reduce = partial(group.all_reduce, recv, op)
                 return reduce if buffers.in_place else _after(partial(recv.copy_, send), reduce)
             case "broadcast":

@@ -41,7 +41,7 @@ class HostAgent:
             process = subprocess.Popen(
                 ask["program"],
                 stdin=subprocess.DEVNULL,
-                # Ranks print to this process's stderr, as its stdout is for reports.
+                # Ranks print to this process's stderr, because its stdout is for reports.
                 stdout=2,
                 env={**os.environ, protocol.RANK: str(rank)},
                 start_new_session=True,

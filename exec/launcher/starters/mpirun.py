@@ -67,7 +67,7 @@ class Mpirun:
         return [(int(rank), int(pid), host) for rank, pid, host in found]
 
     def look_at(self, rank: int) -> None:
-        """Do nothing, as mpirun reports nothing about running processes."""
+        """Do nothing: mpirun reports nothing about running processes."""
 
     def seen_running(self, rank: int) -> bool:
         return False
@@ -90,7 +90,7 @@ class Mpirun:
         return self.process.poll() is not None
 
     def close(self) -> None:
-        """Do nothing, as nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:

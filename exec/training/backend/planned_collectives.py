@@ -81,7 +81,7 @@ class PlannedCollectives:
 
     def make(self, request: CollectiveCall, group: Group) -> Prepared:
         """Make the plan for ``request`` (averages included) over ``group``; collective."""
-        # Imported late, as it takes a second or two and jobs with small collectives never need it.
+        # The import is late, because it takes a second or two and jobs with small collectives never need it.
         from exec.mpi import MpiPlan
 
         asked = group.allgather(request)

@@ -119,7 +119,7 @@ class AdaptiveHook:
         rows = [tensor.cpu().contiguous().view(-1).view(torch.uint8) for tensor in buffers]
         found = torch.from_numpy(self._broadcast(bytes_of(torch.cat(rows))))
         for tensor, part in zip(buffers, found.split([row.numel() for row in rows]), strict=True):
-            # A copy, as a part may be unaligned for its element type.
+            # A copy, because a part may be unaligned for its element type.
             tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
 
     def close(self) -> None:
