@@ -4,8 +4,8 @@
 
 The process joins pairs of interfaces of its network namespace: a frame that arrives at one leaves by the
 other after the delay. Once all interfaces are open, it works in the background until it is killed. Frames
-cross with the headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel passes
-as one stay one.
+cross with the headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel
+passes as one stay one.
 """
 
 from __future__ import annotations
