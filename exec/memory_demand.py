@@ -101,8 +101,7 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
 def _buffers_bytes(
     given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
 ) -> int:
-    """Return the bytes of a rank's buffers and temporary array, for ``given`` input and ``got`` output
-    elements."""
+    """Return the bytes of a rank's buffers and temporary array, for ``given`` input and ``got`` output."""
     held = max(max(given, got) if in_place else given + got for in_place in placements)
     passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
     theirs = 2 * max(given, got) * item_bytes if peers else 0

@@ -169,8 +169,7 @@ class Lab:
         return next((number for number, rack in enumerate(self.racks) if either.intersection(rack)), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
-        """Return the rate of one flow, with headers, between the first NICs of two hosts on an
-        idle network."""
+        """Return the rate, headers included, of one flow on an idle network between hosts' first NICs."""
         limits = [self.nic_rate(src, 0).egress_bytes_per_s, self.nic_rate(dst, 0).ingress_bytes_per_s]
         limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]
         if self.rack(src) != self.rack(dst):

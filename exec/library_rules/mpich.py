@@ -121,8 +121,7 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """Return the first flaw, an empty branch (MPICH would fail at it) or a branch too deep; None without
-    flaws."""
+    """Return the first empty branch (MPICH would fail there) or too deep one; None without such flaws."""
     where = " / ".join(path) or "the table"
     if len(path) > _MOST_LEVELS:
         return f"expected at most {_MOST_LEVELS} levels, found {where[:60]} …"

@@ -165,8 +165,7 @@ class _Threadblock:
     told: dict[tuple[int, int], tuple[Ints, int]] = field(default_factory=dict)
 
     def knew_at(self, goal: tuple[int, int]) -> Ints | None:
-        """Return what the threadblock knew when its flag reached ``goal``; the last waiter
-        drops the entry."""
+        """Return what the threadblock knew when its flag reached ``goal``; drop it after the last waiter."""
         key = goal if goal in self.told else min((one for one in self.told if one > goal), default=goal)
         if key not in self.told:
             return None
