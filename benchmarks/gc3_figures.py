@@ -94,8 +94,7 @@ def along(network: Network, order: Sequence[int]) -> Network:
 
 
 def by_connections(network: Network, count: int) -> Network:
-    """Return the network with ``count`` parallel links, of at most 14 GB/s, for each pair on
-    different hosts."""
+    """Return the network with ``count`` parallel links, of at most 14 GB/s, between ranks of two hosts."""
     start, port = network.link_port_start, network.link_port
     links = []
     for row, within in enumerate(network.within_host.tolist()):

@@ -76,7 +76,6 @@ class CudaPlan:
             self._engine = _Streams(comm, device, self._kernels, layout, recv.itemsize, self.choice)
 
     def place(self) -> None:
-        """Copy both host buffers to the GPU."""
         self._copy(self._recv, self._addresses[OUTPUT], _TO_GPU)
         self._copy(self._send, self._addresses[INPUT], _TO_GPU)
         self._device.synchronize()
@@ -90,7 +89,6 @@ class CudaPlan:
             self._device.synchronize()
 
     def fetch(self) -> None:
-        """Copy the GPU's output to the host."""
         self._copy(self._recv, self._addresses[OUTPUT], _TO_HOST)
 
     def close(self) -> None:

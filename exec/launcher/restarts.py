@@ -19,8 +19,6 @@ _HEARD_S = 60.0
 
 @dataclass
 class _Tries:
-    """The tries for one rank."""
-
     start: int = 0
     answered: int = 0
     due_s: float | None = None
@@ -63,7 +61,6 @@ class Restarts:
         return tries is not None and tries.until_s is not None and tries.start == start
 
     def answered(self, rank: int) -> None:
-        """Note that a restarted rank has reported."""
         self._tries[rank].answered += 1
         self._tries[rank].until_s = None
 

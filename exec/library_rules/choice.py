@@ -50,7 +50,6 @@ class AlgorithmTimes:
 
     @property
     def fastest(self) -> str:
-        """The algorithm with the smallest median."""
         return min(self.timings, key=lambda name: self.timings[name].time_s)
 
 

@@ -70,7 +70,6 @@ class Sweep:
     table: mpich.Table
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
-        """Return the rules of each collective."""
         return {
             kind: rules_of([_without_untouched(one) for one in points], OWN)
             for kind, points in self.points.items()

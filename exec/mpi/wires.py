@@ -92,7 +92,6 @@ class MpiWires:
         return True
 
     def free(self) -> None:
-        """Give the requests back to MPI."""
         for request in (one for every in self._requests for segments in every for one in segments):
             request.Free()
         self._wires, self._requests = (), []

@@ -72,7 +72,6 @@ class _Patterns:
         self.largest = max(1, min(_LARGEST, _EXACT.get(dtype, 1 << 24) // self.ranks))
 
     def input_slot(self, rank: int, chunk: int) -> int:
-        """Return the slot of ``chunk`` in the input of ``rank``."""
         if rank not in self._slots:
             self._slots[rank] = self.layout.program.collective.input_slots(rank)
         return int(self._slots[rank][chunk])
@@ -88,7 +87,6 @@ class _Patterns:
         return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
 
     def reduced(self, sources: Iterable[int]) -> Array:
-        """Return one period of the reduction over ``sources``."""
         return self.combined([self.of(source) for source in sources])
 
     def combined(self, parts: list[Array]) -> Array:

@@ -96,7 +96,6 @@ class Asp:
         put(self._row, self._parameters)
 
     def close(self) -> None:
-        """End the group."""
         dist.destroy_process_group(self._group)
 
     def _answer(self, gradient: Any) -> Any:

@@ -63,7 +63,6 @@ class Horovod:
             self._tuning = None if self._tuning.done else self._tuning
 
     def close(self) -> None:
-        """Remove the hooks and end the group."""
         for hook in self._hooks:
             hook.remove()
         dist.destroy_process_group(self._agreement)

@@ -37,7 +37,6 @@ class VectorClocks:
         return known
 
     def acquire(self, thread: int, released: Ints) -> None:
-        """Add released knowledge to a thread's knowledge."""
         np.maximum(self._known[thread], released, out=self._known[thread])
 
     def before(self, thread: int) -> Ints:
@@ -47,7 +46,6 @@ class VectorClocks:
         return known
 
     def now(self, thread: int) -> int:
-        """Return a thread's own clock."""
         return int(self._known[thread, thread])
 
     def follows(self, thread: int, other: int, clock: int) -> bool:

@@ -105,7 +105,6 @@ class Group:
         self.mesh.close_flows(f"{self.epoch}/")
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the values of all members, in the order of ranks."""
         for member in self.members:
             self.mesh.send(member, self._name, value)
         return [self._next(rank) for rank in range(len(self.members))]
@@ -114,23 +113,19 @@ class Group:
         self.allgather(None)
 
     def bcast(self, value: Any, root: int = 0) -> Any:
-        """Return the value of ``root``, on every member."""
         if self._rank == root:
             for member in self.members:
                 self.mesh.send(member, self._name, value)
         return self._next(root)
 
     def gather(self, value: Any, root: int = 0) -> list[Any] | None:
-        """Return the values of all members at ``root``; None elsewhere."""
         self.mesh.send(self.members[root], self._name, value)
         return [self._next(rank) for rank in range(len(self.members))] if self._rank == root else None
 
     def send(self, value: Any, dest: int, tag: int = 0) -> None:
-        """Send an object to one member."""
         self.mesh.send(self.members[dest], f"{self._name}#{tag}", value)
 
     def recv(self, source: int, tag: int = 0) -> Any:
-        """Return the next object of one member."""
         return self.mesh.receive(self.members[source], f"{self._name}#{tag}")
 
     def Send(  # noqa: N802

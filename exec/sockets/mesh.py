@@ -168,7 +168,6 @@ class Mesh:
             self._meet()
 
     def close(self) -> None:
-        """Close all connections."""
         self._closed = True
         self._greeter.close()
         for listener in self._listeners:

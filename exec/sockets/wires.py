@@ -48,7 +48,6 @@ class FlowWires:
         self._check, self._stalls = check, stalls
 
     def begin(self, run: int) -> None:
-        """Start run number ``run`` on every wire."""
         for end in self._ends:
             end.begin(run)
 

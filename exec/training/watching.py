@@ -86,7 +86,6 @@ class Watch:
 
     @staticmethod
     def disarm(tensors: Iterable[Any]) -> None:
-        """Stop watching ``tensors``."""
         for each in tensors:
             if issubclass(type(each), _Watched):
                 each.__class__ = type(each).watched_class

@@ -110,7 +110,6 @@ class Encoded:
         return int((operands * length).sum()) * self.itemsize
 
     def blocks_of(self, rank: int) -> range:
-        """Return the threadblocks of a rank."""
         first, last = np.searchsorted(self.blocks[:, BLOCK.index("rank")], [rank, rank + 1])
         return range(int(first), int(last))
 

@@ -217,7 +217,6 @@ class Agents:
         return all(agent.process.poll() is not None for agent in self._agents)
 
     def close(self) -> None:
-        """Close the pipes to the agents."""
         for agent in self._agents:
             agent.hang_up()
             agent.process.stdout.close()  # type: ignore[union-attr]  # it has a pipe

@@ -178,7 +178,6 @@ class BufferSpan:
         return array.reshape(-1)[self.begin : self.end]
 
     def plain(self) -> Numbers:
-        """Return the numbers as plain data."""
         here = self.machine.ranks[self.rank]
         if self.buffer == "s":
             return self._of(here.scratch[self.half])

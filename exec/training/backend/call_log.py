@@ -74,7 +74,6 @@ class CallLog:
 
     @property
     def called(self) -> bool:
-        """Whether this rank has called a collective."""
         return self._number > 0
 
     def begin(self) -> int:

@@ -174,7 +174,6 @@ class Shutdown:
         group.mesh.subscribe(_TOPIC, self._hear)
 
     def count(self) -> None:
-        """Count a finished collective."""
         with self._changed:
             self._done += 1
             self._answer()

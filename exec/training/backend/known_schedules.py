@@ -51,7 +51,6 @@ class KnownSchedules:
         return schedule
 
     def keep(self, key: Mapping[str, object], schedule: Schedule) -> None:
-        """Add ``schedule`` to the cache."""
         self._found[repr(key)] = schedule
         if self._store is not None:
             self._store.keep(key, schedule)

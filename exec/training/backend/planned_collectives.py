@@ -108,7 +108,6 @@ class PlannedCollectives:
             oldest.plan.abandon()
 
     def has(self, request: CollectiveCall) -> bool:
-        """Return whether there is a plan for ``request``."""
         return request in self._plans
 
     def run(self, request: CollectiveCall, data: Array, result: Array | None = None) -> None:

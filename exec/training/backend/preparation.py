@@ -121,7 +121,6 @@ class Preparation:
             self.plans.close()
 
     def has(self, request: CollectiveCall) -> bool:
-        """Return whether there is a plan for ``request`` now."""
         return self.plans is not None and self.plans.has(request)
 
     def _want(self, request: CollectiveCall) -> None:

@@ -663,7 +663,6 @@ class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
         return self._result
 
     def get_future(self) -> Any:
-        """Return a future whose value is ``result``."""
         every = torch.futures.collect_all([work.get_future() for work in self._works])
 
         def checked(done: Any) -> list[Any]:
@@ -768,12 +767,10 @@ def _between(given: Any, output: Any, view: Callable[[Any], Array]) -> _Planned:
 
 
 def _spread(row: Any, parts: Sequence[Any]) -> None:
-    """Copy the blocks of ``row`` to ``parts``."""
     for part, block in zip(parts, row.chunk(len(parts)), strict=True):
         part.detach().copy_(block.view(part.shape))
 
 
 def _overlap(one: Any, other: Any) -> bool:
-    """Return whether two flat tensors share memory."""
     first, second = (row.data_ptr() for row in (one, other))
     return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([one]))

@@ -79,7 +79,6 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
 
 
 def _by_type(group: list[Any]) -> list[list[Any]]:
-    """Return ``group`` divided by type and device."""
     found: dict[tuple[Any, Any], list[Any]] = {}
     for parameter in group:
         found.setdefault((parameter.dtype, parameter.device), []).append(parameter)

@@ -51,7 +51,6 @@ class Retuning:
 
     @property
     def done(self) -> bool:
-        """Whether all trials are done."""
         return self.search.trials >= self._trials
 
     def _agreed(self, size_bytes: int) -> int:

@@ -52,7 +52,6 @@ class FeedPipe:
             self._needs = self._parameters_by_module()
 
     def close(self) -> None:
-        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = []

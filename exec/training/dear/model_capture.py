@@ -104,7 +104,6 @@ class _Clock:
             handle.remove()
 
     def time(self, forward: Callable[[], Any]) -> _Pass:
-        """Time one pass, forward and backward."""
         self._now, self._layer = _Pass(), None
         for each in self._parameters:
             each.grad = None

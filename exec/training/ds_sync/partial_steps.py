@@ -74,7 +74,6 @@ class PartialSteps:
         self._rate_factor = rate_factor
 
     def parameters(self) -> list[Any]:
-        """Return all parameters of the optimizer."""
         return [one for group in self._optimizer.param_groups for one in group["params"]]
 
     def step(self, parameters: Iterable[Any]) -> None:

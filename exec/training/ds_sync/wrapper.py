@@ -212,7 +212,6 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the state from `get_extra_state`."""
         self.synchronize()
         self.iteration = state["iteration"]
         named = dict([*self.module.named_parameters(), *self.module.named_buffers()])

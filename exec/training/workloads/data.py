@@ -33,7 +33,6 @@ class Dataset:
     held_labels: Any
 
     def to(self, device: torch.device) -> Dataset:
-        """Return the same data on a device."""
         return Dataset(
             *(one.to(device) for one in (self.inputs, self.labels, self.held_inputs, self.held_labels))
         )

@@ -63,7 +63,6 @@ def device_of(backend: str, comm: Group) -> torch.device:
 
 
 def _addresses(comm: Group) -> list[str]:
-    """Return the addresses of rank 0's host."""
     told = comm.mesh.known[0].addresses
     return list(dict.fromkeys(one.rpartition(":")[0] for one in told if not one.startswith("/")))
 
