@@ -73,7 +73,7 @@ def least_bench_need(
 def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
     """Return the memory that ``rank`` needs to run a program once, besides the input that it has received.
 
-    On rank 0 it includes all outputs, which rank 0 gathers and sends on as one message.
+    On rank 0 the need includes all outputs, which rank 0 gathers and sends on as one message.
     """
     given, got = (layout.elements(rank, buffer) for buffer in (INPUT, OUTPUT))
     size = (given + 2 * got) * item_bytes + (3 * _outputs_bytes(layout, item_bytes) if rank == 0 else 0)

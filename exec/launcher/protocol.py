@@ -67,7 +67,7 @@ __all__ = [
 
 Wires = Literal["mpi", "sockets"]
 
-# The watchdog allows a silence of twenty heartbeats (SILENCE_S), so one may be late.
+# The watchdog allows a silence of twenty heartbeats (SILENCE_S), so a heartbeat may be late.
 BEAT_S = 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # The variable with the folder for a run's shared memory. The folder is unique to a run, so it also marks the

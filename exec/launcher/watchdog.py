@@ -91,7 +91,7 @@ class Watchdog:
         reached: Callable[[bool], None] = lambda all_of_them: None,
         deliver: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start to greet ranks.
+        """Start to accept connections of ranks.
 
         ``stopped`` names a stopped process of the run on this host, "" for none. ``reached`` is called with
         False when the first rank runs, and with True when all wires are up. ``deliver`` is called whenever a
@@ -152,7 +152,7 @@ class Watchdog:
         return {name for rank in self._known() if rank.host == self._here for name in rank.segments}
 
     def close(self) -> None:
-        """Close the connections to all ranks, which ends those that still run; greet no more."""
+        """Close the connections to all ranks, which ends those that still run; accept no more."""
         for rank in self._known():
             rank.connection.close()
         self._greeter.close()

@@ -18,7 +18,7 @@ __all__ = ["environment_of", "planned_tuner_file", "rules_writer", "tuner_file"]
 def rules_writer(library: str, merge: str | None) -> Callable[[Sweep], str]:
     """Return a function that makes the file of Open MPI or MPICH, merged with the file ``merge``.
 
-    ``merge`` is read at once, so that a malformed file is refused before the minutes of measuring.
+    ``merge`` is read at once, so that a malformed file is refused before measuring, which takes minutes.
     """
     text = read_text(merge) if merge else None
     if library == "mpich":

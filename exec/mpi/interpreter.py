@@ -50,8 +50,8 @@ __all__ = [
 ]
 
 BLOCKED, MOVED, DONE, LOST = range(4)
-# The numbers of words of the header and of a row of each table, which are named below. All memory is given by
-# address.
+# The numbers of words of the header and of a row of each table; the words are named below. All memory is
+# given by address.
 HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 25, 4, 14, 7, 9
 # A row of the log: step, tile, the nanoseconds at which the step began and ended, and those without a core
 # before it and during it.

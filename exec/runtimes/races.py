@@ -1,9 +1,9 @@
 """Data races by vector clocks, while a machine runs its threads in one of the orders that they may take.
 
 Each thread has a clock, which counts its releases. A release hands on what the thread knows of all clocks; an
-acquire takes that in. Two accesses of different threads, at least one of them a write, race if the later
-thread does not know of the earlier access. One run finds the races of every order in which the threads
-synchronize as they did in this run.
+acquire adds it to the knowledge of its thread. Two accesses of different threads, at least one of them a
+write, race if the later thread does not know of the earlier access. One run finds the races of every order in
+which the threads synchronize as they did in this run.
 """
 
 from __future__ import annotations

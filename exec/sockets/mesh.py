@@ -419,7 +419,7 @@ class Mesh:
             self._wake()
 
     def _renew(self, where: Whereabouts, channel: Channel) -> bool:
-        """Connect a restarted rank by ``channel``; return False, with it closed, if ``where`` is outdated.
+        """Connect a restarted rank by ``channel``; close it and return False if ``where`` is outdated.
 
         This runs on the reading thread, so that no message of the earlier start is read afterwards.
         """

@@ -1,7 +1,7 @@
 """TCP connections of a plan between hosts; the counters of each link tell which messages may move.
 
 Each connection of a program has its own socket, which carries its messages in order. So no message waits
-behind one of another connection, and only data is sent.
+behind a message of another connection, and only data is sent.
 """
 
 from __future__ import annotations

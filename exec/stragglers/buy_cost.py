@@ -15,8 +15,8 @@ communication graph. With n of N ranks ready and tensors of T bytes:
 | broadcast, scatter       | T                 | nothing                              |
 
 The first, fourth and last rows are the paper's; the others follow from them. T is the larger of a rank's send
-and receive buffer. `SimulatedCosts` simulates the schedules of both phases instead. Unlike S/B, that includes
-latency, how often a byte is forwarded, and which link is the bottleneck.
+and receive buffer. `SimulatedCosts` simulates the schedules of both phases instead. Unlike S/B, a simulation
+accounts for latency, how often a byte is forwarded, and which link is the bottleneck.
 """
 
 from __future__ import annotations

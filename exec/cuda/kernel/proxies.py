@@ -1,10 +1,10 @@
 """FIFOs between hosts for the persistent kernel, carried by a proxy, a CPU thread (GC3 Sec. 5).
 
 A kernel cannot access the memory of another host, so each end of such a FIFO has separate slots and counts in
-pinned host memory. The kernel uses them like those of a peer GPU. The sender's proxy waits until the kernel
-counts a slice as put in, sends it to the receiver's proxy, and counts it as taken out. The receiver's proxy
-waits for room, receives the slice into a slot, and counts it as put in. A rank has one proxy, because it
-sends and receives through one NIC. A slice is one MPI message.
+pinned host memory. The kernel uses them like the slots and counts of a peer GPU. The sender's proxy waits
+until the kernel counts a slice as put in, sends it to the receiver's proxy, and counts it as taken out. The
+receiver's proxy waits for room, receives the slice into a slot, and counts it as put in. A rank has one
+proxy, because it sends and receives through one NIC. A slice is one MPI message.
 
 Counts are plain words, written after the data that they count; x86 keeps the order of stores.
 """

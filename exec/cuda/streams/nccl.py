@@ -31,10 +31,11 @@ def available() -> bool:
 
 
 def connected(comm: Any, peer: int, tag: int, place: int, stream: Any, *, sends: bool) -> Any:
-    """Return a communicator of this rank and ``peer``, which calls this too; all ranks in the same order.
+    """Return a communicator of this rank and ``peer``, which must call this too.
 
-    One byte of GPU memory at ``place`` is sent, because NCCL connects two ranks at their first message and
-    blocks until both take part. In a ring whose ranks all start with a send, that would deadlock.
+    All ranks make their communicators in the same order. One byte of GPU memory at ``place`` is sent, because
+    NCCL connects two ranks at their first message and blocks until both take part. In a ring whose ranks all
+    start with a send, that would deadlock.
     """
     from cupy.cuda import nccl
 

@@ -18,7 +18,7 @@ __all__ = ["MessageIn", "MessageOut", "MpiNotices", "Notices", "PeerIn", "PeerOu
 
 
 class Notices(Protocol):
-    """Counts of the messages that each end has queued on its GPU, whose work need not be complete."""
+    """Each end's count of the messages queued on its GPU; the GPU may not have moved them yet."""
 
     def tell(self) -> None:
         """Tell the other end that one more message is queued here."""

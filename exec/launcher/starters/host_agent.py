@@ -1,6 +1,6 @@
 """The process that starts the ranks of one host, reports how each ended, and kills ranks on order.
 
-Started as ``python -P -m exec.launcher.starters.host_agent``. Its stdin is a line of JSON, then lines ``kill
+Start it as ``python -P -m exec.launcher.starters.host_agent``. Its stdin is a line of JSON, then lines ``kill
 RANK`` or ``look RANK``, then ``done``. Its stdout has lines ``ended RANK STATUS``, and ``runs RANK`` in
 answer to ``look`` if the rank is not stopped. If its stdin ends before ``done``, the command is gone: the
 agent kills its ranks and removes the run's leftovers on this host.

@@ -22,7 +22,7 @@ FORWARDED = (
 
 
 class Starter(Protocol):
-    """The processes that have started the ranks of one run, and their knowledge of these ranks."""
+    """The processes that have started the ranks of one run, and what they report about these ranks."""
 
     label: str
     """The prefix of each line printed by these processes and by the ranks."""
@@ -38,7 +38,7 @@ class Starter(Protocol):
         """
 
     def how_it_died(self, rank: int) -> str:
-        """Return how a rank with a broken connection ended, as far as that becomes known soon."""
+        """Return how a rank with a broken connection ended, as far as it is known soon."""
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
         """Return (rank, pid if known, host) of each rank whose end no other rank caused."""

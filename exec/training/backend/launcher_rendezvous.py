@@ -47,7 +47,7 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 # ranks try all ports.
 _CHOICES = 4
 _BACKLOG = 4096
-# Interval between tries to reach rank 0, and TCPStore's default timeout, for calls without one.
+# Interval between tries to reach rank 0, and the default timeout of TCPStore, for calls without one.
 _AGAIN_S, _LIMIT_S = 0.1, 300.0
 
 

@@ -45,7 +45,7 @@ def size_class(size_bytes: int) -> int:
 
 
 class BrokenGroupError(CcctlError):
-    """The ranks of a group did not complete a collective together, so none can follow."""
+    """The ranks of a group did not complete a collective together, so no other collective can follow."""
 
 
 @dataclass(frozen=True, eq=False)

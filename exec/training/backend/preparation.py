@@ -215,7 +215,7 @@ class Preparation:
         self._changed.notify_all()
 
     def _say(self, what: str, error: Exception) -> None:
-        """Warn of an error of this rank; an error of another rank is reported there."""
+        """Warn of an error of this rank; another rank reports its own errors."""
         if not self._closed:
             level = logging.DEBUG if isinstance(error, LostRankError) else logging.WARNING
             _log.log(level, "ccctl: %s", what)

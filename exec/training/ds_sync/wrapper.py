@@ -533,7 +533,7 @@ def _in_backward_pass() -> bool:
 
 
 class _Hook:
-    """A module's hook whose copies do nothing, because copies of the module are not the wrapper's."""
+    """A module's hook whose copies do nothing, because the wrapper does not use copies of the module."""
 
     __slots__ = ("_call",)
 
