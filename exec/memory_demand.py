@@ -90,22 +90,22 @@ def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
     """
     ranks = range(layout.program.ranks)
     inputs = [layout.elements(rank, INPUT) * item_bytes for rank in ranks]
-    own = Need(sum(inputs) + 4 * _outputs_bytes(layout, item_bytes))
+    command = Need(sum(inputs) + 4 * _outputs_bytes(layout, item_bytes))
     if not here:
-        return [own]
+        return [command]
     found = [run_need(layout, rank, item_bytes, far=False) for rank in ranks]
     both = zip(found, inputs, strict=True)
-    return [own, *(replace(need, memory_bytes=need.memory_bytes + size) for need, size in both)]
+    return [command, *(replace(need, memory_bytes=need.memory_bytes + size) for need, size in both)]
 
 
 def _buffers_bytes(
     given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
 ) -> int:
     """Return the bytes of a rank's buffers and temporary array, for ``given`` input and ``got`` output."""
-    held = max(max(given, got) if in_place else given + got for in_place in placements)
+    elements = max(max(given, got) if in_place else given + got for in_place in placements)
     passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
-    theirs = 2 * max(given, got) * item_bytes if peers else 0
-    return held * item_bytes + max(passing, theirs)
+    peer_bytes = 2 * max(given, got) * item_bytes if peers else 0
+    return elements * item_bytes + max(passing, peer_bytes)
 
 
 def _outputs_bytes(layout: Layout, item_bytes: int) -> int:

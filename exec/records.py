@@ -152,7 +152,7 @@ class _Encoding:
         return nodes
 
     def _nodes(self, values: Iterable[Any], depth: int) -> list[Any]:
-        return [self.node(one, depth + 1) for one in values]
+        return [self.node(value, depth + 1) for value in values]
 
     def _special(self, value: Any, depth: int) -> list[Any]:
         cls: Any = type(value)
@@ -176,14 +176,14 @@ class _Encoding:
             return [_CLASS, _name(value)]
         if isinstance(value, BaseException):
             known = next(base for base in cls.__mro__ if base.__module__ == "builtins")
-            words = [one if type(one) in (str, int, float) else str(one) for one in value.args]
+            words = [each if type(each) in (str, int, float) else str(each) for each in value.args]
             return [_BUILTIN_ERROR, known.__name__, *words]
         if isinstance(value, FunctionType) and _is_shared(value.__module__):
             return [_FUNCTION, _name(value)]
         simple = _SIMPLE.get(cls) or (_path if isinstance(value, PurePath) else None)
         if simple is None:
-            told = f"{cls.__module__}.{cls.__qualname__}"
-            raise UnsendableError(f"{told}: expected plain values, arrays of numbers, or dataclasses")
+            cls_name = f"{cls.__module__}.{cls.__qualname__}"
+            raise UnsendableError(f"{cls_name}: expected plain values, arrays of numbers, or dataclasses")
         return simple(value)
 
 
@@ -195,7 +195,7 @@ def _array(value: Any) -> list[Any]:
     if len(content) > _PIECE_BYTES:
         pieces = [content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES)]
     described: Any = (
-        value.dtype.str if value.dtype.names is None else [list(one) for one in value.dtype.descr]
+        value.dtype.str if value.dtype.names is None else [list(field) for field in value.dtype.descr]
     )
     return [_ARRAY, described, value.flags.writeable, list(value.shape), *pieces]
 
@@ -248,7 +248,7 @@ class _Decoding:
         return made
 
     def _values(self, nodes: list[Any]) -> list[Any]:
-        return [self.value(one) for one in nodes]
+        return [self.value(node) for node in nodes]
 
     def _reference(self, parts: list[Any]) -> Any:
         (number,) = parts
@@ -279,7 +279,7 @@ class _Decoding:
     def _builtin_error(self, parts: list[Any]) -> BaseException:
         name, *words = parts
         cls = getattr(builtins, name)
-        if not issubclass(cls, BaseException) or any(type(one) is list for one in words):
+        if not issubclass(cls, BaseException) or any(type(word) is list for word in words):
             raise _Unreadable(f"{name} is no error of Python")
         made: BaseException = cls.__new__(cls, *words)
         made.args = tuple(words)
@@ -304,11 +304,11 @@ class _Decoding:
 
 
 def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes) -> Any:
-    dtype = np.dtype([tuple(one) for one in described] if type(described) is list else described)
+    dtype = np.dtype([tuple(each) for each in described] if type(described) is list else described)
     if dtype.hasobject or not dtype.itemsize:
         raise _Unreadable("an array of objects, or of nothing")
     content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    if any(type(one) is not int or one < 0 for one in shape) or math.prod(shape) * dtype.itemsize != len(
+    if any(type(each) is not int or each < 0 for each in shape) or math.prod(shape) * dtype.itemsize != len(
         content
     ):
         raise _Unreadable(f"an array of {shape} {dtype} in {len(content)} bytes")

@@ -114,9 +114,9 @@ def replanned(
 
 def _predict_each(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
     """Yield (predicted seconds, schedule) for each schedule whose links the network has."""
-    for one in schedules:
+    for schedule in schedules:
         with contextlib.suppress(UsageError):
-            yield SchedulePrediction(one).time_s(network), one
+            yield SchedulePrediction(schedule).time_s(network), schedule
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:

@@ -36,8 +36,8 @@ class RunRequest:
 
     def of_rank(self, rank: int) -> RunRequest:
         """Return the request as sent to ``rank``, without the inputs of other ranks."""
-        own = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
-        return replace(self, inputs=own)
+        inputs = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
+        return replace(self, inputs=inputs)
 
 
 def fitting(

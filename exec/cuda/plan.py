@@ -113,7 +113,7 @@ class CudaPlan:
         if not host.size:
             return
         pointers = (address, host.ctypes.data) if way == _TO_GPU else (host.ctypes.data, address)
-        with self._device.told():
+        with self._device.translating_errors():
             self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, way)
 
 
@@ -153,7 +153,7 @@ class _Kernel:
         self._proxy.close()
         self._comm.Barrier()
         self._messages.Free()
-        with self._device.told():
+        with self._device.translating_errors():
             for address in self._opened:
                 self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
 

@@ -106,8 +106,8 @@ def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int
 
 
 def _on_gpu_of(facts: Facts, rank: int) -> list[int]:
-    own = facts.hosts[rank], facts.gpus[rank]
-    return [other for other, gpu in enumerate(zip(facts.hosts, facts.gpus, strict=True)) if gpu == own]
+    this_gpu = facts.hosts[rank], facts.gpus[rank]
+    return [other for other, gpu in enumerate(zip(facts.hosts, facts.gpus, strict=True)) if gpu == this_gpu]
 
 
 def _reason_no_room(program: Program, room: Sequence[int]) -> str:

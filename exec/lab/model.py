@@ -159,9 +159,9 @@ class Lab:
 
     def nic_rate(self, name: str, nic: int) -> NicRate:
         """Return the rates of an interface of a host each way."""
-        own = next((rate for rate in self.nic_rates if (rate.host, rate.nic) == (name, nic)), None)
+        override = next((rate for rate in self.nic_rates if (rate.host, rate.nic) == (name, nic)), None)
         host = self.host(name)
-        return own or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
+        return override or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
 
     def rack(self, name: str, nic: int = 0) -> int:
         """Return the number of the rack of a host's interface; 0 if it is in none."""

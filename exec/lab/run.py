@@ -90,8 +90,8 @@ def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterat
     process, even if it is killed.
     """
     # Each run has a TMPDIR of its own: MPI names files by process ids, which are the same in every run.
-    with temporary_folders.folder(_RUN, folder) as own:
-        variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(own)}
+    with temporary_folders.folder(_RUN, folder) as scratch:
+        variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(scratch)}
         with _process(lab.namespace(host), host, command, variables) as process:
             yield process
 

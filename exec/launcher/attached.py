@@ -125,10 +125,10 @@ def own_rank() -> int:
 
 
 def _check_size(size: int, asked: int | None) -> None:
-    told = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
-    if size != told:
+    expected = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
+    if size != expected:
         raise UnavailableError(
-            f"started as one of {told} ranks, but the MPI library of mpi4py sees a world of {size}",
+            f"started as one of {expected} ranks, but the MPI library of mpi4py sees a world of {size}",
             hint="Start it with the mpirun of the MPI library that mpi4py loads; with srun, Open MPI wants "
             "--mpi=pmix, MPICH --mpi=pmi2.",
         )
@@ -188,12 +188,12 @@ def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None
     while (left_s := deadline_s - time.monotonic()) > 0:
         end.settimeout(None if left_s == math.inf else left_s)
         with contextlib.suppress(TimeoutError):
-            told = end.recv(1)
-            if not told:
+            byte = end.recv(1)
+            if not byte:
                 return
             # Python writes the number of every handled signal to the socket.
-            if told[0] in _TOLD_TO_END:
-                _abort(state, ending.signalled(signal.Signals(told[0])))
+            if byte[0] in _TOLD_TO_END:
+                _abort(state, ending.signalled(signal.Signals(byte[0])))
     ending.waiting(_this_rank(rank), str(state))
     # Every rank reports its state before rank 0 ends them all.
     time.sleep(0.5 if rank == 0 else 5)

@@ -49,10 +49,10 @@ def _each_listener(pid: int, change: Callable[[socket.socket], None]) -> bool:
         return False
     changed = True
     try:
-        for one in found:
-            if one.status == psutil.CONN_LISTEN:
+        for connection in found:
+            if connection.status == psutil.CONN_LISTEN:
                 try:
-                    with _shared(process, one.fd) as listener:
+                    with _shared(process, connection.fd) as listener:
                         change(listener)
                 except OSError:
                     changed = False

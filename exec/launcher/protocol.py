@@ -303,8 +303,8 @@ class Failure:
     @property
     def summary(self) -> str:
         """The error in one line."""
-        said = self.error.message if self.error is not None else self.text.strip().rpartition("\n")[2]
-        return said.partition("\n")[0]
+        message = self.error.message if self.error is not None else self.text.strip().rpartition("\n")[2]
+        return message.partition("\n")[0]
 
 
 def sendable(error: BaseException) -> CcctlError | None:

@@ -92,8 +92,8 @@ def who_waits(ranks: Collection[RankState], but: RankState | None = None) -> lis
         verb = f"rank{'s' if len(numbers) > 1 else ''} {who} waited for"
         lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
     idle = [rank for rank in ranks if rank is not but and rank.at_work and rank.status.peer is None]
-    said = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
-    return lines + said[:MOST_NAMED]
+    reports = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
+    return lines + reports[:MOST_NAMED]
 
 
 class AllGathers:

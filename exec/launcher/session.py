@@ -81,7 +81,7 @@ class StartedRanks:
             key = secrets.token_bytes(32)
             elsewhere = [entry for entry in self._spares.values() if not entry.is_here]
             hosts = [entry.host for entry in (*self._where, *elsewhere)]
-            listeners = [stack.enter_context(one) for one in listen(folder, hosts)]
+            listeners = [stack.enter_context(listener) for listener in listen(folder, hosts)]
             self._output, self._scratch = folder / "output", str(scratch)
             marks = protocol.environment(published(listeners), key, str(scratch)) | self._job.task.variables()
             self._starter = self._start(launcher, marks)
@@ -223,7 +223,7 @@ def spares_of(
     for rank in range(ranks, len(hosts)):
         lowest = min(other for other, name in names.items() if name == names[rank])
         expected.append(Whereabouts(rank, 0, lowest, names[rank], "", 0, ()))
-    return tuple(expected), {one.rank: hosts[one.rank] for one in expected}
+    return tuple(expected), {place.rank: hosts[place.rank] for place in expected}
 
 
 def _kill(process: psutil.Process) -> None:

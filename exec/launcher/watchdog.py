@@ -418,8 +418,8 @@ class Watchdog:
         return "was stopped (SIGSTOP)" if status in (psutil.STATUS_STOPPED, "tracing-stop") else "running"
 
     def _check_launcher(self) -> None:
-        said = self._starter.ended({*self.ranks, *self._spares})
-        if not said:
+        ended = self._starter.ended({*self.ranks, *self._spares})
+        if not ended:
             waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.at_start else 0.0
             if waited_s > SILENCE_S and (name := self._found_stopped()):
                 raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
@@ -431,13 +431,13 @@ class Watchdog:
         deadline_s = time.monotonic() + _GRACE_S
         while not self.complete and time.monotonic() < deadline_s:
             self._listen(0.1)
-        said = self._starter.ended({*self.ranks, *self._spares})
-        if self.complete or not said:
+        ended = self._starter.ended({*self.ranks, *self._spares})
+        if self.complete or not ended:
             return
         if len(self.ranks) < self._job.at_start:
             self._refuse_lost_at_start()
-            raise UnavailableError(f"{self._who_started()}; {said}")
-        raise LostRankError(f"{said} while its ranks were at work")
+            raise UnavailableError(f"{self._who_started()}; {ended}")
+        raise LostRankError(f"{ended} while its ranks were at work")
 
     def _without_wires(self) -> UnavailableError:
         what, why = "MPI", "Another process may be holding the ports of mpirun on this host."
@@ -473,8 +473,8 @@ class Watchdog:
         if stall_s is None or now_s - self._advanced_s < stall_s:
             return
         rank = culprit(self.ranks.values())
-        said = f"no progress for {stall_s:g} s, though all ranks answer"
-        lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
+        reason = f"no progress for {stall_s:g} s, though all ranks answer"
+        lines = [f"{rank}: {reason}" if rank else reason, *who_waits(self.ranks.values())]
         raise LostRankError(lines, hint="Nothing was written.")
 
     def _lost(self, rank: RankState, how: str, failures: Sequence[str] = ()) -> LostRankError:

@@ -143,11 +143,11 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
         raise DataError("the table", [f"{key} / {_INTRA} is missing"])
     branches = _by_ranks(table[key][_INTRA])
     ranks, (_, otherwise) = measured.ranks, branches[-1]
-    held = next(tree for most, tree in branches if most is None or most >= ranks)
+    branch = next(tree for most, tree in branches if most is None or most >= ranks)
     below = [(most, tree) for most, tree in branches if most is not None and most < ranks]
     above = [(most, tree) for most, tree in branches if most is None or most > ranks]
     if ranks > 1 and (not below or below[-1][0] != ranks - 1):
-        below.append((ranks - 1, held))
+        below.append((ranks - 1, branch))
     every = [*below, (ranks, _rules_tree(measured, _decide_ranks(otherwise, ranks))), *above]
     new = {_ANY if most is None else f"comm_size<={most}": tree for most, tree in every}
     return table | {key: table[key] | {_INTRA: new}}
@@ -199,8 +199,8 @@ def _rules_tree(measured: MeasuredRules, otherwise: Tree) -> Tree:
         if last:
             break
     for guard in reversed(_GUARDS[measured.kind]):
-        held = _HELD[guard]
-        tree = {f"{guard}={held}": tree, f"{guard}={'no' if held == 'yes' else 'yes'}": otherwise}
+        value = _HELD[guard]
+        tree = {f"{guard}={value}": tree, f"{guard}={'no' if value == 'yes' else 'yes'}": otherwise}
     return tree
 
 

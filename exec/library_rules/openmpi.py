@@ -62,13 +62,13 @@ def merged(old: Table, new: Table) -> Table:
     found = {number: dict(sizes) for number, sizes in old.items()}
     for number, sizes in new.items():
         here = found.setdefault(number, {})
-        held = sorted(here)
+        known_sizes = sorted(here)
         for ranks, entries in sizes.items():
             if any(entry.algorithm != _OWN_CHOICE for entry in entries):
                 here[ranks] = entries
             elif ranks not in here:
                 # For ``ranks``, the library uses the old rules of the next smaller number of ranks.
-                below = [size for size in held if size <= ranks]
+                below = [size for size in known_sizes if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found
 

@@ -126,8 +126,8 @@ def _files(
 ) -> Iterator[StockFile]:
     environment: list[str] = []
     if order is not None and order.changed:
-        index = {one.host: number for number, one in enumerate(order.before)}
-        placed = [PlacedHost(one.host, one.slots, index[one.host]) for one in order.after]
+        index = {machine.host: number for number, machine in enumerate(order.before)}
+        placed = [PlacedHost(machine.host, machine.slots, index[machine.host]) for machine in order.after]
         yield StockFile(
             "hosts",
             order_file(placed, "hostfile").encode(),

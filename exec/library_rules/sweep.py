@@ -71,13 +71,13 @@ class Sweep:
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
         return {
-            kind: rules_of([_without_untouched(one) for one in points], OWN)
+            kind: rules_of([_without_untouched(point) for point in points], OWN)
             for kind, points in self.points.items()
         }
 
     def summary(self) -> dict[str, list[dict[str, Any]]]:
         """Return, for each size, the chosen algorithm, its time, and the time of the untouched library."""
-        told: dict[str, list[dict[str, Any]]] = {}
+        rows_by_kind: dict[str, list[dict[str, Any]]] = {}
         for kind, rules in self.rules().items():
             rows = []
             for point in self.points[kind]:
@@ -93,8 +93,8 @@ class Sweep:
                         "untouched_error_s": before.error_s,
                     }
                 )
-            told[kind] = rows
-        return told
+            rows_by_kind[kind] = rows
+        return rows_by_kind
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
     names = [name for name in algorithm_names(wanted) if name not in left_out]
     found = [_point(comm, wanted, names, size, request.budget_s, progress) for size in sizes]
     for _ in range(_MOST_BETWEEN):
-        size = next_size([_without_untouched(one) for one in found], OWN)
+        size = next_size([_without_untouched(each) for each in found], OWN)
         if size is None:
             break
         found.append(_point(comm, wanted, names, size, request.budget_s, progress))

@@ -54,9 +54,9 @@ def tokens_of(tried: Sequence[MeasuredSetting]) -> list[str]:
     if not tried:
         raise UsageError("no table of the OSU benchmarks was given")
     worlds: dict[tuple[str, int], list[MeasuredSetting]] = {}
-    for one in tried:
-        _require_known(one)
-        worlds.setdefault((_memory(one), one.report.ranks), []).append(one)
+    for table in tried:
+        _require_known(table)
+        worlds.setdefault((_memory(table), table.report.ranks), []).append(table)
     return [
         token
         for (memory, ranks), settings in sorted(worlds.items())
@@ -65,20 +65,20 @@ def tokens_of(tried: Sequence[MeasuredSetting]) -> list[str]:
     ]
 
 
-def _require_known(one: MeasuredSetting) -> None:
-    for kind in {row.collective for row in one.report.rows if row.collective in ALGORITHMS}:
-        if one.setting not in (DEFAULT, *ALGORITHMS[kind]):
+def _require_known(table: MeasuredSetting) -> None:
+    for kind in {row.collective for row in table.report.rows if row.collective in ALGORITHMS}:
+        if table.setting not in (DEFAULT, *ALGORITHMS[kind]):
             raise UsageError(
-                f"{one.setting}={one.source}: TL/UCP has no such algorithm of {kind}",
+                f"{table.setting}={table.source}: TL/UCP has no such algorithm of {kind}",
                 hint=f"It has {', '.join(ALGORITHMS[kind])}; {DEFAULT} is UCC's own choice.",
             )
 
 
-def _memory(one: MeasuredSetting) -> str:
-    words = one.report.library.split()
+def _memory(table: MeasuredSetting) -> str:
+    words = table.report.library.split()
     if words[:1] != ["OSU"] or words[1:2] == [] or words[1] not in _MEMORY:
         raise UsageError(
-            f"{one.source}: expected a table of the OSU benchmarks for MPI, found {one.report.library}"
+            f"{table.source}: expected a table of the OSU benchmarks for MPI, found {table.report.library}"
         )
     return _MEMORY[words[1]]
 

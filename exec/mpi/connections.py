@@ -83,8 +83,8 @@ class Connections:
             number: -(-(self._flag_at(number) + _FLAG_BYTES) // _LINE) * _LINE
             for number in self._message_bytes
         }
-        mine = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
-        self.rows = {number: row for row, number in enumerate(mine)}
+        numbers = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
+        self.rows = {number: row for row, number in enumerate(numbers)}
         self.places, size_bytes = self._window_layout(self.rank)
         self.window = shared_array(size_bytes, _BYTES)
         scratch = self.window[self.places[SCRATCH_PLACE] :]
@@ -309,9 +309,9 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
     """Return an upper bound on the window of ``rank``; ``far``: some ranks are on other hosts."""
     program = layout.program
     most = int(program.count.max(initial=1))
-    own = program.tb_rank == rank
-    ends = int(np.count_nonzero(program.tb_send[own] >= 0))
-    ends += int(np.count_nonzero(program.tb_recv[own] >= 0)) if far else 0
+    of_rank = program.tb_rank == rank
+    ends = int(np.count_nonzero(program.tb_send[of_rank] >= 0))
+    ends += int(np.count_nonzero(program.tb_recv[of_rank] >= 0)) if far else 0
     tile_bytes = _WIRE_TILE_BYTES if far else TILE_BYTES
     message = min(tile_bytes, layout.largest * most * item_bytes) + 2 * _LINE * most
     slots = max(_DEPTH * message, _SLOTS_BYTES)

@@ -86,9 +86,9 @@ def tables_of(
     first = int(program.tb_start[blocks[0]]) if len(blocks) else 0
     end = int(program.tb_start[blocks[-1] + 1]) if len(blocks) else 0
     fill = _TableBuilder(layout, messages, tiling, links, memory, wired, int(blocks[:1].sum()), first)
-    own = {move.step: move for move in moves if move.rank == rank}
+    by_step = {move.step: move for move in moves if move.rank == rank}
     for step in range(first, end):
-        fill.add(step, own.get(step), moves)
+        fill.add(step, by_step.get(step), moves)
     starts, ends = program.tb_start[blocks] - first, program.tb_start[blocks + 1] - first
     fill.fuse(starts.tolist(), ends.tolist())
     return Tables(

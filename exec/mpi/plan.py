@@ -219,7 +219,7 @@ class MpiPlan:
             raise UsageError("the plan's buffers lie in shared memory, where other ranks read them")
         if self._wires is not None and not isinstance(self._wires, FlowWires):
             raise UsageError("MPI's persistent requests cannot move to other buffers")
-        ends = [(one.ctypes.data, one.ctypes.data + one.nbytes) for one in (self._send, self._recv)]
+        ends = [(each.ctypes.data, each.ctypes.data + each.nbytes) for each in (self._send, self._recv)]
         pieces = self._tables.pieces
         for column in (interpreter.SRC, interpreter.DST, interpreter.FAR):
             before = pieces[:, column].copy()
@@ -297,7 +297,7 @@ class MpiPlan:
     def _advance_to_end(self, state: int) -> None:
         """Advance the run to its end: serve the wires, report waiting, and check that the others live."""
         since_s = looked_s = time.monotonic()
-        said = False
+        reported = False
         while state != interpreter.DONE:
             if state == interpreter.LOST:
                 self._raise_unreadable()
@@ -306,7 +306,7 @@ class MpiPlan:
                 moved = self._wires.serve(wait=False) or moved
                 if not moved and self._ends.lonely:
                     self._report_wait()
-                    moved = said = self._wires.serve(wait=True)
+                    moved = reported = self._wires.serve(wait=True)
             now_s = time.monotonic()
             if not moved and isinstance(self._comm, Group):
                 self._comm.check()
@@ -314,7 +314,7 @@ class MpiPlan:
                 since_s = now_s
             elif now_s - since_s > _SAY_AFTER_S:
                 self._report_wait()
-                said = True
+                reported = True
                 if now_s - looked_s > _LOOK_EVERY_S:
                     looked_s = now_s
                     self._check_neighbours()
@@ -322,7 +322,7 @@ class MpiPlan:
             elif self._wires is not None:
                 os.sched_yield()
             state = interpreter.advance(*self._arguments)
-        if said:
+        if reported:
             self._progress.update(0, 0, self._program.name)
 
     def _report_wait(self) -> None:

@@ -142,10 +142,10 @@ def _address(comm: Any) -> str:
     If all ranks are in one network namespace of one host, the result is the loopback address.
     """
     places = set(comm.allgather((socket.gethostname(), str(Path("/proc/self/ns/net").readlink()))))
-    own = ""
+    address = ""
     if comm.Get_rank() == 0:
-        own = "127.0.0.1" if len(places) == 1 else _own_address(os.environ.get(_INTERFACE))
-    agreed: str = comm.bcast(own)
+        address = "127.0.0.1" if len(places) == 1 else _own_address(os.environ.get(_INTERFACE))
+    agreed: str = comm.bcast(address)
     return agreed
 
 

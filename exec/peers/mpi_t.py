@@ -36,9 +36,9 @@ class Variables:
         self._call("MPI_T_cvar_write", self._handle(name), byref(c_int(value)), name=name)
 
     def read(self, name: str) -> int:
-        held = c_int()
-        self._call("MPI_T_cvar_read", self._handle(name), byref(held), name=name)
-        return held.value
+        value = c_int()
+        self._call("MPI_T_cvar_read", self._handle(name), byref(value), name=name)
+        return value.value
 
     def choices(self, name: str) -> dict[str, int]:
         """Return {name: number} of the values that a variable may have, in the library's order."""

@@ -88,7 +88,7 @@ def open_peers(comm: Any, names: Sequence[str], collective: Collective) -> list[
 
             every = algorithm == _EVERY
             chosen = algorithm_names(collective) if every else [algorithm]
-            peers += [MpiPeer(comm, one, optional=every) for one in chosen]
+            peers += [MpiPeer(comm, variant, optional=every) for variant in chosen]
         else:
             module, _, cls = LIBRARIES[library].partition(":")
             peers.append(getattr(importlib.import_module(module), cls)(comm))

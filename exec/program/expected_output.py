@@ -31,7 +31,7 @@ _EXACT = {np.dtype(np.float16): 1 << 11, BFLOAT16: 1 << 8}
 def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
     """Return the input of ``rank``: flat, as long as the program's input for this layout."""
     patterns = _Patterns(layout, dtype, redop)
-    own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
+    values = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
     collective = layout.program.collective
     copied = collective.sources.has(rank) & (collective.sources.sizes() > 1) & ~collective.reduced
     # A chunk that is copied, not reduced, must be the same on all ranks that hold it: use the first rank's.
@@ -39,8 +39,8 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
         slot = patterns.input_slot(rank, chunk)
         start, length = layout.start(rank, INPUT, slot), layout.length(rank, INPUT, slot)
         first = int(collective.sources.of(chunk)[0])
-        own[start : start + length] = patterns.at_source(first, chunk)[:length]
-    return own
+        values[start : start + length] = patterns.at_source(first, chunk)[:length]
+    return values
 
 
 def expected(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:

@@ -65,7 +65,7 @@ class Asp:
     def after_backward(self) -> None:
         """Send the gradient to the servers, and receive their updated parameters."""
         gradient = values(
-            [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
+            [torch.zeros_like(each) if each.grad is None else each.grad for each in self._parameters]
         )
         works = []
         for peer in self._peers:

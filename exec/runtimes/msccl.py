@@ -166,7 +166,7 @@ class _Threadblock:
 
     def knew_at(self, goal: tuple[int, int]) -> Ints | None:
         """Return what the threadblock knew when its flag reached ``goal``; drop it after the last waiter."""
-        key = goal if goal in self.told else min((one for one in self.told if one > goal), default=goal)
+        key = goal if goal in self.told else min((step for step in self.told if step > goal), default=goal)
         if key not in self.told:
             return None
         known, waiters = self.told.pop(key)
@@ -273,28 +273,28 @@ class _Machine:
         chain_open, fused = False, 0
         for row in range(int(program.tb_start[tb]), int(program.tb_start[tb + 1])):
             op = int(program.op[row])
-            own = (int(program.wait_tb[row]), int(program.wait_step[row]))
-            if own[0] >= 0:
-                waits.append(own)
+            wait = (int(program.wait_tb[row]), int(program.wait_step[row]))
+            if wait[0] >= 0:
+                waits.append(wait)
             if op == _NOP:
                 continue
             source = self._start(tb, row, program.src_buffer, program.src_slot) if READS_SRC[op] else -1
             target = self._start(tb, row, program.dst_buffer, program.dst_slot) if WRITES_DST[op] else -1
-            count, told = int(program.count[row]), row in awaited
-            if op == _RE and chain_open and own[0] < 0 and self._one_target(kept[-1].row, row):
+            count, is_awaited = int(program.count[row]), row in awaited
+            if op == _RE and chain_open and wait[0] < 0 and self._one_target(kept[-1].row, row):
                 sources = (*kept[-1].sources, source)
-                kept[-1] = replace(kept[-1], row=row, sources=sources, count=count, tells=int(told))
+                kept[-1] = replace(kept[-1], row=row, sources=sources, count=count, tells=int(is_awaited))
             else:
                 sources = (source,) if source >= 0 else ()
-                kept.append(_Transmission(row, op, sources, target, count, tuple(waits), int(told)))
-                if waits and own[0] < 0:
+                kept.append(_Transmission(row, op, sources, target, count, tuple(waits), int(is_awaited)))
+                if waits and wait[0] < 0:
                     self.findings.append(
                         f"{program.place(row)} follows nops that wait, and waits for nothing itself: "
                         "the parser refuses the file"
                     )
                 waits = []
             fused += op == _RE
-            chain_open = op == _RE and not told and fused != _MOST_FUSED
+            chain_open = op == _RE and not is_awaited and fused != _MOST_FUSED
             if len(kept[-1].sources) > _MOST_FUSED:
                 self.findings.append(
                     f"{program.place(row)}: more than {_MOST_FUSED} reductions become one step"
@@ -306,10 +306,10 @@ class _Machine:
             yield replace(one, tells=step if one.tells else -1)
             step += 1
 
-    def _one_target(self, one: int, two: int) -> bool:
+    def _one_target(self, row: int, other: int) -> bool:
         program = self.program
         return all(
-            column[one] == column[two]
+            column[row] == column[other]
             for column in (program.dst_buffer, program.dst_slot, program.src_buffer)
         )
 
@@ -483,8 +483,8 @@ class _Machine:
             clocks.acquire(thread, freed)
         for span in action.reads:
             cells.read(self._cells(rank, span), thread, row)
-            held = whole[span[0] : span[1]]
-            value = held if value is None else _added(value, held)
+            operand = whole[span[0] : span[1]]
+            value = operand if value is None else _added(value, operand)
         if action.write is not None and value is not None:
             cells.write(self._cells(rank, action.write), thread, row)
             _store(whole[action.write[0] : action.write[1]], value)
@@ -506,18 +506,18 @@ class _Machine:
         self.ready.extend(block for block, _ in self.asleep.pop(key, ()))
 
     def _stuck(self) -> list[tuple[_Threadblock, str]]:
-        stuck = [one for blocks in self.asleep.values() for one in blocks]
-        return sorted(stuck, key=lambda one: one[0].number)
+        stuck = [block for blocks in self.asleep.values() for block in blocks]
+        return sorted(stuck, key=lambda block: block[0].number)
 
     def _place(self, block: _Threadblock) -> str:
         return self.program.place(block.actions[block.at].transmission.row)
 
     def _left_over(self) -> list[str]:
         return [
-            f"{len(one.messages)} slices from rank {src} to rank {dst} on channel {channel} "
+            f"{len(connection.messages)} slices from rank {src} to rank {dst} on channel {channel} "
             "that nobody receives"
-            for (src, dst, channel), one in self.connections.items()
-            if one.messages
+            for (src, dst, channel), connection in self.connections.items()
+            if connection.messages
         ]
 
     def _races(self) -> list[str]:
@@ -552,7 +552,7 @@ class _Machine:
         kind, root = program.collective.kind, program.collective.root
         for launch in range(_LAUNCHES):
             given = [self.inputs.get((launch, rank)) for rank in range(program.ranks)]
-            inputs = [one for one in given if one is not None]
+            inputs = [array for array in given if array is not None]
             if len(inputs) < program.ranks:
                 break
             for rank in range(program.ranks):

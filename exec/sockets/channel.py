@@ -259,9 +259,9 @@ def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
         question = _exactly(end, len(_MAGIC) + _NONCE_BYTES, deadline_s)
         if not question.startswith(_MAGIC):
             raise BrokenMessage("is no command that starts ranks")
-        own = secrets.token_bytes(_NONCE_BYTES)
-        nonces = question.removeprefix(_MAGIC) + own
-        end.sendall(own + _derived(key, b"rank shows", nonces))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        nonces = question.removeprefix(_MAGIC) + nonce
+        end.sendall(nonce + _derived(key, b"rank shows", nonces))
         if not hmac.compare_digest(
             _exactly(end, _MAC_BYTES, deadline_s), _derived(key, b"command shows", nonces)
         ):

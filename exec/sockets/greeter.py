@@ -132,10 +132,10 @@ class Greeter:
             self._drop(guest)
 
     def _hear_answer(self, guest: _Guest) -> None:
-        said = guest.end.recv(ANSWER_BYTES - len(guest.answer))
-        if not said:
+        received = guest.end.recv(ANSWER_BYTES - len(guest.answer))
+        if not received:
             raise EOFError
-        guest.answer += said
+        guest.answer += received
         if len(guest.answer) == ANSWER_BYTES:
             guest.end.send(guest.challenge.proof(guest.answer))
             guest.channel = guest.challenge.channel(guest.end, guest.answer)

@@ -166,8 +166,8 @@ class Group:
         end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         piece, found = bytearray(piece_bytes), list[float]()
         for _ in range(count):
-            told = self._fill(end, memoryview(piece), source, deadline_s)
-            found.append(_arrived_s(told))
+            ancillary = self._fill(end, memoryview(piece), source, deadline_s)
+            found.append(_arrived_s(ancillary))
         return found
 
     def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
@@ -186,10 +186,10 @@ class Group:
 
     def _fill(self, end: socket.socket, view: memoryview, source: int, deadline_s: float) -> list[Any]:
         """Fill ``view`` with the next data of ``source``; return the last read's ancillary data."""
-        got, told = 0, list[Any]()
+        got, ancillary = 0, list[Any]()
         while got < len(view):
             try:
-                count, told, *_ = end.recvmsg_into([view[got:]], _TOLD_BYTES)
+                count, ancillary, *_ = end.recvmsg_into([view[got:]], _TOLD_BYTES)
             except BlockingIOError:
                 self._poll(end, select.POLLIN, deadline_s)
                 continue
@@ -198,7 +198,7 @@ class Group:
             if not count:
                 self._lost(source, EOFError("closed its connection"))
             got += count
-        return told
+        return ancillary
 
     def _flow(self, tag: int) -> str:
         return f"{self.epoch}/message {tag}"
@@ -219,9 +219,9 @@ class Group:
         raise LostRankError(f"rank {rank}: {error}") from error
 
 
-def _arrived_s(told: Sequence[tuple[int, int, bytes]]) -> float:
+def _arrived_s(ancillary: Sequence[tuple[int, int, bytes]]) -> float:
     """Return the arrival time from a read's ancillary data; the current time if it has none."""
-    for level, kind, data in told:
+    for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)
             return float(seconds + 1e-9 * nanoseconds)

@@ -367,10 +367,10 @@ class Mesh:
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
         """Exchange the addresses at which ranks listen; return this rank's listeners."""
-        said = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
-        hosts = [json.loads(text) for text in exchange(said)]
+        identity = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
+        hosts = [json.loads(text) for text in exchange(identity)]
         keys = [key for _, key, _ in hosts]
-        homes = [keys.index(keys[one.host]) if one.host < len(keys) else one.host for one in spares]
+        homes = [keys.index(keys[place.host]) if place.host < len(keys) else place.host for place in spares]
         absent = [replace(spare, host=home) for spare, home in zip(spares, homes, strict=True)]
         others = {name for name, key, _ in hosts if key != keys[self.rank]}
         others |= {spare.name for spare in absent if spare.host != keys.index(keys[self.rank])}
@@ -398,8 +398,8 @@ class Mesh:
                 )
         listeners = listen_towards({where.name for where in known if where.host != host})
         addresses = tuple(published(listeners))
-        mine = Whereabouts(self.rank, meeting.start, host, name, key, os.getpid(), addresses)
-        self.known += [mine if where.rank == self.rank else where for where in known]
+        own_place = Whereabouts(self.rank, meeting.start, host, name, key, os.getpid(), addresses)
+        self.known += [own_place if where.rank == self.rank else where for where in known]
         self.lost |= {
             where.rank: "was not met by this rank, which was started later"
             for where in known
@@ -637,8 +637,8 @@ class Mesh:
             self._take(peer, *frame)
 
     def _take(self, peer: int, number: int, content: bytes) -> None:
-        for one in self._arrivals[peer].take(number, content):
-            topic, payload = decode(one)
+        for message in self._arrivals[peer].take(number, content):
+            topic, payload = decode(message)
             if topic == _MET:
                 with self._changed:
                     self._met[peer] = payload

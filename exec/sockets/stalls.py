@@ -77,10 +77,10 @@ class Stalls:
             self._since.clear()
         self._looked_s = now_s
         waiting: dict[int, list[Pending]] = {}
-        for one in pending:
-            waiting.setdefault(one.peer, []).append(one)
+        for end in pending:
+            waiting.setdefault(end.peer, []).append(end)
         for peer, ends in waiting.items():
-            moved = sum(one.moved for one in ends)
+            moved = sum(end.moved for end in ends)
             before, since_s = self._since.get(peer, (-1, now_s))
             if moved != before:
                 self._since[peer] = (moved, now_s)
@@ -93,4 +93,4 @@ class Stalls:
         self._since = {peer: since for peer, since in self._since.items() if peer in waiting}
 
     def _carries_nothing(self, peer: int, ends: list[Pending]) -> bool:
-        return self._peers.is_mute(peer) or any(one.outgoing and goes_nowhere(one.end) for one in ends)
+        return self._peers.is_mute(peer) or any(end.outgoing and goes_nowhere(end.end) for end in ends)

@@ -39,7 +39,7 @@ class Device:
             raise UnavailableError(f"GPU {number} was asked for, this machine has {count}")
         self.cupy, self.number = cupy_module(), number
         self._runtime = self.cupy.cuda.runtime
-        with self.told():
+        with self.translating_errors():
             self._device = self.cupy.cuda.Device(number)
             self._device.use()
             attributes = self._device.attributes
@@ -49,7 +49,7 @@ class Device:
             self.name = str(self._runtime.getDeviceProperties(number)["name"].decode())
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
-    def told(self) -> AbstractContextManager[None]:
+    def translating_errors(self) -> AbstractContextManager[None]:
         """Return a context that turns errors of CUDA into an UnavailableError that names the GPU."""
         return cuda_errors(self.number)
 
@@ -58,7 +58,7 @@ class Device:
 
         The memory is not from CuPy's pool, because an IPC handle exports a whole allocation.
         """
-        with self.told():
+        with self.translating_errors():
             found = self.cupy.cuda.Memory(max(size_bytes, 1))
             self._runtime.memset(found.ptr, 0, max(size_bytes, 1))
             # Other streams and processes may use the memory as soon as this returns.
@@ -74,7 +74,7 @@ class Device:
     def upload(self, memory: Any, table: Array) -> None:
         """Copy ``table`` to the start of ``memory``, and wait until that is done."""
         content = np.ascontiguousarray(table)
-        with self.told():
+        with self.translating_errors():
             self._runtime.memcpy(memory.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
             self._runtime.deviceSynchronize()
 
@@ -84,13 +84,13 @@ class Device:
         A copy from pageable host memory may return while its last part is still on its way, and a
         non-blocking stream would not wait for it.
         """
-        with self.told():
+        with self.translating_errors():
             self._runtime.deviceSynchronize()
 
     def pinned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Return zeros in host memory that the GPU reads and writes at the same address."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        with self.told():
+        with self.translating_errors():
             memory = self.cupy.cuda.alloc_pinned_memory(max(size, 1))
         found: Array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
         found[...] = 0
@@ -118,7 +118,7 @@ class Kernels:
     ) -> None:
         self.wire_protocol = wire_protocol
         code = cubin(dtype, redop, device.architecture, wire_protocol).code
-        with device.told():
+        with device.translating_errors():
             self._module = device.cupy.cuda.function.Module()
             self._module.load(code)
             self.interpret, self.combine, self.divide = (

@@ -237,10 +237,10 @@ class _Context:
 
     def _move(self, row: dict[str, int], offset: int, elements: int, received: int, place: int) -> None:
         does, size_bytes = row["does"], elements * self._encoded.itemsize
-        own = self._address("src", row, offset) if does & DOES["reads"] else 0
+        source = self._address("src", row, offset) if does & DOES["reads"] else 0
         into = self._address("dst", row, offset) if does & DOES["writes"] else 0
-        first = received or (into if does & DOES["accumulates"] else own)
-        second = own if first != own else 0
+        first = received or (into if does & DOES["accumulates"] else source)
+        second = source if first != source else 0
         sinks = [sink for sink in (into, place) if sink]
         if not second and len(sinks) == 1:
             # If input and output share memory, source and destination of a copy can be equal. Such a copy is

@@ -40,13 +40,13 @@ class _Agent:
     def __init__(self, entry: HostSlots, ranks: range, env: Mapping[str, str], output: Path) -> None:
         program = [sys.executable, "-P", "-m", _AGENT]
         words = program if entry.is_here else on_host(entry.host, program, env)
-        with output.open("ab") as said:
+        with output.open("ab") as log:
             try:
                 self.process = subprocess.Popen(
                     words,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=said,
+                    stderr=log,
                     env=env,
                     start_new_session=True,
                 )

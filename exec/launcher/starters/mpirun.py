@@ -59,8 +59,8 @@ class Mpirun:
             status = self.process.wait(_GATHERING_S)
         except subprocess.TimeoutExpired:
             return "died"
-        told = how_it_ended(status if status < 0 else 128 - status)
-        return told if "killed" in told else f"died (mpirun ended with status {status})"
+        ending = how_it_ended(status if status < 0 else 128 - status)
+        return ending if "killed" in ending else f"died (mpirun ended with status {status})"
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
         found = _BLAMED.findall(self.output.read_text(errors="replace"))
@@ -95,11 +95,11 @@ class Mpirun:
 
 def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:
     """Start mpirun with the command line ``words`` (see `command`), in a session of its own."""
-    with output.open("wb") as said:
+    with output.open("wb") as log:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=log,
             stderr=subprocess.STDOUT,
             env=env,
             start_new_session=True,
@@ -200,17 +200,17 @@ def _kind(path: str) -> Kind:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{path} --version failed: {error}") from error
-    said = done.stdout
-    if "Open MPI" in said or "open-mpi" in said:
+    version = done.stdout
+    if "Open MPI" in version or "open-mpi" in version:
         return "openmpi"
-    if "HYDRA" in said:
+    if "HYDRA" in version:
         return "mpich"
-    if "Intel(R) MPI" in said:
+    if "Intel(R) MPI" in version:
         return "intel"
-    if not said.strip():
-        told = next((line for line in done.stderr.splitlines() if line.strip()), "and says nothing")
-        raise UnavailableError(f"{path} --version ends with status {done.returncode}: {told.strip()[:200]}")
+    if not version.strip():
+        reason = next((line for line in done.stderr.splitlines() if line.strip()), "and says nothing")
+        raise UnavailableError(f"{path} --version ends with status {done.returncode}: {reason.strip()[:200]}")
     raise UnavailableError(
-        f"{path} is neither the mpirun of Open MPI nor MPICH's: {said.strip()[:80]!r}",
+        f"{path} is neither the mpirun of Open MPI nor MPICH's: {version.strip()[:80]!r}",
         hint=f"{install('openmpi')}, or run the command inside your own mpirun or srun.",
     )

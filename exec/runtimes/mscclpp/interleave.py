@@ -64,8 +64,8 @@ class _Block:
         for at, operation in enumerate(self.run.plan.gpus[self.rank].threadblocks[self.at].operations):
             units = range(UNITS) if operation.name == "pipeline" else (-1,)
             for unit in units:
-                for one in operation.inner or (operation,):
-                    yield at, one, unit
+                for part in operation.inner or (operation,):
+                    yield at, part, unit
 
     def fill(self) -> None:
         """Fetch operations up to the next one at which all threads of the block synchronize."""
@@ -105,16 +105,16 @@ class _Block:
             ordering.meet(self.number)
             self.fill()
         else:
-            there = [one for one in self.run.blocks[self.rank] if one.at_barrier(self.meets.barrier)]
+            there = [block for block in self.run.blocks[self.rank] if block.at_barrier(self.meets.barrier)]
             if len(there) < self.meets.blocks:
                 return False
-            numbers = [one.number for one in there]
+            numbers = [block.number for block in there]
             for number in numbers:
                 ordering.meet(number)
             for number in numbers:
                 ordering.join(number, numbers)
-            for one in there:
-                one.fill()
+            for block in there:
+                block.fill()
         return True
 
     def at_barrier(self, number: int) -> bool:
@@ -162,7 +162,7 @@ class _Rank:
         if self.launch >= 0:
             run.machine.end(rank, self.launch)
         self.launch += 1
-        run.actors = [one for one in run.actors if one not in run.blocks[rank]]
+        run.actors = [actor for actor in run.actors if actor not in run.blocks[rank]]
         run.blocks[rank] = []
         if self.launch < _LAUNCHES:
             run.machine.begin(rank, self.launch)

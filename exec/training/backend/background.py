@@ -71,14 +71,14 @@ class _Worker:
     """The background process, and the connection to it."""
 
     def __init__(self) -> None:
-        self._connection, theirs = Pipe()
-        with theirs:
+        self._connection, child_end = Pipe()
+        with child_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(os.getpid()), str(theirs.fileno()), *sys.path],
+                [sys.executable, "-P", "-c", _COMMAND, str(os.getpid()), str(child_end.fileno()), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
             )
 
     def ask(self, order: _Search | _Compile) -> object:

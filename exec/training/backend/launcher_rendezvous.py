@@ -87,7 +87,7 @@ class Rendezvous:
         if self.port is not None:
             return (self.port,)
         drawn = (self._derived(f"port {number}") for number in range(_CHOICES))
-        return tuple(_FIRST_PORT + int.from_bytes(one, "big") % _PORTS for one in drawn)
+        return tuple(_FIRST_PORT + int.from_bytes(piece, "big") % _PORTS for piece in drawn)
 
     def _derived(self, use: str) -> bytes:
         secret = blake2b(self.secret, digest_size=64).digest()

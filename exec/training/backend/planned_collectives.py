@@ -86,7 +86,7 @@ class PlannedCollectives:
 
         asked = group.allgather(request)
         if len({*asked}) > 1:
-            other = next(rank for rank, one in enumerate(asked) if one != asked[0])
+            other = next(rank for rank, asking in enumerate(asked) if asking != asked[0])
             raise UsageError(
                 f"ranks call different collectives: rank 0 {asked[0]}, rank {other} {asked[other]}"
             )

@@ -580,7 +580,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if self._rank == 0 and (what, by) not in _SAID:
             _log.warning("ccctl has no plans for %s: %s carries it out", what, by)
             _SAID.add((what, by))
-        if by == "nccl" and device.type not in {one.type for one in self._direct._device_types}:
+        if by == "nccl" and device.type not in {kind.type for kind in self._direct._device_types}:
             self._add_nccl()
         if result is None or by == "nccl":
             return gloo(self._direct)
@@ -602,9 +602,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def _gathered(self, output: Any, given: Any, plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(output) as row:
-            own, source = self._own(row), given.detach().reshape(-1)
-            if own.data_ptr() != source.data_ptr():
-                own.copy_(source)
+            block, source = self._own(row), given.detach().reshape(-1)
+            if block.data_ptr() != source.data_ptr():
+                block.copy_(source)
             plans.run(request, bytes_of(row))
 
     def _own(self, row: Any) -> Any:
@@ -771,6 +771,6 @@ def _spread(row: Any, parts: Sequence[Any]) -> None:
         part.detach().copy_(block.view(part.shape))
 
 
-def _overlap(one: Any, other: Any) -> bool:
-    first, second = (row.data_ptr() for row in (one, other))
-    return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([one]))
+def _overlap(tensor: Any, other: Any) -> bool:
+    first, second = (row.data_ptr() for row in (tensor, other))
+    return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([tensor]))

@@ -31,7 +31,7 @@ def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise UsageError(f"plan: expected a fusion plan or a number of bytes, found {quoted(str(size))}")
         groups = [
-            [parameter for _, parameter in named[one.first : one.end]] for one in _by_layer_size(named, size)
+            [parameter for _, parameter in named[run.first : run.end]] for run in _by_layer_size(named, size)
         ]
     return [alike for group in groups for alike in _by_type(group)]
 
@@ -63,9 +63,9 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
     unknown = [name for name in plan.tensors if name not in parameters]
     for names, what in ((missing, "the plan lacks"), (unknown, "the optimizer lacks")):
         if names:
-            told = ", ".join(quoted(name) for name in names[:_MOST_TOLD])
+            listed = ", ".join(quoted(name) for name in names[:_MOST_TOLD])
             raise UsageError(
-                f"plan: {what} {told}{' and others' if len(names) > _MOST_TOLD else ''}",
+                f"plan: {what} {listed}{' and others' if len(names) > _MOST_TOLD else ''}",
                 hint="Make a plan of this model: ccctl.torch.capture, then ccctl training fusion.",
             )
     groups: list[list[Any]] = [[] for _ in range(plan.buckets)]

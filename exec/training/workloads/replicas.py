@@ -99,9 +99,9 @@ def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hos
     replica, optimizer = data_parallel(mode, model), optimizer_of(request.model, model.parameters())
     # DDP accepts only its own annotations on a hook; a lambda has none.
     replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
-    told = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
+    listed = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
     return Replica(
-        model, replica, optimizer.zero_grad, optimizer.step, close=way.close, note=f"groups {told}"
+        model, replica, optimizer.zero_grad, optimizer.step, close=way.close, note=f"groups {listed}"
     )
 
 
