@@ -109,12 +109,12 @@ class CudaPlan:
         )
         return [given, result, scratch], (given.ptr, result.ptr, scratch.ptr)
 
-    def _copy(self, host: Array, address: int, way: int) -> None:
+    def _copy(self, host: Array, address: int, direction: int) -> None:
         if not host.size:
             return
-        pointers = (address, host.ctypes.data) if way == _TO_GPU else (host.ctypes.data, address)
+        pointers = (address, host.ctypes.data) if direction == _TO_GPU else (host.ctypes.data, address)
         with self._device.translating_errors():
-            self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, way)
+            self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, direction)
 
 
 class _Kernel:

@@ -45,12 +45,12 @@ class Arenas:
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)
         out, into = encoded.fifos[blocks.start : blocks.stop].T
-        for way, fifos in (("out", out), ("in", into)):
+        for direction, fifos in (("out", out), ("in", into)):
             rows = np.flatnonzero(fifos >= 0)
             fifo = fifos[rows]
-            table[rows, LINK.index(f"{way}_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
-            table[rows, LINK.index(f"{way}_head")] = base[self.receiver[fifo]] + self.head[fifo]
-            table[rows, LINK.index(f"{way}_credit")] = base[self.sender[fifo]] + self.credit[fifo]
+            table[rows, LINK.index(f"{direction}_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
+            table[rows, LINK.index(f"{direction}_head")] = base[self.receiver[fifo]] + self.head[fifo]
+            table[rows, LINK.index(f"{direction}_credit")] = base[self.sender[fifo]] + self.credit[fifo]
         return table
 
 

@@ -95,12 +95,12 @@ class RemoteFifos:
         """Write the addresses of these ends into ``links``, the kernel's table for ``blocks``."""
         fifos = self._encoded.fifos[blocks.start : blocks.stop]
         for end in self.ends:
-            way = "out" if end.outgoing else "in"
+            direction = "out" if end.outgoing else "in"
             (row,) = np.flatnonzero(fifos[:, 0 if end.outgoing else 1] == end.fifo)
             put_in, taken_out = (int(end.counts[at : at + 1].ctypes.data) for at in (0, 1))
-            links[row, LINK.index(f"{way}_slots")] = end.places.ctypes.data
-            links[row, LINK.index(f"{way}_head")] = put_in
-            links[row, LINK.index(f"{way}_credit")] = taken_out
+            links[row, LINK.index(f"{direction}_slots")] = end.places.ctypes.data
+            links[row, LINK.index(f"{direction}_head")] = put_in
+            links[row, LINK.index(f"{direction}_credit")] = taken_out
 
     def _end(self, fifo: int, outgoing: bool, peer: int, memory: Callable[[int], Array]) -> RemoteEnd:
         encoded = self._encoded

@@ -214,11 +214,11 @@ class Preparation:
         self._held = None
         self._changed.notify_all()
 
-    def _say(self, what: str, error: Exception) -> None:
+    def _say(self, message: str, error: Exception) -> None:
         """Warn of an error of this rank; another rank reports its own errors."""
         if not self._closed:
             level = logging.DEBUG if isinstance(error, LostRankError) else logging.WARNING
-            _log.log(level, "ccctl: %s", what)
+            _log.log(level, "ccctl: %s", message)
 
 
 @dataclass(frozen=True, eq=False)

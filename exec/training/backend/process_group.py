@@ -486,29 +486,29 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         first = call.tensors[0]
         if why := self._unplanned(call):
             return self._hand_over(why, first, call.gloo, call.result)
-        what = f"{call.kind} of {_size_of(call.tensors)}"
+        name = f"{call.kind} of {_size_of(call.tensors)}"
         if call.size_bytes < self._settings.least_bytes or self._size == 1:
-            return self._at_once(what, call.gloo, call.result, call.limit)
+            return self._at_once(name, call.gloo, call.result, call.limit)
         _check_writable(call.kind, call.result)
         request = self._request(call)
         waits = self._settings.prefer == "ccctl" and not self._preparation.has(request)
-        return self._queued_work(what, lambda: self._serve(request, call), call.result, call.limit, waits)
+        return self._queued_work(name, lambda: self._serve(request, call), call.result, call.limit, waits)
 
     def _queued_work(
-        self, what: str, run: Callable[[], Any], result: list[Any], limit: timedelta, waits: bool = False
+        self, name: str, run: Callable[[], Any], result: list[Any], limit: timedelta, waits: bool = False
     ) -> Any:
         number, calls, plans = self._calls.begin(), self._calls, self._preparation
-        work = QueuedWork(run, result, partial(calls.explained, number, what))
+        work = QueuedWork(run, result, partial(calls.explained, number, name))
         # A call that waits for a plan gets the time for making the plan in addition.
         limit_s = self._limit_s(limit) + (_PLANNING_S if waits else 0.0)
-        calls.watch(number, what, limit_s, work, plans.revoke)
+        calls.watch(number, name, limit_s, work, plans.revoke)
         return self._queue.put(work)
 
-    def _at_once(self, what: str, gloo: Callable[[Any], Any], result: Sequence[Any], limit: timedelta) -> Any:
-        _check_writable(what, result)
+    def _at_once(self, name: str, gloo: Callable[[Any], Any], result: Sequence[Any], limit: timedelta) -> Any:
+        _check_writable(name, result)
         work = gloo(self._direct)
         if work is not None:
-            self._calls.watch(self._calls.begin(), what, self._limit_s(limit), work)
+            self._calls.watch(self._calls.begin(), name, self._limit_s(limit), work)
         return work
 
     def _unplanned(self, call: _Call) -> str:
@@ -569,7 +569,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return None
 
     def _hand_over(
-        self, what: str, tensor: Any, gloo: Callable[[Any], Any], result: Sequence[Any] | None = None
+        self, name: str, tensor: Any, gloo: Callable[[Any], Any], result: Sequence[Any] | None = None
     ) -> Any:
         """Pass an operation without plans to gloo or NCCL, and log that once.
 
@@ -577,14 +577,14 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         """
         device = tensor.device if tensor is not None else _CPU
         by = "gloo" if device.type == "cpu" else "nccl"
-        if self._rank == 0 and (what, by) not in _SAID:
-            _log.warning("ccctl has no plans for %s: %s carries it out", what, by)
-            _SAID.add((what, by))
+        if self._rank == 0 and (name, by) not in _SAID:
+            _log.warning("ccctl has no plans for %s: %s carries it out", name, by)
+            _SAID.add((name, by))
         if by == "nccl" and device.type not in {kind.type for kind in self._direct._device_types}:
             self._add_nccl()
         if result is None or by == "nccl":
             return gloo(self._direct)
-        return self._at_once(what, gloo, result, timedelta(0))
+        return self._at_once(name, gloo, result, timedelta(0))
 
     def _refused(self, gloo: Callable[[Any], Any]) -> Any:
         """Pass invalid arguments of this rank to gloo, which refuses them before it communicates."""
@@ -683,12 +683,12 @@ def _name_of_group(group: TorchGroup | None) -> str:
     return str(group.group_name) if group is not None else ""
 
 
-def _check_writable(what: str, tensors: Sequence[Any]) -> None:
+def _check_writable(name: str, tensors: Sequence[Any]) -> None:
     """Raise ValueError for a tensor whose elements overlap in memory: gloo would write past its memory."""
     for tensor in tensors:
         if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
             raise ValueError(
-                f"ccctl: {what}: expected a tensor whose elements do not overlap, found one of shape "
+                f"ccctl: {name}: expected a tensor whose elements do not overlap, found one of shape "
                 f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand() returns; clone() it"
             )
 

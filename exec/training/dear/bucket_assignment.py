@@ -61,11 +61,11 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
     parameters = dict(named)
     missing = [name for name in parameters if name not in set(plan.tensors)]
     unknown = [name for name in plan.tensors if name not in parameters]
-    for names, what in ((missing, "the plan lacks"), (unknown, "the optimizer lacks")):
+    for names, problem in ((missing, "the plan lacks"), (unknown, "the optimizer lacks")):
         if names:
             listed = ", ".join(quoted(name) for name in names[:_MOST_TOLD])
             raise UsageError(
-                f"plan: {what} {listed}{' and others' if len(names) > _MOST_TOLD else ''}",
+                f"plan: {problem} {listed}{' and others' if len(names) > _MOST_TOLD else ''}",
                 hint="Make a plan of this model: ccctl.torch.capture, then ccctl training fusion.",
             )
     groups: list[list[Any]] = [[] for _ in range(plan.buckets)]

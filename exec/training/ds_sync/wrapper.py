@@ -438,10 +438,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         for bucket in self._buckets:
             bucket.begin()
         self.iteration += 1
-        came, self._came = list(self._came), {}
+        order, self._came = list(self._came), {}
         self._require_known_parameters()
         if self._buffers_before is not None:
-            self._settle_order(came)
+            self._settle_order(order)
         elif self._called != self._waited_in:
             self._assign_waits()
         self._called = set()
@@ -455,13 +455,13 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._records.append(self._before.record())
         self._before = None
 
-    def _settle_order(self, came: list[int]) -> None:
+    def _settle_order(self, arrived: list[int]) -> None:
         """Sort buckets by the order of rank 0's gradients, and add the buffers that change.
 
         Runs after the first iteration; collective.
         """
         self.synchronize()
-        order = agreed(lambda: came)
+        order = agreed(lambda: arrived)
         buffers, before = self._float_buffers(), self._buffers_before or []
         changed = gathered([not torch.equal(*both) for both in zip(buffers, before, strict=True)])
         normalizing = {
