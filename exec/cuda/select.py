@@ -48,7 +48,7 @@ class ExecutorChoice:
 
 
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
-    """Choose the executor: the interpreter wherever it can run, unless contexts save copies in host memory.
+    """Choose the interpreter if it can run, except where contexts save copies in host memory.
 
     The interpreter (GC3's kernel) costs less for each step, but all its threadblocks must run at the same
     time and reach the memory of their peers. Between hosts the interpreter stages messages in host memory;

@@ -95,10 +95,10 @@ def run_inside(
 ) -> Any:
     """Call the task on this rank; return its value on rank 0, None on every other rank.
 
-    Rank 0 calls ``keep`` with each partial result that a rank hands to ``progress.partial``: with its own
-    results at once, with those of other ranks at its next update or at the end. A rank's exception, the time
-    limit and, on rank 0, a signal end the whole job, after a call of ``ending``. After SIGTERM mpirun kills
-    the ranks within a second.
+    Rank 0 calls ``keep`` with the partial results that ranks hand to ``progress.partial``: with its own at
+    once, with other ranks' at its next update or at the end. A rank's exception, the time limit and, on rank
+    0, a signal end the whole job, after a call of ``ending``. After SIGTERM mpirun kills the ranks within a
+    second.
     """
     from exec.launcher.worker import expected, import_mpi
 

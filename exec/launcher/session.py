@@ -42,8 +42,9 @@ _MEMORY = Path("/dev/shm")
 # Longest time for mpirun or the agents to end by themselves once the task is done. An agent gives its ranks
 # as long (`exec.launcher.starters.host_agent`).
 _LEAVING_S = 5.0
-# The same after a request to end: mpirun kills its ranks after a second, agents at once. It also holds after
-# a rank was lost, because an agent whose host is cut off does not learn that the run is done.
+# Longest time for the same end after a request: mpirun kills its ranks after a second, agents at once. It
+# also holds after a rank was lost, because an agent whose host is cut off does not learn that the run is
+# done.
 _ASKED_S = 2.0
 # Longest time for killed processes to end. They end within milliseconds, unless the kernel holds them, for
 # instance while they wait for a device.

@@ -137,7 +137,7 @@ class Channel:
             self._poll(None)
 
     def put_back(self, messages: Sequence[Any]) -> None:
-        """Return ``messages``, the last received ones, to the front of the queue."""
+        """Put ``messages``, which were received last, back to the front of the queue."""
         self._waiting.extendleft(reversed(messages))
 
     def readable(self, limit_s: float = 0.0) -> bool:

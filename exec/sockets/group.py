@@ -75,18 +75,18 @@ class Group:
         return len(self.members)
 
     def Dup(self) -> Group:  # noqa: N802
-        """Return the same ranks with separate messages; members must duplicate in one order."""
+        """Return a group of the same ranks with separate messages; members must call it in one order."""
         return Group(self.mesh, self.members, self.epoch, f"{self._name}{next(self._duplicates)}/")
 
     def Free(self) -> None:  # noqa: N802
         self.mesh.forget(self._name)
 
     def named(self, name: str) -> Group:
-        """Return the same ranks with separate messages, for a thread that calls while others do."""
+        """Return a group of the same ranks with separate messages, for use on another thread."""
         return Group(self.mesh, self.members, self.epoch, f"{self.epoch}/{name}/")
 
     def among(self, members: Sequence[int], epoch: str) -> Group:
-        """Return the group of ``members`` (mesh numbers) in a new epoch, the same on all."""
+        """Return the group of ``members`` (mesh numbers) in a new ``epoch``, equal on all of them."""
         return Group(self.mesh, sorted(members), epoch)
 
     def revoke(self, why: str) -> None:

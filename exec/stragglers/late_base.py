@@ -25,7 +25,7 @@ _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
 def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
-    """Return ``schedule``, the same in finer pieces, and a ring in such pieces if the network has one.
+    """Return ``schedule``, its copy in finer pieces, and a ring in such pieces if the network has one.
 
     If two or more ranks are ``late``, and there are up to eight ranks, several rings are returned. Any two
     ranks are neighbours in one of these rings. In that ring the first hop adds the data of both, and one sum

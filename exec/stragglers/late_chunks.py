@@ -69,7 +69,7 @@ class Entrance:
 def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
     """Return for each of the ``count`` elements of a rank's data whether it has joined.
 
-    ``joined`` holds the same for each element of the rank's input of ``phase``.
+    ``joined`` tells which elements of the rank's input of ``phase`` have joined.
     """
     places = phase.input_places(rank)
     slots = joined.reshape(len(places), -1)

@@ -104,7 +104,7 @@ class Ordering:
         return self._clocks.release(number)
 
     def count_up(self, key: Hashable, known: Ints) -> None:
-        """Increment a counter; ``known`` is the knowledge of the thread that does so."""
+        """Increment a counter; ``known`` is the knowledge of the incrementing thread."""
         ups = self._counters.setdefault(key, _Counter()).known
         ups.append(np.maximum(ups[-1], known) if ups else known)
 

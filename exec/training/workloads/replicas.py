@@ -33,7 +33,7 @@ class Replica:
 
     An iteration calls ``before``, then ``forward`` for the loss, then, after the backward pass, ``after``,
     which also steps the optimizer. ``settle`` waits until ``model`` is up to date. ``finish`` averages the
-    replicas after training, if the method does so. ``close`` frees resources.
+    replicas after training; by default it does nothing. ``close`` frees resources.
     """
 
     model: torch.nn.Module
