@@ -1,13 +1,14 @@
-"""The cost of a fault by `ccctl accept`, beside the time that an all_reduce then takes, in emulated clusters.
+"""The cost of a fault that `ccctl accept` predicts, beside the measured cost, in emulated clusters.
 
     sudo python -P benchmarks/accept_cost.py [--cases 8] [--seed 1] [--hosts 4:6] [--size 1M]
         [--keep FOLDER]
 
 Each case is a random lab of network namespaces with one fault: a slow sender, a slow receiver, a slow pair or
-a slow trunk. `ccctl accept` runs inside and prices the fault: the time of an all_reduce with it and without,
-for ccctl's schedule and for the MPI library. A second acceptance, in the lab without the fault, measures both
-then. A line prints predicted over measured times: with the fault, without it, and of their quotient, which is
-the cost. The last lines give the medians, and how many are within 10 %. Needs root.
+a slow trunk. `ccctl accept` runs inside and predicts the time of an all_reduce with the fault and without it,
+for ccctl's schedule and for the MPI library. This acceptance measures the time with the fault; a second one,
+in the lab without the fault, measures the time without it. A line prints predicted over measured times: with
+the fault, without it, and of their quotient, which is the cost. The last lines give the medians, and how many
+are within 10 %. Needs root.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CLOSE = 0.1
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of an all_reduce with and without the fault: told by ``accept``, and measured."""
+    """Seconds of an all_reduce with and without the fault: predicted by ``accept``, and measured."""
 
     library: str
     algorithm: str
@@ -90,7 +91,7 @@ def main() -> None:
 def measured(case: Case, size_bytes: int, kept: Path | None) -> list[Times]:
     """Return predicted and measured times by library; none if the fault was not named or not priced.
 
-    What both acceptances wrote is copied to ``kept``.
+    The files of both acceptances are copied to ``kept``.
     """
     now = certificate_of(case, size_bytes, kept and kept / "with")
     rates = case.tables.pop("rates")

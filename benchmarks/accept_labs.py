@@ -252,7 +252,7 @@ def flap(lab: str, host: str, rate: int, share: float) -> None:
 def other_version(case: Case, chance: random.Random, rate: int, bad: str) -> None:
     """Let a host have another release of the operating system than the others.
 
-    The first host starts the ranks of all others, which would see its files: the second is taken.
+    The second host is taken, because the first starts the ranks of all others, which would see its files.
     """
     bad = case.hosts[1] if bad == case.hosts[0] else bad
     case.faults.append(Injected("differs", (bad,)))
@@ -273,7 +273,7 @@ def other_version(case: Case, chance: random.Random, rate: int, bad: str) -> Non
 def quota(case: Case, chance: random.Random, rate: int, bad: str) -> None:
     """Let all processes of a host have a fifth to a half of a core.
 
-    The first host starts the ranks of all others, which would share its cgroup: the second is taken.
+    The second host is taken, because the first starts the ranks of all others, which would share its cgroup.
     """
     bad = case.hosts[1] if bad == case.hosts[0] else bad
     cores = chance.uniform(0.2, 0.5)
@@ -305,7 +305,7 @@ def quota(case: Case, chance: random.Random, rate: int, bad: str) -> None:
 
 
 def move(namespace: str, group: Path) -> None:
-    """Move all processes of a network namespace into a cgroup; their children are born there."""
+    """Move all processes of a network namespace into a cgroup; later children start in it."""
     run = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
     for process in run.stdout.split():
         with contextlib.suppress(OSError):
@@ -381,9 +381,9 @@ def in_lab(case: Case, words: list[str], place: Path) -> subprocess.CompletedPro
 
 
 def accepted(case: Case, budget: str, kept: Path | None) -> Answer | None:
-    """Return what `ccctl accept` says in the lab; None if the kernel cannot emulate the lab.
+    """Return the answer of `ccctl accept` in the lab; None if the kernel cannot emulate the lab.
 
-    What it wrote is copied to ``kept``.
+    The files of the acceptance are copied to ``kept``.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -425,7 +425,7 @@ def result_of(case: Case, answer: Answer) -> str:
 
 
 def is_the_fault(fault: Injected, told: NamedFault) -> bool:
-    """Return whether a culprit is the injected fault: certain, unless it is another version."""
+    """Return whether a culprit is the injected fault, with severity "fault" unless it is another version."""
     if told.severity != "fault" and fault.kind != "differs":
         return False
     if fault.kind == "trunk":

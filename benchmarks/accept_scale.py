@@ -2,12 +2,13 @@
 
     python benchmarks/accept_scale.py [--hosts 1024] [--links all,quick]
 
-The minutes of the links come from the rounds that `ccctl accept` plans, with the cost of a round as in
-docs/explanation/results/profiling-at-scale.md. The minutes of the collectives are those of the best simple
-algorithm in the model of the network, for each repetition of each library. The start of the ranks is not
-counted. The rest runs for real: the health of this machine, as that of all hosts, goes up the tree of hosts,
-and the verdict is computed from a simulated profile in a process of its own. In it, one host sends at 60 % of
-the rate of the others and one has another kernel. Exit status 1 if the verdict names anything else.
+The minutes of the links come from the rounds that `ccctl accept` plans, with the cost of a round from
+docs/explanation/results/profiling-at-scale.md. The minutes of the collectives are, for each repetition of
+each library, those of the best simple algorithm in the model of the network. The start of the ranks is not
+counted. The rest runs for real. The health of this machine stands for the health of each host and goes up the
+tree of hosts. A separate process computes the verdict from a simulated profile, in which one host sends at 60
+% of the rate of the others and one has another kernel. The exit status is 1 if the verdict names anything
+else.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Solves AdapCC's published integer program (Sec. IV-D) on a few ranks, and simulates what it decides.
+"""Solve AdapCC's published integer program (Sec. IV-D) on a few ranks, and simulate the solution.
 
     python benchmarks/adapcc_milp.py [FILTER]
 
-For each case M, the time by equation 4 with the solver's status, how long solving took, the simulated time of
-the program that carries it out, with every chunk that is not aggregated a chunk of its own; then for each
-part S_m, C_m, the root and where it aggregates (a = 1). Equation 5 counts every chunk at the pace of the
-slowest hop after the first has arrived, one more than a pipeline has, and shares links as if all flows
-were under way all the time: the simulation, which knows who sends when, may be faster or slower than that.
+For each case M, the time by equation 4 with the solver's status, the seconds of solving, and the simulated
+time of the program that carries out the solution; in this program every chunk that is not aggregated is a
+separate chunk. Then for each part S_m, C_m, the root and the ranks that aggregate (a = 1). Equation 5 counts
+every chunk at the pace of the slowest hop after the first has arrived, which is one chunk more than a
+pipeline has. It also shares links as if all flows were active all the time. The simulation knows who sends
+when, so its time may be shorter or longer.
 
-`late` has a rank whose link has 400 us of latency, and a kernel takes 50 us: waiting costs more than load.
+`late` has a rank whose link has 400 us of latency, while a kernel takes 50 us: waiting costs more than load.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TIME_LIMIT_S = 120.0
 
 
 def connected(ranks: int, slow: float) -> Network:
-    """Return all connected at 10 GB/s; the links of the last rank are ``slow`` times slower."""
+    """Return a full mesh of 10 GB/s; the links of the last rank are ``slow`` times slower."""
     links = [
         Link(a, b, 5e-6, (slow if ranks - 1 in (a, b) else 1.0) * 1e-10)
         for a, b in product(range(ranks), repeat=2)
@@ -40,13 +41,13 @@ def connected(ranks: int, slow: float) -> Network:
 
 
 def behind(late_s: float, fast: float) -> Network:
-    """Return ranks 2 and 3 reach the root through rank 1, whose way there is ``fast`` times as wide."""
+    """Return ranks 2 and 3 behind rank 1, whose link to the root is ``fast`` times as fast as theirs."""
     links = [Link(1, 0, 5e-6, 1e-10 / fast), Link(2, 1, 5e-6, 1e-10), Link(3, 1, late_s, 1e-10)]
     return build("behind one", [f"n{rank}" for rank in range(4)], links)
 
 
 def choices(sub_collectives: int) -> tuple[Choice, ...]:
-    """Equal parts, each with every chunk size."""
+    """Return equal parts, each with every chunk size."""
     part = SIZE_BYTES // sub_collectives
     return tuple(Choice(part, chunk_bytes) for chunk_bytes in CHUNKS)
 
@@ -70,7 +71,7 @@ CASES: tuple[tuple[str, Question], ...] = (
 
 
 def simulated_s(found: PublishedStrategy) -> float:
-    """Return the time of the program that carries it out; exits where the judge refuses that."""
+    """Return the time of the program that carries out a solution; exit if the checker refuses the program."""
     algorithm, unit_bytes = strategy_algorithm(found)
     made = algorithm()
     if findings := judge(made):

@@ -2,21 +2,23 @@
 
     python benchmarks/adapcc_testbed.py [FILTER]
 
-Four hosts of four A100 with a NIC of 100 Gb/s each and two hosts of four V100 with one of 50 Gb/s; 256 MB,
-M = 4. A case is written as the paper writes it, the GPUs of each host. Its text names two, of all GPUs and of
-all A100; which others the figures have is not in it, so they are chosen here. The paper's figures are means
-of its bars as its text gives them; no bar is read off.
+The testbed has four hosts of four A100 with a NIC of 100 Gb/s each, and two hosts of four V100 with one of 50
+Gb/s. Tensors have 256 MB, and M = 4. A case is written as in the paper: the GPUs of each host. The paper's
+text names two cases, all GPUs and all A100. It does not name the other cases of its figures, so these are
+chosen here. The paper's gains are the means that its text gives; no bar is read off.
 
-- NCCL: the better of ring and double tree, of an all_to_all direct sends, in the best of all chunk sizes.
-- MSCCL: what its repository has for several hosts: hierarchical (where hosts have equally many GPUs),
-  halving and doubling, all_to_all in two steps.
+- NCCL: the better of ring and double tree (of an all_to_all: direct sends), in the best of all chunk sizes.
+- MSCCL: the algorithms of its repository for several hosts: hierarchical (where hosts have equally many
+  GPUs), halving and doubling, all_to_all in two steps.
 - Blink: trees inside a host, a ring between the first GPUs of hosts, trees back; one stage after the other,
   in chunks of 8 MB. It has no all_to_all between hosts.
-- bound: the largest proven bound over ours. An all_to_all is at it with direct sends already where NICs bind.
+- bound: the largest proven bound over ours. Where NICs are the bottleneck, direct sends already reach the
+  bound of an all_to_all.
 - one channel: the paper says that NCCL has one channel between hosts, which does not fill a NIC (Sec. VI-D),
-  but not how much it carries; NCCL's own estimate, 14 GB/s (gc3_figures), is more than either NIC. So where
-  the mean gain over NCCL is below the paper's, the last line has the rate at which it would be the paper's,
-  if all that a host sends or receives by NCCL goes through one channel, and the gains of single cases then.
+  but not how much the channel carries. NCCL's own estimate, 14 GB/s (gc3_figures), is more than either NIC.
+  So where the mean gain over NCCL is below the paper's, the last line has the rate of a channel at which the
+  mean gain would be the paper's, if all traffic of a host goes through one channel. It also has the gains of
+  single cases at this rate.
 
 Fig. 19a is the speed-up over NCCL of an all_reduce of 528 MB, VGG16's gradients, for M = 1 to 8.
 """
@@ -90,7 +92,8 @@ Case = tuple[tuple[int, ...], tuple[int, ...]]
 def testbed(case: Case = CASES[-1], channel_gb_per_s: float = inf) -> Network:
     """Return the network in which every GPU has a link to every other.
 
-    Between hosts it goes through the NICs, which their GPUs share, of at most ``channel_gb_per_s``.
+    Links between hosts go through the NICs, which the GPUs of a host share, and carry at most
+    ``channel_gb_per_s``.
     """
     hosts = [
         (f"{'av'[kind]}{at}", SPEEDS[kind][0], min(SPEEDS[kind][1], channel_gb_per_s))
@@ -115,7 +118,7 @@ def named(case: Case) -> str:
 
 
 def made_s(network: Network, kind: Kind, size_bytes: int, methods: tuple[str, ...]) -> float:
-    """Return simulated seconds of the best that the methods make of it; 0 where none serves it."""
+    """Return the simulated seconds of the best schedule by these methods; 0 if none applies."""
     found = []
     for method in methods:
         try:
@@ -129,12 +132,12 @@ def made_s(network: Network, kind: Kind, size_bytes: int, methods: tuple[str, ..
 
 @cache
 def nccl_s(case: Case, kind: Kind, size_bytes: int, channel_gb_per_s: float = inf) -> float:
-    """Return simulated seconds of NCCL, through channels that carry so much."""
+    """Return the simulated seconds of NCCL, with channels of at most ``channel_gb_per_s``."""
     return made_s(testbed(case, channel_gb_per_s), kind, size_bytes, LIBRARIES["NCCL"][kind])
 
 
 def blink_s(case: Case, kind: Kind) -> float:
-    """Return seconds of Blink's stages, one after the other; 0 for what it does not serve."""
+    """Return the seconds of Blink's stages, one after the other; 0 for a collective that Blink lacks."""
     if kind == "all_to_all":
         return 0.0
     inside = [
@@ -157,7 +160,7 @@ def blink_s(case: Case, kind: Kind) -> float:
 
 
 def ours(network: Network, kind: Kind, size_bytes: int, sub_collectives: int) -> tuple[float, float, float]:
-    """Return (seconds of the strategy, seconds of the bound, seconds of solving); exits where it is wrong."""
+    """Return the seconds of (strategy, bound, solving); exit if the schedule is wrong."""
     begun_s = time.perf_counter()
     schedule, _ = adapcc.choose(
         network, kind, size_bytes, time_limit_s=TIME_LIMIT_S, sub_collectives=sub_collectives

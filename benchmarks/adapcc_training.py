@@ -1,28 +1,29 @@
-"""AdapCC's Figures 14 to 17 and 19b in emulation: what training gains by its schedules and by relays.
+"""AdapCC's Figures 14 to 17 and 19b in emulation: the gains of training by its schedules and by relays.
 
     python benchmarks/training_tables.py fig14 fig15 fig16 fig19b
 
-Four hosts of four GPUs, simulated: A100 with a NIC of 100 Gb/s each ("homo"), or two of them and two of
+Four hosts of four GPUs, simulated: A100 with a NIC of 100 Gb/s each ("homo"), or two hosts of A100 and two of
 V100 with one of 50 Gb/s ("heter"). NCCL is the ring (of an all_to_all, direct sends), for which every rank
-waits for the last; ours the better of a hierarchical schedule and a forest of trees (of an all_to_all, the
-best of three), with the session's rule when to go on without late ranks. Communication is counted as the
-paper does: from when the first rank is ready. Inferred, as the paper has no figures for it:
+waits for the last. Ours is the better of a hierarchical schedule and a forest of trees (of an all_to_all, the
+best of three), with the session's rule when to go on without late ranks. As in the paper, communication is
+counted from the time at which the first rank is ready. The paper has no figures for these inputs, so they are
+inferred:
 
-- How late ranks are: the GPUs of a host are ready together; hosts lag exponentially, those of V100 in
-  addition by a constant twice the mean. Scaled so that the first waits in the median as Fig. 3b tells of
-  GPT2: 10 % of NCCL's communication in homo, 23 % in heter; for other batches in proportion.
-- TCP: a connection carries 20 Gb/s (Sec. VI-D). NCCL has one between two hosts, ours four (M = 4). In
-  homo that alone makes ours over three times as fast, and the paper's figure is at most 1.3: its NCCL
-  must have had more than its text says.
-- Figs. 16, 17: a batch of 16 (GPT2) or 128 (ViT) is computed in 100 ms on the fastest GPU. Late are all
-  GPUs of a host, or one GPU of each host, by the same times. At the NICs each phase takes as long as an
-  all_reduce either way, so that relays gain nothing, and lose up to 7 % of the throughput. The gain comes
-  from the schedule and shrinks with the batch, while the paper's grows.
-- Fig. 15: GPT2, how often the session's rule takes a host's GPUs as relays. As how late they are is given,
-  it shows that the rule follows lateness, not that slower GPUs are late.
-- Fig. 19b: no ImageNet. A network of one hidden layer learns 10 classes on 4 workers, of which one is
-  late in half of all steps and alone sees two of the classes. AdapCC's way is run for real, by a session of
-  four ranks on this host, of which the last is late by 30 ms; the others are worked out in one process.
+- Lateness: the GPUs of a host are ready together. Hosts lag exponentially; those of V100 lag in addition by a
+  constant, twice the mean. Times are scaled so that in the median the first host waits as long as Fig. 3b
+  tells of GPT2: 10 % of NCCL's communication in homo, 23 % in heter; for other batches in proportion.
+- TCP: a connection carries 20 Gb/s (Sec. VI-D). NCCL has one between two hosts, ours four (M = 4). In homo
+  this alone makes ours over three times as fast, while the paper's figure is at most 1.3. So its NCCL must
+  have had more than its text says.
+- Figs. 16, 17: a batch of 16 (GPT2) or 128 (ViT) is computed in 100 ms on the fastest GPU. Either all GPUs of
+  a host are late, or one GPU of each host, by the same times. In both cases each phase takes as long at the
+  NICs as an all_reduce, so relays gain nothing, and lose up to 7 % of the throughput. The gain comes from the
+  schedule and shrinks with the batch, while the paper's grows.
+- Fig. 15: for GPT2, how often the session's rule makes relays of a host's GPUs. Lateness is an input, so this
+  shows that the rule follows lateness, not that slower GPUs are late.
+- Fig. 19b: no ImageNet. A network of one hidden layer learns 10 classes on 4 workers, of which one is late in
+  half of all steps and alone sees two of the classes. AdapCC's way runs for real, in a session of four ranks
+  on this host, of which the last is late by 30 ms. The other ways are computed in one process.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ COMPUTE_S = 0.1
 
 
 def network(setting: str, wires: str, flows: int) -> Network:
-    """Return the 16 GPUs; two hosts are held to their NICs and, over TCP, to ``flows`` connections."""
+    """Return the network of the 16 GPUs; two hosts share NICs and, over TCP, ``flows`` connections."""
     hosts = [(300.0, 12.5)] * 4 if setting == "homo" else [(300.0, 12.5)] * 2 + [(150.0, 6.25)] * 2
     links = []
     for src in range(GPUS * HOSTS):
@@ -85,7 +86,7 @@ def network(setting: str, wires: str, flows: int) -> Network:
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """Seconds that NCCL's way takes for SIZE_BYTES, and our schedule with what its phases take."""
+    """Seconds of NCCL for SIZE_BYTES, and our schedule with the times of its phases."""
 
     nccl_s: float
     ours: Schedule
@@ -94,7 +95,7 @@ class Ways:
 
 @cache
 def ways(setting: str, wires: str, kind: Kind) -> Ways:
-    """Both ways on one network; at such sizes times are in proportion to bytes."""
+    """Return both ways on one network; at these sizes times are proportional to bytes."""
     theirs = _best(network(setting, wires, 1), kind, ("ring",) if kind == "all_reduce" else ("direct",))
     methods = ("hierarchical", "forest") if kind == "all_reduce" else ("direct", "two_step", "paths")
     ours = _best(network(setting, wires, FLOWS), kind, methods)
@@ -111,7 +112,7 @@ def _best(on: Network, kind: Kind, methods: Sequence[str]) -> Schedule:
 def lags(setting: str, wait_s: float, seed: int = 0, *, single: bool = False) -> Floats:
     """Return when each GPU is ready in each iteration; if ``single``, only the last of each host is late.
 
-    The first waits ``wait_s`` for the last in the median.
+    In the median the first GPU waits ``wait_s`` for the last.
     """
     chance = np.random.default_rng(seed)
     host_s = chance.exponential(1.0, (ITERATIONS, HOSTS))
@@ -140,7 +141,7 @@ class Communication:
 def communication(
     setting: str, wires: str, size_bytes: int, kind: Kind, wait_s: float, *, single: bool = False
 ) -> Communication:
-    """NCCL, our schedule when all wait, and with relays."""
+    """Return the communication of NCCL, of our schedule when all wait, and of our schedule with relays."""
     found, scale = ways(setting, wires, kind), SIZE_BYTES / size_bytes
     # Rather than all schedules anew for each size: time in units of what SIZE_BYTES take.
     ready_s = lags(setting, wait_s, single=single) * scale
@@ -209,7 +210,7 @@ LATE_S = 0.03
 
 
 def _samples(chance: np.random.Generator, count: int, skewed: bool) -> tuple[Floats, np.ndarray]:
-    """Points around two centres of each class; ``skewed``: half of the first two classes, else none."""
+    """Return points around two centres of each class; if ``skewed``, half are of the first two classes."""
     labels = chance.integers(0, CLASSES, count)
     if skewed:
         labels = np.where(chance.random(count) < 0.5, labels % 2, 2 + labels % (CLASSES - 2))
@@ -244,7 +245,7 @@ def _first_weights(seed: int) -> list[Floats]:
 
 
 def _late(seed: int) -> Mask:
-    """In which steps the last worker is late."""
+    """Return the mask of the steps in which the last worker is late."""
     return np.random.default_rng([seed, 1]).random(STEPS) < 0.5
 
 
@@ -258,7 +259,7 @@ def _gradients(weights: list[Floats], chance: np.random.Generator) -> list[Float
 
 
 def _step(weights: list[Floats], total: Floats, workers: int) -> None:
-    """Go down the mean gradient of so many ``workers``."""
+    """Step down the mean gradient of ``workers`` workers."""
     first = 0
     for weight in weights:
         weight -= np.float32(0.2 / workers) * total[first : first + weight.size].reshape(weight.shape)
@@ -274,7 +275,7 @@ def _accuracy(weights: list[Floats]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The accuracy after each quarter, all weights, and in which share of steps relays were used."""
+    """The accuracy after each quarter, all weights, and the share of steps with relays."""
 
     accuracies: tuple[float, ...]
     weights: Floats
@@ -282,7 +283,7 @@ class Trained:
 
 
 def trained(way: str, seed: int) -> Trained:
-    """Return what training comes to by one way; which steps are late is the same for all."""
+    """Train by one way and return the result; the late steps are the same for all ways."""
     if way == "adapcc":
         found: Trained = launch(
             "adapcc_training:by_session", seed, ranks=WORKERS, wires="sockets", timeout_s=600
@@ -301,7 +302,7 @@ def trained(way: str, seed: int) -> Trained:
 
 
 def by_session(comm: Group, seed: int, progress: Any) -> Trained | None:
-    """On each rank: train with the all_reduces of a session; rank 0 returns what it came to."""
+    """Train on each rank with the all_reduces of a session; return the result on rank 0, None on others."""
     chance, late, weights = np.random.default_rng(seed), _late(seed), _first_weights(seed)
     session = Session(comm, fence=progress.fence)
     session.setup(sum(weight.size for weight in weights))

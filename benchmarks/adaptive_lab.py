@@ -1,24 +1,26 @@
-"""Adaptive sessions in a lab (needs root): what adaptation, relays and recovery are worth, what they cost.
+"""Adaptive sessions in a lab (needs root): the gains and costs of adaptation, relays and recovery.
 
 volatile: all_reduces on hosts whose rates follow a trace from a public cloud (AdapCC's, amplified by x as in
-its Fig. 18a), with adaptation, without it, and by Open MPI. The ratio is of makespans.
+its Fig. 18a), with adaptation, without it, and by Open MPI. Ratios are of makespans.
 
-interference: the same on hosts of one rate, while other tenants' flows come and go between random pairs of
-them.
+interference: the same on hosts of equal rates, while flows of other tenants come and go between random pairs
+of hosts.
 
-cores: ranks compute on cores that they share with 0, 2 or 4 processes of others, on one core at a time (its
-Fig. 18b). The time from when the first rank is ready until all are done, waiting for all over with relays.
+cores: ranks compute on cores that they share with 0, 2 or 4 other processes, which move from core to core
+(its Fig. 18b). Times are from when the first rank is ready until all are done; the ratio is of waiting for
+all over relays.
 
-stragglers: some ranks come late at random (one or two values, or exponentially). The time from when the last
-rank is ready until all are done, with relays over without; how often each rank relays (Fig. 15).
+stragglers: some ranks come late at random (one or two values, or exponentially). Times are from when the last
+rank is ready until all are done; the ratio is of relays over waiting. Also how often each rank relays (Fig.
+15).
 
-kills: a rank is killed (SIGKILL) or stopped (SIGSTOP, then SIGCONT), or its host cut off, at a random moment:
-do the survivors go on with exact results, and how long after? With --login the job is started on a fifth host
-without ranks, so that the host of rank 0 may be cut off: rank 1 takes over. Without it, --victim 0 also cuts
-off where the job was started: rank 0 is alone there, and the job ends with LostRankError.
+kills: a rank is killed (SIGKILL) or stopped (SIGSTOP, then SIGCONT), or its host is cut off, at a random
+moment. Do the survivors go on with exact results, and how soon? With --login the job is started on a fifth
+host without ranks, so the host of rank 0 may be cut off and rank 1 takes over. Without --login, --victim 0
+also cuts off the host where the job was started: rank 0 is alone there, and the job ends with LostRankError.
 
 rounds: all_reduces of random sizes, types and operators on 2 to 6 ranks of this host. In each of them random
-ranks come late, so that those whose data goes first are random, too; every element must be exact.
+ranks come late, so the ranks whose data goes first are random, too. Every element must be exact.
 
 rpc: the round trip between workers and the coordinator, 8 ranks on this host at once (Fig. 19d).
 
@@ -96,10 +98,10 @@ def run_inside(
     during: Callable[[threading.Event], None],
     hosts: str | None = None,
 ) -> Any:
-    """Return what the job returns, or the exception as text; ``during`` runs beside it until its
-    event is set.
+    """Run the job and return its result, or the exception as text.
 
-    Without a lab it runs on this host. With ``hosts`` it runs on these, and is started on the last host.
+    ``during`` runs beside the job until its event is set. Without a lab the job runs on this host. With
+    ``hosts`` it runs on these, and is started on the last host.
     """
     (folder / "asked").write_bytes(pickle.dumps((how, asked, hosts)))
     (folder / "found").unlink(missing_ok=True)
@@ -122,7 +124,7 @@ def run_inside(
 
 
 def inside(folder: Path) -> None:
-    """In a host of the lab: launch the job, and leave what it returns."""
+    """Launch the job in a host of the lab, and write its result to a file."""
     from exec import launch
 
     how, asked, hosts = pickle.loads((folder / "asked").read_bytes())
@@ -147,7 +149,7 @@ def inside(folder: Path) -> None:
 
 
 class _Started:
-    """Progress that leaves a file at the first request."""
+    """Progress that writes a file at the first request."""
 
     def __init__(self, progress: Safekeeping, file: str) -> None:
         self._progress, self._file = progress, Path(file)
@@ -162,7 +164,7 @@ class _Started:
 
 
 def session_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> IterationsReport | None:
-    """Return the job on a session."""
+    """Run the job in a session; return its report."""
     asked, file = given
     if asked.busy:
         cores = sorted(os.sched_getaffinity(0))
@@ -172,7 +174,7 @@ def session_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping
 
 
 def mpi_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) -> float:
-    """Return the same job by the MPI library: its makespan in seconds."""
+    """Run the same job by the MPI library; return its makespan in seconds."""
     asked, file = given
     started = _Started(progress, file)
     send, recv = np.ones(asked.count, asked.dtype), np.zeros(asked.count, asked.dtype)
@@ -185,10 +187,7 @@ def mpi_task(comm: Any, given: tuple[Iterations, str], progress: Safekeeping) ->
 
 
 def rpc_task(comm: Any, rounds: int, progress: Safekeeping) -> list[float] | None:
-    """Return every rank but the first asks it ``rounds`` times, and hears the answer.
-
-    All round trips in seconds.
-    """
+    """Ask rank 0 ``rounds`` times from every other rank; return all round trips in seconds on rank 0."""
     from exec.adaptive.messages import CollectiveCall, Ready
 
     asked = Ready(0, CollectiveCall("all_reduce", "sum", "float32", 1, 4))
@@ -212,10 +211,10 @@ SHAPES, SESSIONS = 3, 5
 
 
 def rounds_task(comm: Any, asked: tuple[int, int], progress: Safekeeping) -> tuple[int, ...] | None:
-    """So many requests from this seed, of those that are set up, by ranks that are late at random.
+    """Run random requests, each of a shape that was set up, on ranks that are late at random.
 
-    Returns the wrong elements on all ranks, the requests that went on without a late rank, how many
-    different sets of ranks were the first, how often chunks of a late rank joined, and how many bytes.
+    Returns numbers: wrong elements on all ranks, requests that went on without a late rank, different sets of
+    first ranks, joins by chunks of late ranks, and bytes of these chunks.
     """
     from exec.adaptive.session import Session
 
@@ -246,13 +245,13 @@ def rounds_task(comm: Any, asked: tuple[int, int], progress: Safekeeping) -> tup
 
 
 def _drawn(seed: tuple[int, ...], count: int, dtype: str, op: str) -> Array:
-    """Whole numbers whose sums are exact, or powers of two whose products are."""
+    """Return whole numbers whose sums are exact, or powers of two whose products are exact."""
     numbers = np.random.default_rng(seed).integers(-1000, 1000, count)
     return (2 ** (numbers % 3) if op == "prod" else numbers).astype(dtype)
 
 
 def rounds(options: argparse.Namespace) -> None:
-    """Print what each session found, and the sum."""
+    """Print the findings of each session, and their sum."""
     from exec import launch
 
     sys.path.insert(0, str(Path(__file__).parent))
@@ -288,7 +287,7 @@ def rpc(options: argparse.Namespace) -> None:
 
 
 def makespan_s(report: IterationsReport) -> float:
-    """From the first request until the last result, in seconds."""
+    """Return the seconds from the first request to the last result."""
     first = min(float(one.ready_s[0]) for one in report.times)
     return max(float(one.done_s[-1]) for one in report.times) - first
 
@@ -402,7 +401,7 @@ def _makespans(
     follow: Callable[[threading.Event], None],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return what each way of running came to beside ``follow``, after its makespan is printed."""
+    """Run the job each way beside ``follow`` and print its makespan; return the results."""
     found = dict[str, Any]()
     for how in options.how or ("static", "adaptive", "mpi"):
         given = replace(asked, profile_every=options.every if how == "adaptive" else 0)
@@ -422,7 +421,7 @@ def _makespans(
 
 
 class _Tenants:
-    """Flows as fast as TCP is between random pairs of hosts, other pairs every ``hold_s``."""
+    """Flows at TCP's full rate between random pairs of hosts; the pairs change every ``hold_s``."""
 
     # A shell would name a process that a signal ends.
     _RECEIVER = """
@@ -470,7 +469,7 @@ while True:
 
 
 class _Follow:
-    """Shapes the lab's hosts to the rates of one moment after the other, from the first request on."""
+    """Changes of the lab's hosts to the rates of one moment after the other, from the first request on."""
 
     def __init__(self, lab: Lab, folder: Path, rates: Sequence[Sequence[float]], hold_s: float) -> None:
         self.lab, self.folder, self.rates, self.hold_s = lab, folder, rates, hold_s
@@ -497,7 +496,7 @@ class _Follow:
 
 
 def _restarted(lab: Lab, folder: Path, asked: Iterations, times: int) -> None:
-    """Print what ending the job and starting it anew takes, until its first result and its end."""
+    """Print the time from a new start of the job to its end after one iteration."""
     took_s = []
     for _ in range(times):
         started_s = time.monotonic()
@@ -511,11 +510,11 @@ def _restarted(lab: Lab, folder: Path, asked: Iterations, times: int) -> None:
 
 
 def _nothing(over: threading.Event) -> None:
-    """Beside a job that nothing happens to."""
+    """Do nothing beside the job."""
 
 
 def _moments(seen: Sequence[Any], found: dict[str, Any], hold_s: float) -> None:
-    """For each moment: rates, predictions, and the median of what iterations took that began in it."""
+    """Return for each moment: rates, predictions, median time of the iterations that began in it."""
     kinds = [how for how in found if how != "mpi"]
     print("  Mbit/s of the hosts: predicted ms of static, best; measured ms of " + ", ".join(kinds))
     for at, moment in enumerate(seen):
@@ -602,7 +601,7 @@ def stragglers(options: argparse.Namespace) -> None:
 
 
 def _between_s(report: IterationsReport, which: Callable[..., Array]) -> Array:
-    """Return the seconds from when the first or last rank is ready (np.min or np.max) until all are done."""
+    """Return the seconds from when the first (np.min) or last rank (np.max) is ready until all are done."""
     ready = which([one.ready_s for one in report.times], axis=0)
     done = np.max([one.done_s for one in report.times], axis=0)
     return np.asarray(done - ready)
@@ -615,7 +614,7 @@ def _relays(report: IterationsReport, hosts: int) -> None:
 
 
 def kills(options: argparse.Namespace) -> None:
-    """Print what became of each run."""
+    """Print the outcome of each run."""
     chance = random.Random(options.seed)
     lab = None if options.here else lab_of("kills", 4 + options.login, options.mbit)
     hosts = ",".join(host.name for host in lab.hosts[:4]) if lab and options.login else None

@@ -1,9 +1,9 @@
-"""All_reduce of 256 MiB on every family: time, bound and percent, beside what others would run there.
+"""All_reduce of 256 MiB on every family: time, bound and percent, beside the ring and a composition.
 
     python benchmarks/allreduce_families.py [FILTER]
 
-The peers are simulated on the same network: a reduce_scatter and then an all_gather, each as good as its own
-bound, and the best-ordered ring. Seconds are CPU seconds of the search and the proof, once compiled.
+The peers are simulated on the same network: the best-ordered ring, and a reduce_scatter followed by an
+all_gather, each at its own bound. Seconds are CPU seconds of the search and the proof, once compiled.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CASES = (
 
 
 def halves_s(network: Network) -> float:
-    """Return a reduce_scatter and then an all_gather, neither slower than its bound."""
+    """Return the time of a reduce_scatter and then an all_gather, each at its bound."""
     kinds: tuple[Kind, ...] = ("reduce_scatter", "all_gather")
     chunk_bytes = SIZE_BYTES // network.ranks
     found = (bounds(network, collective(kind, network.ranks), chunk_bytes, fluid=True) for kind in kinds)
@@ -64,7 +64,7 @@ def halves_s(network: Network) -> float:
 
 
 def ring_s(network: Network) -> float:
-    """Return the best-ordered ring, or infinity where there is none."""
+    """Return the time of the best-ordered ring; infinity if there is none."""
     try:
         found = synthesize(Request(network, "all_reduce", size_bytes=SIZE_BYTES, method="ring"))
     except UsageError:

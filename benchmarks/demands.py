@@ -1,27 +1,27 @@
-"""Plan any demand on drawn networks: percent of the proven bound, and time against the usual way out.
+"""Plan random demands on random networks: percent of the proven bound, and time against the usual method.
 
     python -P benchmarks/demands.py [--kind uneven] [--cases 60] [--seed 1] [--most-ranks 32]
 
-Each case draws a network, one of MPI's v-collectives and how its blocks differ: Zipf-skewed, one giant block,
-most blocks empty, or drawn evenly. A row gives the percent of the bound, by how much whole chunks exceed the
-blocks of the busiest rank, the time of the same collective with all blocks padded to the largest over ours
-(padded / ours), the chunks, and the processor seconds of the search.
+Each case draws a network, one of MPI's v-collectives, and the sizes of its blocks: Zipf-skewed, one giant
+block, most blocks empty, or uniform. A row gives the percent of the bound, by how much whole chunks exceed
+the blocks of the busiest rank, the time of the same collective with all blocks padded to the largest over
+ours (padded / ours), the chunks, and the processor seconds of the search.
 
-With ``--kind redistribution`` tensors move between drawn layouts of drawn ranks; the usual way out is to send
-each part directly from a holder to each target (direct / ours).
+With ``--kind redistribution`` tensors move between random layouts on random ranks. The usual method is to
+send each part directly from a holder to each target (direct / ours).
 
-With ``--kind step`` two or three drawn groups run side by side on hosts behind NICs of drawn rates, or on a
-drawn mesh. A row gives the percent of the time without latency and with perfect sharing, the time of plans
-unaware of each other over ours, and what 1 GB/s more saves: the part named first by the prices, the part that
-saves most when each is upgraded in turn, all groups are planned again and simulated, and the saving of the
-first over that of the best.
+With ``--kind step`` two or three random groups run side by side on hosts behind NICs of random rates, or on a
+random mesh. A row gives the percent of the time without latency and with perfect sharing, and the time of
+plans that ignore the other groups over ours. It also tells which part the prices of the plan would upgrade by
+1 GB/s, and which part saves most when each is upgraded in turn, with all groups planned again and simulated;
+the last figure is the saving of the first over the saving of the second.
 
-With ``--kind replan`` each row is a network of 64 or 512 ranks, for which a planner draws and plans as many
-demand matrices of an all_to_all as ``--cases`` says: percent of the bound in the mean and at least, the time
-of direct sends and of FAST's order of work over ours, and the processor milliseconds of a plan, warm. FAST
-(Lei et al., arXiv 2505.09764) balances the NICs of each host, then sends between hosts in permutations. Its
-time here is the least that this order can take: the moves of balancing, then the busiest host; what follows
-costs it nothing. The time of our plans is by their rates; the proven schedules of `ccctl synth` take 0.5 %
+With ``--kind replan`` each row is a network of 64 or 512 ranks, for which a planner plans as many random
+demand matrices of an all_to_all as ``--cases`` says. A row gives the mean and least percent of the bound, the
+times of direct sends and of FAST over ours, and the processor milliseconds of a plan, warm. FAST (Lei et al.,
+arXiv 2505.09764) balances the NICs of each host, then sends between hosts in permutations. Its time here is
+the least that this order of work can take: the moves of balancing, then the busiest host; later moves within
+hosts count as free. The time of our plans is by their rates; the proven schedules of `ccctl synth` take 0.5 %
 more than the bound.
 """
 
@@ -69,7 +69,7 @@ BUSIEST_BYTES = 64 << 20
 
 
 def main() -> None:
-    """Print the table and what it comes to."""
+    """Print the table and its summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kind", choices=("uneven", "redistribution", "step", "replan"), default="uneven")
     parser.add_argument("--cases", type=int, default=60)
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def uneven_cases(wanted: argparse.Namespace) -> None:
-    """Print the rows of uneven collectives, and what they come to."""
+    """Print the rows of uneven collectives, and their summary."""
     rng = np.random.default_rng(wanted.seed)
     percents, ratios, seconds = [], [], []
     print(
@@ -120,7 +120,7 @@ def uneven_cases(wanted: argparse.Namespace) -> None:
 
 
 def redistribution_cases(wanted: argparse.Namespace) -> None:
-    """Print the rows of redistributions, and what they come to."""
+    """Print the rows of redistributions, and their summary."""
     rng = np.random.default_rng(wanted.seed)
     percents, ratios, seconds = [], [], []
     print("network               ranks  from  to  tensors  blocks  % bound  direct/ours  chunks  CPU s")
@@ -171,7 +171,7 @@ def drawn_layout(ranks: int, rng: np.random.Generator) -> MeshLayout:
 
 
 def step_cases(wanted: argparse.Namespace) -> None:
-    """Print the rows of steps of several groups, and what they come to."""
+    """Print the rows of steps of several groups, and their summary."""
     rng = np.random.default_rng(wanted.seed)
     percents, ratios, shares = [], [], []
     print(
@@ -210,7 +210,7 @@ def step_cases(wanted: argparse.Namespace) -> None:
 
 
 def drawn_slow_network(rng: np.random.Generator) -> tuple[str, Network]:
-    """Return hosts behind NICs of drawn rates, or a mesh of links of drawn rates; rates of 1 to 8 GB/s."""
+    """Return hosts behind NICs, or a mesh of links; rates are random from 1 to 8 GB/s."""
     rates = rng.choice([1e9, 2e9, 4e9, 8e9], 8)
     if rng.random() < 0.6:
         ranks = int(rng.integers(3, 7))
@@ -227,7 +227,7 @@ def drawn_slow_network(rng: np.random.Generator) -> tuple[str, Network]:
 
 
 def drawn_groups(ranks: int, rng: np.random.Generator) -> list[StepGroup]:
-    """Return two or three groups of drawn ranks, kinds, sizes and releases."""
+    """Return two or three groups with random ranks, kinds, sizes and releases."""
     found = []
     for number in range(int(rng.integers(2, 4))):
         members = tuple(sorted(rng.permutation(ranks)[: int(rng.integers(2, ranks + 1))].tolist()))
@@ -239,7 +239,7 @@ def drawn_groups(ranks: int, rng: np.random.Generator) -> list[StepGroup]:
 
 
 def end_s(network: Network, groups: list[StepGroup], schedules: Sequence[Schedule]) -> float:
-    """Return when the step ends on an upgraded network: with the old plans or, if sooner, with new ones."""
+    """Return the end of the step on an upgraded network, by the old plans or sooner by new ones."""
     release_s = [group.release_s for group in groups]
     moved = [replace(schedule, network=network, outcome=None) for schedule in schedules]
     old_s = max(timing.time_s for timing in replay_together(network, moved, release_s))
@@ -278,7 +278,7 @@ def replan_cases(wanted: argparse.Namespace) -> None:
 def replanned(
     planner: DemandPlanner, network: Network, shape: str, rng: np.random.Generator
 ) -> tuple[float, float, float, float]:
-    """Return (percent of the bound, direct / ours, FAST / ours, processor ms) of a drawn demand."""
+    """Return (percent of the bound, direct / ours, FAST / ours, processor ms) of a random demand."""
     demand = np.array(drawn_sizes("all_to_all", network.ranks, shape, rng), float)
     demand = demand.reshape(network.ranks, -1)
     began_s = time.process_time()

@@ -3,24 +3,24 @@
     python benchmarks/dssync_tables.py
     python benchmarks/training_tables.py theorem
 
-Nothing is measured in the tables: times are predicted by `synth.groups.costs`, and compared as ratios, so
-that no rate has to be inferred. The paper gives no alpha, no rates that its transfers reached (its ring takes
-2.6 times as long as 20 Gbit/s let it, if WideResNet-28-10 has 36.5 million parameters of 4 bytes), no share
-of the background flows, and no number of parameter servers. Here: alpha 0; a background flow takes half of
-the link or NIC that it shares; a parameter server on each rank; the trunk carries as much as one host, as the
-paper's gossip and ASP are slowed by oversubscription, although it calls that 1.
+Nothing is measured in the tables: `synth.groups.costs` predicts times, and only ratios are compared, so no
+rate has to be inferred. The paper gives no alpha, no rates that its transfers reached (its ring takes 2.6
+times as long as 20 Gbit/s let it, if WideResNet-28-10 has 36.5 million parameters of 4 bytes), no share of
+the background flows, and no number of parameter servers. Here alpha is 0, a background flow takes half of the
+link or NIC that it shares, and each rank is a parameter server. The trunk carries as much as one host: the
+paper calls this 1, but its gossip and ASP are slowed by oversubscription.
 
-Tables I and II are formulas. Ours are those of Table I wherever a group averages by a ring; Table II prints
-2·S·beta2 for a ring of two, which Table I gives as S·beta2, and 2(G − 1) latencies for a ring of G − 1 ranks,
-which Table I gives as 2(G − 2). Its PS divides what crosses the trunk by P as if each server had one; ours
-share it. Accuracies and numbers of iterations are not reproduced.
+Tables I and II are formulas. Ours are those of Table I wherever a group averages by a ring. For a ring of
+two, Table II prints 2·S·beta2 and Table I S·beta2; for a ring of G − 1 ranks, Table II prints 2(G − 1)
+latencies and Table I 2(G − 2). The PS of Table II divides the bytes across the trunk by P as if each server
+had its own trunk; our servers share it. Accuracies and numbers of iterations are not reproduced.
 
-Theorem IV.2 is run: f(x) = sum of t²/(1 + t²), t = x - c, over 16 dimensions, smooth with L = 2, not convex,
-and least at c with 0. Each rank has f and a slope of its own (slopes add up to 0), and noise in each
-gradient, so sigma is known. Step size and bound are those of Lian et al. 2017 (Corollary 2), of which the
-theorem's bound is a copy. Printed are the means over K iterations and 20 runs of the squared gradient of f at
-the mean of all ranks, which the theorem bounds, and at the worst rank, and the slopes of both in K; 1/sqrt(K)
-is a slope of -0.5. Racks that never mix are there to see that the experiment can fail.
+Theorem IV.2 is run: f(x) = sum of t²/(1 + t²), t = x - c, over 16 dimensions. This function is smooth with L
+= 2, not convex, and has its least value 0 at c. Each rank has f plus its own linear term (these terms add up
+to 0) and noise in each gradient, so sigma is known. Step size and bound are those of Lian et al. 2017
+(Corollary 2), from which the theorem's bound is taken. Printed are means over K iterations and 20 runs of the
+squared gradient of f, at the mean of all ranks (the theorem bounds this one) and at the worst rank, and the
+slopes of both in K; 1/sqrt(K) is a slope of -0.5. Racks that never mix show that the experiment can fail.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ TABLE_5 = (
 
 
 def racks_of(sizes: Sequence[int], across: float, *, slow_rank: int = -1, alpha_s: float = 0.0) -> Network:
-    """Racks behind a trunk each way of ``across`` times a host's beta; a slow rank has twice it."""
+    """Return racks behind a trunk of ``across`` times a host's beta each way; a slow rank has twice it."""
     return racked(
         sizes, inside=BETA, across=across * BETA, alpha_s=alpha_s, slow_ranks=[slow_rank], slowness=2.0
     )
 
 
 def table_1() -> Iterator[str]:
-    """Formulas of Table I on one switch of eight, and what the cost model gives."""
+    """Print the formulas of Table I on one switch of eight, beside the cost model."""
     ranks, each_s, latency_s = 8, SIZE_BYTES * BETA, LAYERS * ALPHA_S
     costs = AveragingCosts(
         racks_of([ranks], 1.0, alpha_s=ALPHA_S), (tuple(range(ranks)),), SIZE_BYTES, LAYERS
@@ -93,7 +93,7 @@ def table_1() -> Iterator[str]:
 
 
 def table_2() -> Iterator[str]:
-    """Table II as printed, the consistent formulas, and the cost model: 2 racks of 4, beta2 = 2 beta1."""
+    """Print Table II, the consistent formulas, and the cost model: 2 racks of 4, beta2 = 2 beta1."""
     racks, each = 2, 4
     ranks, b1, b2 = racks * each, BETA, 2 * BETA
     network = racks_of([each] * racks, 2.0, alpha_s=ALPHA_S)
@@ -126,7 +126,7 @@ def table_2() -> Iterator[str]:
 def times(
     title: str, network: Network, racks: tuple[tuple[int, ...], ...], paper: Sequence[Row]
 ) -> Iterator[str]:
-    """Print the times of each method over the ring's (AR), ours and the paper's for each dataset."""
+    """Print for each dataset the times of each method over the ring's (AR), ours and the paper's."""
     groups = plan_groups(network, SIZE_BYTES, racks=racks).groups
     peers = AveragingCosts(network, racks, SIZE_BYTES).peers_s()
     ours = (peers["hierarchical"], peers["asp"], peers["gossip"], groups.predicted_s)
@@ -137,7 +137,7 @@ def times(
 
 
 def lemma() -> Iterator[str]:
-    """Rho, distance, and the squared error of the worst rank against rho^k, over 200 random starts."""
+    """Print rho, distance, and the squared error of the worst rank against rho^k, over 200 random starts."""
     yield f"Lemma IV.1{'period':>34}{'rho':>9}{'distance':>10}{'proven from':>13}{'worst/bound':>13}"
     for racks, each in ((2, 4), (4, 8), (3, 3), (2, 2), (4, 2)):
         layout = RackLayout(tuple(tuple(range(r * each, (r + 1) * each)) for r in range(racks)))

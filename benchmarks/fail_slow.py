@@ -1,13 +1,13 @@
-"""Fail-slow campaign in a lab (needs root): is what becomes slow named, how soon, and how much is won back?
+"""Fail-slow campaign in a lab (needs root): is a slow part named, how soon, and how much is won back?
 
 One session of all_reduces runs on the hosts of a lab. In each trial a random host (both ways) or directed
-link is slowed by a random factor at a random time, later restored; then some time passes without a fault.
-A trial is right if what was slowed is named and nothing else. What is named without a fault is a false alarm.
-Of the slowdown is won back: (slow - adapted) / (slow - healthy), by medians of the times of iterations before
-the name, at the end of the fault and before it, where the fault made iterations 1.15 times longer or more.
-Iterations that waited while the links were measured are left out.
+link is slowed by a random factor at a random time, later restored; then some time passes without a fault. A
+trial is right if the slowed part is named and nothing else. A part that is named without a fault is a false
+alarm. The share of the slowdown that is won back is (slow - adapted) / (slow - healthy), from median
+iteration times before the name, at the end of the fault and before the fault. It counts faults that made
+iterations at least 1.15 times as long. Iterations that waited for measurements of links are left out.
 
-    python -P benchmarks/fail_slow.py [--trials 30] [--seconds 330] [--seed 0] [-o trials.jsonl]
+python -P benchmarks/fail_slow.py [--trials 30] [--seconds 330] [--seed 0] [-o trials.jsonl]
 
 stops after so many trials or seconds. ``--summary trials.jsonl`` sums up what such runs have added.
 """
@@ -43,7 +43,7 @@ SLOWER = 1.15
 
 @dataclass
 class Trial:
-    """A fault, or none, and what was told meanwhile; seconds, times by the monotonic clock."""
+    """A fault, or none, and the events that followed; seconds, times by the monotonic clock."""
 
     fault: list[str]
     factor: float
@@ -58,7 +58,7 @@ class Trial:
 
 
 def job(comm: Any, arguments: dict[str, Any], progress: Safekeeping) -> None:
-    """All_reduces until a file says stop; rank 0 writes a line for each iteration and each event."""
+    """Run all_reduces until a file says stop; rank 0 writes a line for each iteration and each event."""
     from exec.adaptive.session import Session
 
     folder, count = Path(arguments["folder"]), arguments["bytes"] // 4
@@ -106,7 +106,7 @@ class Told:
         return [line for line in self.read() if line[0] == what and line[1] >= at_s]
 
     def median_s(self, from_s: float, to_s: float) -> float:
-        """Return what iterations took that ended between these moments; none that waited for a measurement.
+        """Return the median time of iterations that ended between two moments, without those that waited.
 
         Links are measured between two requests: the measurement ends while the caller waits for the second.
         """
@@ -178,7 +178,7 @@ def campaign(options: argparse.Namespace) -> None:
 
 
 def waited(process: subprocess.Popen[bytes], told: Told, over: Any, limit_s: float) -> bool:
-    """Return whether ``over()`` comes true in time."""
+    """Wait until ``over()`` is true; return False after ``limit_s``."""
     deadline_s = time.monotonic() + limit_s
     while not over():
         if process.poll() is not None:
@@ -190,7 +190,7 @@ def waited(process: subprocess.Popen[bytes], told: Told, over: Any, limit_s: flo
 
 
 def carry_out(lab: Lab, trial: Trial, told: Told, process: subprocess.Popen[bytes], before_s: float) -> None:
-    """One trial, and quiet after it until what was named is so no more."""
+    """Run one trial, then wait until the named parts have recovered and a quiet time has passed."""
     quiet_s = time.monotonic()
     time.sleep(before_s)
     trial.at_s = time.monotonic()
@@ -216,7 +216,7 @@ def carry_out(lab: Lab, trial: Trial, told: Told, process: subprocess.Popen[byte
 
 
 def summary(path: Path) -> None:
-    """Print what all trials of a file come to."""
+    """Print the summary of all trials in a file."""
     trials = [Trial(**json.loads(line)) for line in path.read_text().splitlines()]
     faults = [trial for trial in trials if trial.fault]
     for name, some in (
@@ -249,7 +249,7 @@ def summary(path: Path) -> None:
 
 
 def inside(folder: Path) -> None:
-    """In the lab's first host: launch the job."""
+    """Launch the job in the lab's first host."""
     from exec import launch
 
     arguments = json.loads((folder / "asked").read_text())

@@ -2,12 +2,13 @@
 
 Each trial starts `ccctl bench` on this host and, at a random moment after its ranks have started, sends a
 signal: SIGKILL or SIGSTOP to a random rank, or SIGINT, SIGTERM or SIGKILL to its mpirun or to the command
-itself. It prints how long the command took to end and with which status, whether it named the rank and the
+itself. A line says how long the command took to end and with which status, whether it named the rank and the
 step, and what was left behind: processes of the run, its temporary files and its shared memory.
 
-A trial is good if the command ended within --within seconds and left nothing, with status 1 (69 where MPI
-had not started) and, for a rank, its name; 130, 143 or the signal for the command; without a traceback. The
-last line counts; the exit status is 1 if any trial failed.
+A trial is good if the command ended within --within seconds, without a traceback, and left nothing. After a
+signal to a rank or mpirun its status must be 1 (69 if MPI had not started), and a rank must be named. After a
+signal to the command its status must be 130, 143 or the signal. The last line counts; the exit status is 1 if
+any trial failed.
 
     python -P benchmarks/fault_trials.py [--trials 50] [--ranks 4] [--seed 0] [--within 30] [--at all]
 """
@@ -49,7 +50,7 @@ _SETTLE_S = 10.0
 
 @dataclass(frozen=True)
 class Trial:
-    """A fault, its victim and its outcome; ``rank`` is -1 if the victim was no rank."""
+    """A fault, its victim and its outcome; ``rank`` is -1 if the victim was not a rank."""
 
     how: signal.Signals
     victim: str
@@ -63,7 +64,7 @@ class Trial:
 
     @property
     def named(self) -> bool:
-        """Whether the command blamed the right rank; before it has said hello, one is known as missing."""
+        """Whether the command blamed the right rank; before its hello, the rank is named as missing."""
         blamed = next((line for line in self.said.splitlines() if "rank" in line), "")
         return f"rank {self.rank} " in blamed or f"missing: {self.rank};" in blamed
 
@@ -80,7 +81,7 @@ class Trial:
 
 
 def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield every process whose environment carries the mark, with that environment."""
+    """Yield every process whose environment contains the mark, with its environment."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
@@ -92,7 +93,7 @@ def marked(mark: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def words_of(pid: int) -> list[str]:
-    """Return the command line of a process; none where it is gone."""
+    """Return the command line of a process; none if it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
@@ -119,9 +120,7 @@ def launcher_of(mark: str, command: int) -> int:
 
 
 def shared_files(mark: str) -> set[Path]:
-    """Return the folder that the run shares memory in, and the named memory that its processes have
-    mapped.
-    """
+    """Return the folder of the run's shared memory, and the named memory that its processes have mapped."""
     found: set[Path] = set()
     for pid, environment in marked(mark):
         found |= {Path(environment[name]) for name in ("CCCTL_SCRATCH",) if name in environment}
@@ -133,7 +132,7 @@ def shared_files(mark: str) -> set[Path]:
 def trial(
     schedule: Path, ranks: int, chance: random.Random, victims: Sequence[str], within_s: float
 ) -> Trial:
-    """Return one run of the benchmark that meets a fault."""
+    """Run the benchmark, send it a signal, and return the trial."""
     victim = chance.choice(victims)
     how, after_s = chance.choice(_FAULTS[victim]), chance.uniform(0, _LATEST_S)
     rank = chance.randrange(ranks) if victim == "rank" else -1
@@ -170,9 +169,7 @@ def trial(
 
 
 def settled(mark: str, files: set[Path], folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (processes, files) that the run has left after all had time to end, by command line and
-    by path.
-    """
+    """Return the leftovers of the run as (processes by command line, files by path), after time to end."""
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         processes = tuple(" ".join(words_of(pid)) for pid, _ in marked(mark))

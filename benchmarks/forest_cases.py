@@ -1,8 +1,8 @@
-"""Throughput-optimal trees of an all_gather: how long the bound and the trees take, and how they simulate.
+"""Throughput-optimal trees of an all_gather: seconds to find the bound and the trees, and simulated times.
 
     python benchmarks/forest_cases.py [FILTER]
 
-ForestColl's figures are those of its released Python code, measured once on a machine of two cores; it
+ForestColl's figures are those of its released Python code, measured once on a machine of two cores; this code
 neither proves nor simulates its trees. Ours are CPU seconds, once compiled.
 """
 
@@ -48,7 +48,7 @@ def network_of(spec: str, bandwidth: str) -> Network:
 
 
 def height(schedule: Schedule) -> int:
-    """Return the most links that any chunk takes."""
+    """Return the number of links on the longest way of a chunk."""
     network, depth = schedule.network, np.zeros((schedule.network.ranks, schedule.collective.chunks), int)
     for chunk, link in zip(schedule.chunk.tolist(), schedule.link.tolist(), strict=True):
         depth[network.dst[link], chunk] = depth[network.src[link], chunk] + 1

@@ -4,8 +4,8 @@
 
 Algorithmic bandwidth is a rank's buffer over the time. Figures 7, 8 and 11 are on nodes of eight A100 with a
 NIC of 25 GB/s for each GPU, Figure 9 on two NDv2, with GPUs numbered along a ring of NVLinks. The last line
-of a figure compares the largest gain over its sizes with the one that the paper's text gives; no point is
-read off the paper's plots. --all also runs Figure 7 on 16 and 32 nodes, which takes minutes.
+of a figure compares its largest gain with the gain in the paper's text; no point is read off the paper's
+plots. --all also runs Figure 7 on 16 and 32 nodes, which takes minutes.
 
 In Figure 11 a connection between hosts carries 14 GB/s, NCCL's own estimate (paths.cc,
 NCCL_P2P_PER_CHANNEL_NET_BW). NCCL 2.8.4, which the paper ran, opens one connection for each pair of ranks
@@ -17,13 +17,13 @@ paper names.
 
 Chunks move in tiles of 4 MB, the outermost loop, and each tile in four slices (Sec. 4.3).
 
-Two costs are in no source, so the last lines of Figures 7 and 8 print the ones that would explain the paper's
-gains, and the gains at each size with them:
+Two costs are in no source. The last lines of Figures 7 and 8 print the values of these costs that would
+explain the paper's gains, and the gains at each size with them:
 
 - Fig. 7: a cost of a NIC for each message beside its bytes. NCCL sends 8 times as many messages, and pays for
   them in the paper.
 - Fig. 8: the time that a threadblock needs between two steps, here 0.5 us by default. By NCCL's figures a hop
-  takes longer than its threadblock is busy, so both rings take 14 hops and little else. A step of this
+  takes longer than the step of its threadblock, so both rings take 14 hops and little else. A step of this
   project's kernel took 2.6 us on one H100.
 """
 
@@ -66,7 +66,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Figure:
-    """Two programs on one network at some sizes, and the gain that the paper tells."""
+    """Two programs on one network at some sizes, and the gain in the paper's text."""
 
     name: str
     network: Network
@@ -94,9 +94,7 @@ def along(network: Network, order: Sequence[int]) -> Network:
 
 
 def by_connections(network: Network, count: int) -> Network:
-    """Return the network with ``count`` parallel links between ranks of different hosts, of 14 GB/s
-    at most each.
-    """
+    """Return the network with ``count`` parallel links, of at most 14 GB/s, between ranks of two hosts."""
     start, port = network.link_port_start, network.link_port
     links = []
     for row, within in enumerate(network.within_host.tolist()):
@@ -114,7 +112,7 @@ def by_connections(network: Network, count: int) -> Network:
 def time_s(
     runner: Runner, network: Network, size_bytes: int, costs: Costs = _NOTHING_MORE
 ) -> tuple[float, str]:
-    """Return (seconds for a buffer of so many bytes, by which protocol)."""
+    """Return (seconds for a buffer of ``size_bytes``, the protocol used)."""
     names = [runner.protocol] if runner.protocol else list(PROTOCOLS)
     return min(
         (simulate_by(name, runner.program, network, size_bytes, costs)[0].time_s, name) for name in names
@@ -122,7 +120,7 @@ def time_s(
 
 
 def doubled(first: int, last: int, factor: int) -> list[int]:
-    """From the first size to the last, each so many times the one before."""
+    """Return sizes from the first to the last, each ``factor`` times the one before."""
     sizes = [first]
     while sizes[-1] * factor <= last:
         sizes.append(sizes[-1] * factor)
@@ -130,7 +128,7 @@ def doubled(first: int, last: int, factor: int) -> list[int]:
 
 
 def figures(node_counts: Sequence[int]) -> Iterator[Figure]:
-    """Yield all figures, made when their turn comes."""
+    """Yield all figures, each made on demand."""
     for nodes in node_counts:
         yield Figure(
             f"Fig. 7, {nodes} nodes",
@@ -195,7 +193,7 @@ def gain_of(figure: Figure, size_bytes: int, costs: Costs) -> float:
 
 
 def explained(figure: Figure, cost: str, words: str, size_bytes: int, gain: float) -> Iterator[str]:
-    """Yield the cost, from 0 to 64 us, that would explain ``gain``, by bisection, and all gains with it."""
+    """Yield the cost, 0 to 64 us (by bisection), that would explain ``gain``, and all gains then."""
     low_s, high_s = 0.0, 64e-6
     while high_s - low_s > 0.1e-6:
         middle_s = (low_s + high_s) / 2

@@ -1,8 +1,8 @@
 """Run every test and benchmark that needs a GPU, within minutes, and write one report.
 
-`make gpu` installs what it needs and starts it. Each part has a limit of its own and goes on after failures.
-results.md has a table of the parts, the table of docs/explanation/gpus.md and the output of each part.
-machine/ is a recording of the machine for tests/machines.
+`make gpu` installs its dependencies and starts it. Each part has a limit of its own and goes on after
+failures. results.md has a table of the parts, the table of docs/explanation/gpus.md and the output of each
+part. machine/ is a recording of the machine for tests/machines.
 
     python -P benchmarks/gpu_report.py [--minutes 8] [-o out/gpu]
 """
@@ -125,7 +125,7 @@ def report(results: list[Result], folder: Path) -> str:
 
 
 def table(rows: list[dict[str, float | str]]) -> list[str]:
-    """Return the table of one kernel: for each size the fastest number of instances by each protocol."""
+    """Return the table of one kernel: the fastest number of instances for each size and protocol."""
     best: dict[tuple[float, str], dict[str, float | str]] = {}
     for row in rows:
         key = float(row["size_bytes"]), str(row["protocol"])

@@ -1,16 +1,15 @@
-"""Our collectives in emulated clusters against the libraries' own, and against what was predicted.
+"""Our collectives in emulated clusters, beside the libraries' own and beside predictions.
 
     python -P benchmarks/lab_cases.py [--cases slow_host,trunk] [--random 10 --seed 1] [--sizes 8M]
         [--collectives all_reduce] [--rounds 2] [--wires mpi,sockets] [--mpich PYTHON] [--gloo PYTHON]
         [--algorithms]
 
-For each case a lab is made, profiled and synthesized for, as an operator would; ``--random`` draws labs of
-three to eight hosts with rates, racks and slow pairs of their own, the same for a seed, and prints each. Then
-ours over each kind of ``--wires`` (the first is ``ours`` in ratios), Open MPI and,
-from environments of their own, MPICH (``--mpich``: a Python with mpich and mpi4py) and gloo (``--gloo``: one
-with torch) run in turn, in rounds of a run to warm up and a timed one. A ratio is a library's median time
-over ours: above 1 we are faster. With ``--algorithms`` every algorithm of all_reduce that a library offers
-runs, too. Needs root, for the lab.
+For each case a lab is made, profiled and synthesized for, as an operator would. ``--random`` draws labs of
+three to eight hosts with random rates, racks and slow pairs, the same for a seed, and prints each. Then ours
+over each kind of ``--wires`` (the first is ``ours`` in ratios), Open MPI, MPICH and gloo run in turn, in
+rounds of a run to warm up and a timed one. ``--mpich`` is a Python with mpich and mpi4py, ``--gloo`` one with
+torch. A ratio is a library's median time over ours: above 1 ours is faster. With ``--algorithms`` every
+algorithm of all_reduce that a library offers runs, too. Needs root, for the lab.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ MPICH_ALGORITHMS = ("recursive_doubling", "ring", "reduce_scatter_allgather")
 
 @dataclass
 class Measured:
-    """One case, collective and size: ours and the peers' seconds, and what was predicted."""
+    """One case, collective and size: the seconds of ours and of the peers, and the prediction."""
 
     case: str
     bound_s: float
@@ -72,11 +71,11 @@ class Measured:
 
     @property
     def ours_s(self) -> list[float]:
-        """Over the first kind of wires."""
+        """The seconds over the first kind of wires."""
         return next(iter(self.by_wires_s.values()))
 
     def ratio(self, names: list[str]) -> float:
-        """Return the fastest of these peers over ours."""
+        """Return the time of the fastest of these peers over ours."""
         return min(median(self.peers_s[name]) for name in names) / median(self.ours_s)
 
     @property
@@ -97,7 +96,7 @@ def lab(name: str, description: str, folder: str) -> Iterator[str]:
 
 
 def inside(lab_name: str, *command: str, host: str = "h1", **variables: str) -> str:
-    """Return what a command in a host of the lab prints."""
+    """Return the output of a command in a host of the lab."""
     on = ["lab", "run", "--lab", lab_name, "--on", host, "--", *command]
     done = subprocess.run([*CCCTL, *on], env=os.environ | variables, capture_output=True, text=True)
     if done.returncode:
@@ -106,13 +105,13 @@ def inside(lab_name: str, *command: str, host: str = "h1", **variables: str) -> 
 
 
 def times_s(printed: str) -> list[float]:
-    """Return the list that ``lab_peer.py`` prints."""
+    """Return the list of seconds that ``lab_peer.py`` printed."""
     found: list[float] = json.loads(printed[printed.index("[") : printed.index("]") + 1])
     return found
 
 
 def peers(options: argparse.Namespace, kind: str) -> dict[str, tuple[str, dict[str, str]]]:
-    """For each peer its Python and its environment; a default is a name without an algorithm."""
+    """Return each peer's Python and environment; a name without an algorithm is the library's default."""
     found: dict[str, tuple[str, dict[str, str]]] = {"openmpi": (sys.executable, {})}
     several = options.algorithms and kind == "all_reduce"
     if several:
@@ -132,7 +131,7 @@ def peers(options: argparse.Namespace, kind: str) -> dict[str, tuple[str, dict[s
 def gloo_times_s(
     lab_name: str, python: str, kind: str, size_bytes: int, hosts: Sequence[str], iterations: int = 1
 ) -> list[float]:
-    """Return one process on each host, in this order; the first prints."""
+    """Run gloo with one process on each of ``hosts``, in this order; return the seconds of each iteration."""
     address = inside(lab_name, "hostname", "-I", host=hosts[0]).split()[0]
     given = [python, str(PEER), "gloo", kind, str(size_bytes), str(iterations)]
     started = []
@@ -153,7 +152,7 @@ def gloo_times_s(
 
 
 def drawn(chance: np.random.Generator) -> str:
-    """Return a lab at random: hosts of other rates, racks behind trunks, pairs that are slow one way."""
+    """Return a random lab: hosts of unequal rates, racks behind trunks, pairs that are slow one way."""
     count = int(chance.integers(3, 9))
     hosts = [f"h{host}" for host in range(1, count + 1)]
     rates = [
@@ -175,7 +174,7 @@ def drawn(chance: np.random.Generator) -> str:
 
 
 def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[float, float]:
-    """Return (measured, predicted) seconds of one timed run after one to warm up."""
+    """Return (measured, predicted) seconds of one timed run, after an untimed one."""
     size = str(size_bytes)
     given = ["bench", schedule, "-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out"]
     given += ["--wires", wires]
@@ -189,7 +188,7 @@ def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[f
 def measure(
     case: str, lab_name: str, profile: str, kind: str, size_bytes: int, options: argparse.Namespace
 ) -> Measured:
-    """Synthesize, then run everyone in turn."""
+    """Synthesize, then run ours and all peers in turn."""
     begun_s = time.monotonic()
     schedule = f"{profile}.{kind}.{size_bytes}.json"
     synth = ["synth", "--network", profile, "--collective", kind, "--size", str(size_bytes), "-o", schedule]
@@ -215,7 +214,7 @@ def measure(
 
 
 def told(found: Measured, kind: str, size_bytes: int) -> None:
-    """One line as soon as it is measured."""
+    """Print one line for a measurement."""
     mine_s = median(found.ours_s)
     others = "  ".join(
         f"{name} {median(taken_s):.2f} ({median(taken_s) / mine_s:.2f}x)"
@@ -234,7 +233,7 @@ def told(found: Measured, kind: str, size_bytes: int) -> None:
 
 
 def summed_up(label: str, ratios: list[float]) -> None:
-    """Geometric mean and least of some ratios."""
+    """Print the geometric mean and the least of some ratios."""
     if ratios:
         print(f"{label}: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
 

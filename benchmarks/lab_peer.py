@@ -1,4 +1,4 @@
-"""One library's own collective, timed on every rank: what ``lab_cases.py`` holds ours against.
+"""One library's own collective, timed on every rank, for comparison in ``lab_cases.py``.
 
     mpirun python benchmarks/lab_peer.py mpi  all_reduce BYTES ITERATIONS
     python benchmarks/lab_peer.py gloo all_reduce BYTES ITERATIONS RANK RANKS ADDRESS
@@ -18,7 +18,7 @@ import numpy as np
 
 
 def mpi_times_s(kind: str, size_bytes: int, iterations: int) -> list[float] | None:
-    """Return seconds of each iteration after one to warm up; None on ranks other than 0."""
+    """Return the seconds of each iteration after an untimed one; None on ranks other than 0."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD

@@ -1,18 +1,19 @@
-"""Disturb runs at random moments: do strangers break or delay one, does a signal leave anything behind?
+"""Disturb runs at random moments: do strangers break or delay a run, does a signal leave anything behind?
 
-Each trial starts ranks by `exec.launch` in a process of its own, on this host (they report through a socket
-in a folder) or as for several hosts (``localhost:N``: by TCP).
+Each trial starts ranks by `exec.launch` in a separate process: on this host (they report through a socket in
+a folder), or as for several hosts (``localhost:N``: by TCP).
 
-Strangers: at a random moment between the start and the end of the run, somebody connects to where it
-listens and says nothing, garbage, HTTP, the hello of TLS or half a greeting, closes or resets at once; a
-hundred do so at once; or a stranger listens at one of the addresses that the ranks are given. A run is broken
-if it does not return the right value. It is delayed if it takes a second longer than the slowest undisturbed
-run; one comes before each trial, so that both meet whatever else the machine does.
+Strangers: at a random moment between the start and the end of the run, somebody connects to where it listens
+and says nothing, garbage, HTTP, the hello of TLS or half a greeting, or closes or resets at once. In some
+trials a hundred strangers do so at once, or a stranger listens at one of the addresses that the ranks are
+given. A run is broken if it does not return the right value. It is delayed if it takes a second longer than
+the slowest undisturbed run. An undisturbed run comes before each trial, so that both kinds meet the other
+work of the machine.
 
 Signals: INT, TERM or KILL goes to the process that started the run, to its mpirun, or to a rank, at a random
-moment. A trial is good if the run ended within --within seconds with the status of that signal, or with the
-right value where it came too late or a rank ignores it; if it left no process, file or shared memory; and if
-a rank that was killed is named.
+moment. A trial is good if three things hold. The run ended within --within seconds with the status of that
+signal, or with the right value if the signal came too late or its rank ignores it. The run left no process,
+file or shared memory. A killed rank is named.
 
     python -P benchmarks/launch_trials.py [--trials 100] [--seed 0] [--kind strangers|signals|all]
 """
@@ -72,7 +73,7 @@ VICTIMS = ("parent", "mpirun", "rank")
 
 
 def work(comm: Any, seconds: float, progress: Any) -> int:
-    """Return what every rank does: greet all, take its time, and greet all again."""
+    """Greet all ranks, sleep, and greet all again; return the number of ranks."""
     progress.waiting(-1, "the first greeting")
     comm.barrier()
     time.sleep(seconds)
@@ -82,10 +83,7 @@ def work(comm: Any, seconds: float, progress: Any) -> int:
 
 
 def run_one(mode: str, seconds: float, foreign: str) -> int:
-    """Return the process of one trial: says that it starts, then how long the run took.
-
-    Returns its exit status.
-    """
+    """Launch the run in this process; print when it starts, then how long it took; return its exit status."""
     if foreign:
         of_session = session.published
         # mypy does not see a name that the module imports as the module's own.
@@ -106,19 +104,19 @@ def run_one(mode: str, seconds: float, foreign: str) -> int:
 
 @dataclass
 class Run:
-    """A run under way in a process of its own, with a folder for all that it writes."""
+    """A run under way in a separate process, with a folder for all that it writes."""
 
     process: subprocess.Popen[str]
     folder: Path
     mark: str
 
     def told_start(self) -> None:
-        """Wait until it is about to start its ranks."""
+        """Wait until the run is about to start its ranks."""
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
     def listens(self) -> list[Any]:
-        """Return where ranks reach it: the path of a socket, or (host, port)."""
+        """Return the address at which ranks reach the run: the path of a socket, or (host, port)."""
         import psutil
 
         with contextlib.suppress(psutil.Error):
@@ -132,7 +130,7 @@ class Run:
 
 @contextlib.contextmanager
 def started(mode: str, seconds: float, foreign: str = "") -> Iterator[Run]:
-    """Yield a run, ended with all its processes whatever happens."""
+    """Yield a run; end it with all its processes whatever happens."""
     folder = Path(tempfile.mkdtemp(prefix="launch-trial-"))
     mark = folder.name
     with (folder / "said").open("w") as said:
@@ -161,7 +159,7 @@ def started(mode: str, seconds: float, foreign: str = "") -> Iterator[Run]:
 
 
 def disturb(at: Any, way: str, ends: list[socket.socket]) -> None:
-    """One stranger at an address; what stays connected is added to ``ends``."""
+    """Connect one stranger to an address; connections that stay open are added to ``ends``."""
     end = socket.socket(socket.AF_UNIX if isinstance(at, str) else socket.AF_INET)
     ends.append(end)
     end.settimeout(5)
@@ -175,7 +173,7 @@ def disturb(at: Any, way: str, ends: list[socket.socket]) -> None:
 
 
 def strangers(run: Run, way: str, after_s: float, chance: random.Random, ends: list[socket.socket]) -> None:
-    """Wait until the run listens, and for the moment; then let strangers come, unless it has ended."""
+    """Wait until the run listens, then for ``after_s``; then let strangers come, unless the run has ended."""
     while not (places := run.listens()):
         if run.process.poll() is not None:
             return
@@ -188,7 +186,7 @@ def strangers(run: Run, way: str, after_s: float, chance: random.Random, ends: l
 
 @contextlib.contextmanager
 def foreign_listener(way: str) -> Iterator[str]:
-    """Start a stranger who takes connections at an address of its own, and greets each in its way."""
+    """Start a stranger that listens at its own address, and treats each connection in its way."""
     kept: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
@@ -215,9 +213,9 @@ def foreign_listener(way: str) -> Iterator[str]:
 
 
 def outcome(mode: str, way: str, after_s: float, chance: random.Random) -> tuple[bool, float, str]:
-    """Return (whether the run gave the right value, seconds that it took, what it said).
+    """Return (whether the run gave the right value, seconds that it took, its output).
 
-    No ``way``: undisturbed.
+    Without a ``way`` the run is undisturbed.
     """
     ends: list[socket.socket] = []
     with contextlib.ExitStack() as stack:
@@ -238,7 +236,7 @@ def outcome(mode: str, way: str, after_s: float, chance: random.Random) -> tuple
 
 
 def stranger_trials(trials: int, chance: random.Random) -> int:
-    """Print each trial; returns how many runs were broken or delayed."""
+    """Print each trial; return the number of runs that were broken or delayed."""
     undisturbed: dict[str, list[float]] = {mode: [] for mode in MODES}
     done: list[tuple[str, bool, float]] = []
     print("trial mode    way                moment (s) right took (s) undisturbed (s)")
@@ -275,7 +273,7 @@ def stranger_trials(trials: int, chance: random.Random) -> int:
 
 
 def pid_of(run: Run, victim: str, rank: int) -> int | None:
-    """Return the process of the victim, as soon as there is one; None where the run ends before."""
+    """Return the process of the victim once it exists; None if the run ends before."""
     while True:
         with contextlib.suppress(RuntimeError):
             if victim == "parent":
@@ -290,7 +288,7 @@ def pid_of(run: Run, victim: str, rank: int) -> int | None:
 
 
 def ended(run: Run, within_s: float, files: set[Path]) -> int | None:
-    """Return the exit status of the run, None where it takes too long.
+    """Return the exit status of the run; None if it takes too long.
 
     Its shared files are added to ``files``.
     """
@@ -302,9 +300,9 @@ def ended(run: Run, within_s: float, files: set[Path]) -> int | None:
 
 
 def as_it_should(victim: str, how: signal.Signals, rank: int, status: int | None, said: str) -> bool:
-    """Return whether a run may end so after that signal.
+    """Return whether a run may end with this status after that signal.
 
-    0: it came too late, or to a rank that ignores it.
+    Status 0 is right if the signal came too late, or to a rank that ignores it.
     """
     # Python itself has one where a rank is interrupted while it loads; mpirun hands that on.
     if any("Traceback" in line and not line.startswith("mpirun: ") for line in said.splitlines()):
@@ -319,7 +317,7 @@ def as_it_should(victim: str, how: signal.Signals, rank: int, status: int | None
 
 
 def signal_trials(trials: int, chance: random.Random, within_s: float) -> int:
-    """Print each trial; returns how many went wrong."""
+    """Print each trial; return the number of bad ones."""
     wrong = 0
     print("trial mode    signal  victim  rank moment (s) ended in (s) status as it should processes files")
     for number in range(trials):
@@ -354,7 +352,7 @@ def signal_trials(trials: int, chance: random.Random, within_s: float) -> int:
 
 
 def main() -> None:
-    """Print the trials of each kind, then how many went wrong; the exit status is 1 if any did."""
+    """Print the trials of each kind, then the number of bad ones; the exit status is 1 if there are any."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--trials", type=int, default=100, help="of each kind")
     options.add_argument("--seed", type=int, default=0)

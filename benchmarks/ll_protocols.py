@@ -3,10 +3,10 @@
     python -P benchmarks/ll_protocols.py [--rounds 7] [--iters 400]
 
 Ping-pong of two processes, each pinned to a core. A row has the median microseconds of one way, from the
-sender's private memory to the receiver's. ``slot`` is what ``exec.mpi`` does: all data, then one flag, which
-the receiver waits for before it copies. ``LL`` has 4 bytes of data and 4 of flag in each word of 8, and the
-receiver takes each word as it comes. ``LL64`` and ``LL128`` end each line of 64 (a cache line here) or 128
-bytes with 8 bytes of flag. All use 16 slots in turn and are compiled by numba.
+sender's private memory to the receiver's. ``slot`` works as ``exec.mpi``: the sender writes all data, then
+one flag; the receiver waits for the flag before it copies. ``LL`` has 4 bytes of data and 4 of flag in each
+word of 8, and the receiver takes each word as it comes. ``LL64`` and ``LL128`` end each line of 64 (a cache
+line here) or 128 bytes with 8 bytes of flag. All use 16 slots in turn and are compiled by numba.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def take_words(at: int, data: Any, words: int, number: int) -> None:
 
 
 def lines_of(line_bytes: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """LL128 for lines of ``line_bytes``: (write, read), the last 8 bytes of each line its flag."""
+    """Return (write, read) of LL128 for lines of ``line_bytes``; the last 8 bytes of a line are its flag."""
     room = (line_bytes - 8) // 4
 
     @njit(nogil=True)

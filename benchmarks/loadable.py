@@ -47,7 +47,7 @@ KINDS = "all_reduce,all_gather,reduce_scatter,all_to_all"
 
 @dataclass(frozen=True)
 class Cell:
-    """One row; ``loaded_percent`` is 0 if nothing loads, and ``limit`` then says why."""
+    """One row; ``loaded_percent`` is 0 if nothing loads, and ``limit`` then gives the reason."""
 
     network: str
     collective: str

@@ -3,9 +3,9 @@
     python benchmarks/model_shapes.py [FOLDER]
 
 Parameter tensors are counted layer by layer. The paper gives no times of layers, so the seconds of a layer
-are in proportion to its floating-point operations: a multiply-add is 2, a normalization 4 a value. Their sum
-is what equation 6 and Table II give for the 10GbE column with t_bp = 2 t_ff and 1.25 GB/s (DenseNet-201: at
-least that much). Images are 224 by 224, sentences 64 words, as in the paper.
+are proportional to its floating-point operations: 2 for a multiply-add, 4 for each value of a normalization.
+Their sum is given by equation 6 and Table II for the 10GbE column, with t_bp = 2 t_ff and 1.25 GB/s (for
+DenseNet-201 this is a lower bound). Images are 224 by 224, sentences 64 words, as in the paper.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ FOLDER = Path(__file__).parents[1] / "synth" / "fusion" / "shapes"
 
 @dataclass
 class Layers:
-    """Layers as they are listed: names, operations, and the elements of their tensors."""
+    """A list of layers: names, operations, and the elements of their tensors."""
 
     names: list[str] = field(default_factory=list)
     operations: list[float] = field(default_factory=list)
     tensors: list[tuple[str, int, int]] = field(default_factory=list)
 
     def add(self, name: str, operations: float, **tensors: int) -> None:
-        """One more layer, with the elements of each of its tensors."""
+        """Add a layer, with the elements of each of its tensors."""
         self.tensors += [(f"{name}.{what}", len(self.names), count) for what, count in tensors.items()]
         self.names.append(name)
         self.operations.append(operations)
 
     def conv(self, name: str, inputs: int, outputs: int, kernel: int, values: int) -> None:
-        """Add a convolution without bias; ``kernel`` is its area, ``values`` the positions that it gives."""
+        """Add a convolution without bias, of area ``kernel`` and with ``values`` output positions."""
         self.add(name, 2.0 * inputs * outputs * kernel * values, weight=inputs * outputs * kernel)
 
     def norm(self, name: str, width: int, values: int) -> None:
@@ -57,7 +57,7 @@ class Layers:
         self.add(name, 4.0 * width * values, weight=width, bias=width)
 
     def dense(self, name: str, inputs: int, outputs: int, rows: int, more: float = 0.0) -> None:
-        """Add a matrix with bias, applied to ``rows`` rows; ``more`` are operations without parameters."""
+        """Add a matrix with bias, applied to ``rows`` rows; ``more`` counts operations without parameters."""
         self.add(name, 2.0 * inputs * outputs * rows + more, weight=inputs * outputs, bias=outputs)
 
     def model(self, name: str) -> Model:
@@ -81,7 +81,7 @@ class Layers:
 
 
 def resnet50() -> Layers:
-    """He et al., Table 1; the stride of a stage is in its 3 by 3 convolution."""
+    """Return ResNet-50 (He et al., Table 1); the stride of a stage is in its 3 by 3 convolution."""
     net = Layers()
     net.conv("conv1", 3, 64, 49, 112 * 112)
     net.norm("bn1", 64, 112 * 112)
@@ -105,7 +105,7 @@ def resnet50() -> Layers:
 
 
 def densenet201() -> Layers:
-    """Huang et al., Table 1: growth 32, blocks of 6, 12, 48 and 32 layers."""
+    """Return DenseNet-201 (Huang et al., Table 1): growth 32, blocks of 6, 12, 48 and 32 layers."""
     net = Layers()
     net.conv("features.conv0", 3, 64, 49, 112 * 112)
     net.norm("features.norm0", 64, 112 * 112)
@@ -128,7 +128,7 @@ def densenet201() -> Layers:
 
 
 def inception4() -> Layers:
-    """Szegedy et al., Figures 3 to 9: each convolution with its normalization."""
+    """Return Inception-v4 (Szegedy et al., Figures 3 to 9); each convolution has a normalization."""
     net = Layers()
 
     def unit(name: str, inputs: int, outputs: int, shape: tuple[int, int], side: int) -> None:
@@ -218,7 +218,7 @@ def _inception_c() -> Iterator[Unit]:
 
 
 def bert(layers: int, width: int) -> Layers:
-    """Devlin et al. with both heads of pre-training; the word embedding is also the decoder's matrix."""
+    """Return BERT (Devlin et al.) with both heads of pre-training; the decoder shares the embedding."""
     net = Layers()
     rows = WORDS
     net.add("embeddings.word_embeddings", 0.0, weight=VOCABULARY * width)

@@ -1,14 +1,14 @@
 """Change the product at random, one place at a time, and count the changes that its tests notice.
 
-Modules are drawn by the seed, and so are the mutants of each: a comparison turned round, a condition negated,
-a number one larger or smaller, a result replaced by None, a statement left out. The tests of a module are
-those of its name and those that import what it defines; they stop at the first failure. A mutant that takes
-longer than the limit counts as noticed.
+Modules and their mutants are drawn by the seed. A mutant turns a comparison round, negates a condition, makes
+a number one larger or smaller, replaces a result by None, or leaves a statement out. The tests of a module
+are those of its name and those that import its definitions; they stop at the first failure. A mutant that
+takes longer than the limit counts as noticed.
 
     python -P benchmarks/mutants.py --modules 20 --mutants 6 --seed 7 [--tests FOLDER] [--rows FILE]
 
-With ``--tests`` the tests are those of another checkout, such as one of before a change of the suite. Give
-the rows of one run as ``--only FILE`` to another, and that tries only the mutants that survived.
+With ``--tests`` the tests are those of another checkout, such as one before a change of the suite. With
+``--only FILE``, the rows of an earlier run, only the mutants that survived it are tried.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TURNED = {
 
 
 def changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield (what was done, the node instead of ``node``) for each change of this node."""
+    """Yield (description of the change, new node) for each change of this node."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in TURNED:
         other = copy.deepcopy(node)
         other.ops[0] = TURNED[type(node.ops[0])]()
@@ -67,7 +67,7 @@ def changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def sites(source: str) -> list[tuple[int, str, str]]:
-    """Return (line, what was done, the module's source) for each mutant within the functions of a module."""
+    """Return (line, description of the change, changed source) for each mutant in functions of a module."""
     tree, found = ast.parse(source), []
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inside = {id(one): one for function in functions for part in function.body for one in ast.walk(part)}
@@ -113,7 +113,7 @@ def tests_of(path: Path, tests: Path, most: int) -> list[str]:
 
 
 def noticed(place: Path, files: list[str], limit_s: int) -> tuple[str, float]:
-    """Return what the tests say of the tree in ``place``, and the processor seconds that they took."""
+    """Run the tests on the tree in ``place``; return (their outcome, their processor seconds)."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     with subprocess.Popen(
@@ -140,7 +140,7 @@ def noticed(place: Path, files: list[str], limit_s: int) -> tuple[str, float]:
 
 
 def main() -> None:
-    """Print a line for each mutant, and how many were noticed."""
+    """Print a line for each mutant, and the number that was noticed."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--modules", type=int, default=20)
     asked.add_argument("--mutants", type=int, default=6)

@@ -1,14 +1,15 @@
-"""Lets NCCL's own code read our topology and graph files, and compares our channels with those it finds.
+"""Let NCCL's own code read our topology and graph files, and compare our channels with NCCL's.
 
     python -P benchmarks/nccl_graph_judge.py NCCL SCRATCH [TOPOLOGY …] [--boxes] [--include FOLDER …]
 
-NCCL is a checkout of github.com/NVIDIA/nccl (read for 2.30.7), SCRATCH a folder outside the project, where
-its src/graph/{xml,topo,paths,search}.cc are compiled unchanged with nccl_graph_judge.cc; ``--include`` names
-folders with CUDA's headers (cuda_runtime.h, crt/, nv/), which PyPI's nvidia-cuda-runtime-cu12, -nvcc-cu12 and
--cccl-cu12 have. No GPU is needed. TOPOLOGY is what ``ccctl detect --from`` reads, ``--boxes`` adds the hosts
-of tests/helpers/gpu_boxes.py. Each host is exported as a topology file, which NCCL reads. A row says whether
-NCCL accepted both files, and the GB/s that all channels carry together by our model of the links: those of
-NCCL's search on that topology, and ours. The exit status is 1 if NCCL refused a file.
+NCCL is a checkout of github.com/NVIDIA/nccl (read for 2.30.7). SCRATCH is a folder outside the project, where
+NCCL's src/graph/{xml,topo,paths,search}.cc are compiled unchanged with nccl_graph_judge.cc. ``--include``
+names folders with CUDA's headers (cuda_runtime.h, crt/, nv/), which PyPI's nvidia-cuda-runtime-cu12,
+-nvcc-cu12 and -cccl-cu12 have. No GPU is needed. TOPOLOGY is any input of ``ccctl detect --from``;
+``--boxes`` adds the hosts of tests/helpers/gpu_boxes.py. Each host is exported as a topology file, which NCCL
+reads. A row says whether NCCL accepted both files, and the GB/s that all channels carry together by our model
+of the links: with the channels of NCCL's search on that topology, and with ours. The exit status is 1 if NCCL
+refused a file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SOURCES = ("xml", "topo", "paths", "search")
 
 
 def compiled(nccl: Path, scratch: Path, includes: Sequence[str]) -> Path:
-    """NCCL's parser and search as a program; made once."""
+    """Compile NCCL's parser and search into a program, once."""
     program = scratch / "judge"
     if program.exists():
         return program
@@ -75,9 +76,7 @@ def judged(program: Path, topology: Path, *, between_hosts: bool, **variables: s
 
 
 def completed(content: bytes) -> bytes:
-    """Return the file with an empty PCIe link where it names none: NCCL would otherwise read it from
-    the machine.
-    """
+    """Return the file with empty PCIe links where it names none, so that NCCL does not ask the machine."""
     lines = []
     for line in content.decode().splitlines():
         if "<pci " in line and "link_width" not in line:
@@ -90,7 +89,7 @@ def completed(content: bytes) -> bytes:
 
 
 def carried_gbs(host: Host, graphs: HostGraphs, found: FileGraph) -> float:
-    """Return GB/s that the channels of a file carry together, by our model of the links."""
+    """Return the GB/s that the channels of a file carry together, by our model of the links."""
     ports = numbered_ports(host)
     nics = [nic for nic in host.physical_nics if ports.get(nic.name) in graphs.net_numbers]
     room = capacities_of(host, nics, load())
@@ -106,7 +105,7 @@ def carried_gbs(host: Host, graphs: HostGraphs, found: FileGraph) -> float:
 
 
 def row(program: Path, scratch: Path, host: Host, *, between_hosts: bool) -> bool:
-    """Print the row of one host; returns whether NCCL accepted both files."""
+    """Print the row of one host; return whether NCCL accepted both files."""
     label = f"{host.name[:28]:28} {'hosts' if between_hosts else 'one':>5}"
     topology, ours, own = (scratch / f"{name}.xml" for name in ("topology", "ours", "own"))
     topology.write_bytes(completed(export(host).content))
@@ -143,7 +142,7 @@ def row(program: Path, scratch: Path, host: Host, *, between_hosts: bool) -> boo
 
 
 def main() -> int:
-    """Return one row for each host, within it and between hosts; 1 where NCCL refused a file."""
+    """Print one row for each host, within it and between hosts; return 1 if NCCL refused a file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("nccl", type=Path)
     parser.add_argument("scratch", type=Path)

@@ -1,9 +1,9 @@
 """Time an all_reduce of eight ranks on one GPU, in one cooperative kernel, beside plain copies.
 
 Prints a row for each size and protocol: the time of one of many runs in a row, and the time in which plain
-copies read and write the bytes that all steps read and write, at the bandwidth measured in the same run. A
-ratio of 1 would be a perfect kernel. Without --instances the ring has the number of instances that is fastest
-of those that fit, powers of two.
+copies move as many bytes as all steps read and write, at the bandwidth measured in the same run. A ratio of 1
+would be a perfect kernel. Without --instances the ring has the fastest number of instances among the powers
+of two that fit.
 
     python -P benchmarks/one_gpu.py [--ranks 8] [--instances N] [--sizes 1K,1M] [--iters 20]
 """
@@ -37,7 +37,7 @@ from one_device import OneDevice  # noqa: E402 - the machine of the tests
 
 
 def timed_s(device: Device, work: Any, iterations: int) -> float:
-    """Return the time of one of many runs in a row, as nccl-tests takes it: the median of five tries."""
+    """Return the time of one of many runs in a row, as in nccl-tests: the median of five tries."""
     times = []
     for _ in range(6):
         first, last = (device.cupy.cuda.Event() for _ in range(2))
@@ -51,7 +51,7 @@ def timed_s(device: Device, work: Any, iterations: int) -> float:
 
 
 def copy_bytes_per_s(device: Device, iterations: int) -> float:
-    """Return bytes read and written a second by copies of 1 GiB within the GPU."""
+    """Return the bytes per second that copies of 1 GiB within the GPU read and write."""
     size = 1 << 30
     source, target = device.memory(size), device.memory(size)
     copy = device.cupy.cuda.runtime.memcpyAsync
@@ -61,7 +61,7 @@ def copy_bytes_per_s(device: Device, iterations: int) -> float:
 
 @dataclass(frozen=True)
 class Timed:
-    """The time of one size by one protocol. ``copies_s``: of copies of the same bytes."""
+    """The time of one size by one protocol; ``copies_s`` is that of copying the same bytes."""
 
     size_bytes: int
     protocol: str
@@ -131,7 +131,7 @@ def ring(ranks: int, instances: int) -> Program:
 
 
 def instances_that_fit(device: Device, asked: argparse.Namespace, protocol: WireProtocol) -> list[int]:
-    """Return the numbers of instances to try: the one asked for, or all powers of two that fit."""
+    """Return the numbers of instances to try: the requested one, or all powers of two that fit."""
     if asked.instances:
         return [asked.instances]
     room = Kernels(device, "float32", "sum", protocol).resident * device.multiprocessors // asked.ranks

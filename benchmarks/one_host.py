@@ -1,12 +1,13 @@
-"""Predicted and measured on one host, and whether what is chosen is the fastest: profile, synth, bench.
+"""Predicted and measured times on one host, and whether the fastest is chosen: profile, synth, bench.
 
-For each number of ranks `profile` once; for each collective `synth --sizes … --race`, which keeps what is
-the fastest at each size, and each plain algorithm by name; then one `bench` with all of them in turn, beside
-the libraries. Prints a line for each size: what was chosen, its median, the fastest plain algorithm's, the
-prediction of the chosen schedule, and ratios: ours over the best plain algorithm (at most 1.05 is wanted),
-predicted over measured (0.8 to 1.25), each library over ours (at least 1). Where a library's own collective
-was chosen, nothing is predicted. ``mem``: what the copies and sums that the collective cannot do without take
-on all cores, as ``profile`` measured them, over ours; ``win`` the same with the buffers in the window.
+For each number of ranks `profile` runs once. For each collective `synth --sizes … --race` keeps the fastest
+at each size, and `synth` makes each plain algorithm by name. Then one `bench` runs all of them in turn,
+beside the libraries. Prints a line for each size: the choice, its median, the fastest plain algorithm's
+median, the prediction of the chosen schedule, and ratios: ours over the best plain algorithm (at most 1.05 is
+wanted), predicted over measured (0.8 to 1.25), each library over ours (at least 1). If a library's own
+collective was chosen, nothing is predicted. ``mem`` is a lower bound over our time: the copies and sums that
+the collective needs, on all cores, at the costs that ``profile`` measured. ``win`` is the same with the
+buffers in the window.
 
     python -P benchmarks/one_host.py [--ranks 2,4] [--sizes 64K,1M,16M,64M] [--collectives all_reduce,…]
         [--vs mpi,gloo] [-o rows.jsonl]
@@ -31,7 +32,7 @@ _COLLECTIVES = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"
 
 
 def ccctl(*words: object) -> str | None:
-    """Return what a command prints; None where it refuses."""
+    """Return the output of a command; None if it fails."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ccctl", *map(str, words)], capture_output=True, text=True, check=False
     )
@@ -41,7 +42,7 @@ def ccctl(*words: object) -> str | None:
 
 
 def made(folder: Path, profile: Path, kind: str, sizes: list[str], budget_s: float) -> list[Path]:
-    """Return the selection that was raced, then each plain algorithm that serves the collective."""
+    """Return the selection of the race, then each plain algorithm that can run the collective."""
     asked = ("synth", "--network", profile, "--collective", kind, "-q")
     chosen = folder / "chosen.json"
     swept = f"{sizes[0]}:{sizes[-1]}"
@@ -57,7 +58,7 @@ def made(folder: Path, profile: Path, kind: str, sizes: list[str], budget_s: flo
 
 
 def memory_us(profile: dict[str, Any], kind: str, ranks: int, size_bytes: int) -> float:
-    """Microseconds of the copies and sums that every algorithm needs, on all cores, at measured costs."""
+    """Return the microseconds of the copies and sums that every algorithm needs, on all cores."""
     [memory] = profile["memory"]
     size = np.log(size_bytes)
     copy_s, add_s = (
@@ -78,10 +79,10 @@ def memory_us(profile: dict[str, Any], kind: str, ranks: int, size_bytes: int) -
 def row_of(
     ranks: int, kind: str, size: str, rows: list[dict[str, Any]], bound_us: float, window_us: float
 ) -> dict[str, Any]:
-    """Return the figures of one size; the first of ``rows`` is the chosen schedule's, the others are
-    plain ones'.
+    """Return the figures of one size; ``rows`` are the chosen schedule, then plain ones.
 
-    ``bound_us`` is what memory allows, ``window_us`` the chosen schedule's time with buffers in the window.
+    ``bound_us`` is the lower bound by memory, ``window_us`` the chosen schedule's time with buffers in the
+    window.
     """
     ours, plain = rows[0], rows[1:]
     ours_us = ours["out_of_place"]["time_us"]

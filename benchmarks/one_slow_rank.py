@@ -1,15 +1,16 @@
-"""All_reduce where one rank is slow: what it costs beyond the even network and beyond the bound, simulated.
+"""All_reduce with one slow rank: its time beyond the even network and beyond the bound, simulated.
 
     python benchmarks/one_slow_rank.py [--ranks 8,16] [--percent 50,90] [--bytes 67108864] [--chunks 4096]
 
-A switch, one port out and one in for each rank; rank 0 has 50 to 100 % of the others' bandwidth. OptCC
-(arXiv 2606.01680) reports 2 to 6 % beyond the even ring for its pipeline, and up to 57 % for what there was
-before. A link has one rate: who sends to the slow rank is busy for as long as that takes. A ring pays the
-slow rank in full: 1 / share of the even time. Up to 64 ranks trees (forest) win mostly, from 128 on
+The network is a switch with one port out and one in for each rank; rank 0 has 50 to 100 % of the others'
+bandwidth. OptCC (arXiv 2606.01680) reports 2 to 6 % beyond the even ring for its pipeline, and up to 57 % for
+earlier methods. A link has one rate, so a sender to the slow rank is busy for as long as that takes. A ring
+pays the slow rank in full: 1 / share of the even time. Up to 64 ranks trees (forest) win mostly, from 128 on
 circulant: 512 ranks with one at 50, 75 and 90 % are 1.8, 2.4 and 2.4 % beyond the bound, found in 4 to 5 CPU
 seconds.
 
---chunks: trees alone (forest) with so many chunks, instead of the search of auto over methods and chunks.
+--chunks: only trees (forest) with this number of chunks, instead of the search of auto over methods and
+chunks.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PERCENT = (100, 90, 80, 70, 60, 50)
 
 
 def network_of(ranks: int, share: float) -> Network:
-    """Return ranks on one switch, of which rank 0 has ``share`` of the others' bandwidth, both ways."""
+    """Return ranks on one switch; rank 0 has ``share`` of the others' bandwidth, both ways."""
     return slowed(family(f"switch:{ranks}", [ALPHA_S], [BYTES_PER_S]), share)
 
 
@@ -44,7 +45,7 @@ def slowed(even: Network, share: float) -> Network:
 
 
 def slow_rank(all_ranks: list[int], percents: list[int], size_bytes: int, chunks: int | None) -> None:
-    """Print a row for each number of ranks and each share; the portfolio has each schedule checked."""
+    """Print a row for each number of ranks and each share; the planner checks each schedule."""
     warm()
     print("ranks  slow at  method      chunks   time ms  over even  at least  over bound  CPU s  bound")
     for ranks in all_ranks:

@@ -1,13 +1,13 @@
-"""Times libraries in labs of uneven networks: ranks as they come against the order of ``ccctl order``.
+"""Time libraries in labs of uneven networks: with ranks in the given order and in that of ``ccctl order``.
 
     python -P benchmarks/order_lab.py [--cases slow_pair,six_random_2] [--for openmpi:ring,mpich,gloo]
         [--size 4M] [--rounds 3] [--iterations 1] [--mpich PYTHON] [--gloo PYTHON]
 
 For each case a lab is made and profiled, ``ccctl order`` writes the order for the algorithm, and the
-library's own all_reduce runs by turns in both orders. A ratio is the median time as they come over that in
-our order; ``predicted`` is what ``ccctl order`` said of it. MPI libraries are told by variables which
-algorithm to take; gloo has one. ``--mpich`` is a Python with MPICH and mpi4py, ``--gloo`` one with torch.
-Where an order stays as it comes, only that is run. Needs root, for the lab.
+library's own all_reduce runs by turns in both orders. A ratio is the median time in the given order over the
+median in our order; ``predicted`` is the ratio that ``ccctl order`` predicts. Variables select the algorithm
+of MPI libraries; gloo has one. ``--mpich`` is a Python with MPICH and mpi4py, ``--gloo`` one with torch. If
+our order is the given one, only this one runs. Needs root, for the lab.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lab_cases import (
 
 
 def drawn_pairs(hosts: int, seed: int) -> str:
-    """Return each pair of hosts with a rate of its own."""
+    """Return each pair of hosts with a random rate."""
     chance = np.random.default_rng(seed)
     pairs = list(permutations(range(1, hosts + 1), 2))
     rates = chance.integers(10, 100, len(pairs))
@@ -65,7 +65,7 @@ MPICH_NAMES = {"rabenseifner": "reduce_scatter_allgather"}
 
 
 def variables(library: str, algorithm: str) -> dict[str, str]:
-    """Return what makes a library take an algorithm."""
+    """Return the variables that make a library use an algorithm."""
     if library == "openmpi":
         return {
             "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
@@ -77,7 +77,7 @@ def variables(library: str, algorithm: str) -> dict[str, str]:
 
 
 def written(profile: str, goal: str, size: str) -> tuple[dict[str, Any], str]:
-    """Return (what ``ccctl order`` told, the file that it wrote for an MPI library)."""
+    """Return (the summary of ``ccctl order``, the file that it wrote for an MPI library)."""
     form = "machinefile" if goal.startswith("mpich") else "hostfile"
     path = f"{profile}.{goal.replace(':', '.')}.{form}"
     given = ["order", profile, "--for", goal, "--size", size, "--to", form, "-o", path, "--json"]
@@ -97,7 +97,7 @@ class Job:
     hosts: int
 
     def times_s(self, order: list[str] | None, path: str) -> list[float]:
-        """Return seconds of each iteration in an order, which a file says, too; None: as they come."""
+        """Return the seconds of each iteration in an order, also written to a file; None: the given order."""
         library, _, algorithm = self.goal.partition(":")
         if library == "gloo":
             hosts = order or [f"h{number}" for number in range(1, self.hosts + 1)]
@@ -119,7 +119,7 @@ class Row:
 
 
 def measure(case: str, job: Job, profile: str, size: str, rounds: int) -> Row:
-    """Run both orders by turns and print what they took."""
+    """Run both orders by turns and print their times."""
     told, path = written(profile, job.goal, size)
     came: list[float] = []
     ours: list[float] = []

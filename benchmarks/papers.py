@@ -1,13 +1,13 @@
-"""Every claim about the five papers, run again: one table, and the page docs/explanation/papers.md.
+"""Run every claim about the five papers again: one table, and the page docs/explanation/papers.md.
 
     python benchmarks/papers.py [FILTER] [--write] [--new] [--long] [--against]
 
-docs/explanation/papers.json holds a row for each part of a paper: where it is, the command that shows it, the
-pattern of the figure in what the command prints, the figure when it was last run, and the paper's. Rows whose
-paper, place, words or command contain FILTER are run, and their figures compared: "same" within the row's
-tolerance. Rows that take over a minute are run with --long only. A row that needs a GPU, root for a lab,
-torch or scikit-learn is left out where that is missing. --write stores figures, seconds and date, and makes
-the page from them; with --new only rows that have no figure yet are run.
+docs/explanation/papers.json holds a row for each part of a paper: its place, the command that shows it, the
+pattern of the figure in the output of the command, the figure of the last run, and the paper's figure. Rows
+whose paper, place, words or command contain FILTER are run, and their figures compared: "same" within the
+row's tolerance. Rows that take over a minute run only with --long. A row that needs a GPU, root for a lab,
+torch or scikit-learn is left out where this is missing. --write stores figures, seconds and date, and makes
+the page from them; with --new only rows without a figure run.
 
 --against runs each published algorithm and ours on the same input, 30 seeds: see published_and_ours.py.
 """
@@ -89,7 +89,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: its rows, and what its authors would still object to."""
+    """A paper: its rows, and the objections that its authors would still have."""
 
     name: str
     title: str
@@ -131,7 +131,7 @@ def load(path: Path = DATA) -> tuple[Paper, ...]:
 
 
 def store(papers: Sequence[Paper], path: Path = DATA) -> None:
-    """Write the papers, and the page that is made from them."""
+    """Write the papers, and the page made from them."""
     defaults = {name: field.default for name, field in Row.__dataclass_fields__.items()}
     found = [asdict(paper) for paper in papers]
     for one in found:
@@ -146,7 +146,7 @@ def store(papers: Sequence[Paper], path: Path = DATA) -> None:
 
 
 def agrees(figure: str, printed: str, within: float) -> bool:
-    """Return whether the words are the same, and each number is within this share of the printed one."""
+    """Return whether the words are equal, and all numbers within the share ``within`` of the printed ones."""
     if _NUMBER.sub("#", figure) != _NUMBER.sub("#", printed):
         return False
     pairs = zip(_NUMBER.findall(figure), _NUMBER.findall(printed), strict=True)
@@ -154,7 +154,7 @@ def agrees(figure: str, printed: str, within: float) -> bool:
 
 
 def is_possible(row: Row) -> bool:
-    """Return whether this machine has what the row needs, words of `NEEDS`."""
+    """Return whether this machine has the needs of a row, words of `NEEDS`."""
     found = {
         "gpu": shutil.which("nvidia-smi") is not None,
         "lab": os.geteuid() == 0 and shutil.which("tc") is not None,
@@ -172,7 +172,7 @@ def run(row: Row) -> Result:
 
 @cache
 def ran(command: str, limit_s: float) -> tuple[str, float]:
-    """Return (output, seconds) of a command, by a shell at the root of the checkout; ``$T`` is a folder."""
+    """Run a command by a shell at the root of the checkout; return (output, seconds). ``$T`` is a folder."""
     with tempfile.TemporaryDirectory(prefix="ccctl-papers-") as name:
         folder = Path(name)
         (folder / "bin").mkdir()
@@ -264,7 +264,7 @@ def _line(row: Row) -> str:
 
 
 def chosen(papers: Sequence[Paper], wanted: str, *, long: bool) -> Iterator[tuple[int, int]]:
-    """Yield (paper, row) of the rows that contain ``wanted``, with those that take long if asked for."""
+    """Yield (paper, row) of the rows that contain ``wanted``; slow rows only with ``long``."""
     for at, paper in enumerate(papers):
         for number, row in enumerate(paper.rows):
             fits = wanted.lower() in f"{paper.name} {row.where} {row.shows} {row.command}".lower()
@@ -273,7 +273,7 @@ def chosen(papers: Sequence[Paper], wanted: str, *, long: bool) -> Iterator[tupl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the rows that are asked for; return 1 if a figure is missing or differs."""
+    """Run the requested rows; return 1 if a figure is missing or differs."""
     parser = argparse.ArgumentParser(description="Run the rows of the five papers, and compare.")
     parser.add_argument("wanted", nargs="?", default="", metavar="FILTER")
     parser.add_argument("--write", action="store_true", help="store what is printed, and make the page")

@@ -3,14 +3,14 @@
 Prints the tables of docs/explanation/results/profiling-at-scale.md.
 
 Seconds come from the plans that `ccctl profile` makes itself, with one rank a host and the stated link.
-Setting up connections is not counted. `accept_campaign.py` measures what is found.
+Setting up connections is not counted. `accept_campaign.py` measures which faults are found.
 
 A second table is of 64 hosts of 8 ranks with 1, 2, 4 and 8 NICs: rounds over ranks, as without a topology,
-against rounds over hosts, as with one (`ccctl profile --topology`). One NIC there carries 15 %
-less, one pair of hosts 25 % less, and one rank in one trial of two 40 % less. Every link has a noise of 2 %
-and, one time in twenty, a disturbance (exponential, 30 % in the mean). Waves are those
-that the profile cuts its rounds into. The error is of all links, those inferred, too; ``again`` counts what
-is measured more as flows of one class disagree.
+against rounds over hosts, as with a topology (`ccctl profile --topology`). One NIC carries 15 % less, one
+pair of hosts 25 % less, and in half of the trials one rank 40 % less. Every link has a noise of 2 % and, one
+time in twenty, a disturbance (exponential, 30 % in the mean). Waves are the parts into which the profile cuts
+its rounds. The error is over all links, inferred ones included; ``again`` counts the additional measurements
+where flows of one class disagree.
 
     python benchmarks/profile_scale.py            both tables
     python benchmarks/profile_scale.py nics       the second table alone
@@ -44,7 +44,7 @@ FULL, QUICK = Dose(0.03, 0.04), Dose(0.01, 0.02)
 
 @dataclass(frozen=True)
 class Effort:
-    """Return one row of the table: strides, rounds and seconds for this number of hosts."""
+    """One row of the table: strides, rounds and seconds for a number of hosts."""
 
     name: str
     strides: Sequence[int]
@@ -53,7 +53,7 @@ class Effort:
 
 
 def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
-    """Return what one wave of latencies and one of bandwidths take, the barrier before them included."""
+    """Return the seconds of one wave of latencies and of one of bandwidths, with the barriers before them."""
     barrier_s = 1e-3 + 2 * math.ceil(math.log2(hosts)) * alpha_s
     balls = 20 + min(2000, max(20, dose.pingpong_s / (2 * alpha_s)))
     probe_bytes = 8 * (4 << 10) + 12 * (32 << 10)
@@ -63,18 +63,18 @@ def wave_seconds(hosts: int, dose: Dose, alpha_s: float, beta: float) -> Cost:
 
 
 def cut(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Return two waves a round: a rank sends or receives. A round is given by one of its links."""
+    """Return two waves a round, as a rank sends or receives; a round is given by one of its links."""
     return [list(pairs)] * 2 if pairs else []
 
 
 def seconds(hosts: int, chosen: Sequence[int], passes: int, cost: Cost) -> float:
-    """Return what so many passes over the rounds of the chosen strides take."""
+    """Return the seconds of ``passes`` passes over the rounds of the chosen strides."""
     met = {min(stride, hosts - stride) for stride in chosen}
     return passes * 2 * (len(met) * cost.alpha_s + len(chosen) * cost.beta_s)
 
 
 def within_budget(hosts: int, alpha_s: float, beta: float) -> tuple[list[int], float]:
-    """Return the strides that fit into the budget, and the seconds that a pass over them takes."""
+    """Return the strides that fit into the budget, and the seconds of one pass over them."""
     order = strides(hosts)
     rounds = tuple(((0, s),) if 2 * s <= hosts else ((hosts - s, 0),) for s in order)
     cost = wave_seconds(hosts, FULL, alpha_s, beta)
@@ -85,7 +85,7 @@ def within_budget(hosts: int, alpha_s: float, beta: float) -> tuple[list[int], f
 
 
 def efforts(hosts: int) -> list[Effort]:
-    """Return the ways to profile so many hosts."""
+    """Return the ways to profile ``hosts`` hosts."""
     everything, quick = strides(hosts), doubling_strides(hosts)
     full = [seconds(hosts, everything, 2, wave_seconds(hosts, FULL, *link)) for link in LINKS.values()]
     short = [seconds(hosts, quick, 2, wave_seconds(hosts, QUICK, *link)) for link in LINKS.values()]
@@ -98,7 +98,7 @@ def efforts(hosts: int) -> list[Effort]:
 
 
 def sampled(truth: Floats, times: int, rng: np.random.Generator) -> Floats:
-    """Return the best of so many measurements of each link, as logarithms."""
+    """Return the best of several measurements of each link, as logarithms."""
     best = np.full(truth.shape, -np.inf)
     for _ in range(times):
         seen = truth + rng.normal(0, NOISE, truth.shape)
@@ -110,14 +110,14 @@ def sampled(truth: Floats, times: int, rng: np.random.Generator) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """A cluster whose ranks share NICs, and what each of its links costs, as logarithms of s/byte."""
+    """A cluster whose ranks share NICs, and the cost of each link, as logarithms of s/byte."""
 
     places: Sequence[Place]
     truth: Floats
 
     @classmethod
     def of(cls, nics: int, rng: np.random.Generator, *, slow_rank: bool) -> Box:
-        """Return a slow NIC, a slow pair of hosts and perhaps a slow rank, wherever chance puts them."""
+        """Return a cluster with a slow NIC, a slow pair of hosts and perhaps a slow rank, all at random."""
         places = [
             Place(f"h{host}", CORES, "process", f"nic{rank * nics // PER_HOST}", "alike")
             for host in range(HOSTS)
@@ -148,7 +148,7 @@ class Box:
         return errors
 
     def waves(self, rounds: Sequence[Sequence[Pair]], *, nics: bool) -> tuple[int, int]:
-        """Waves of latencies and of bandwidths that the rounds are cut into."""
+        """Return the numbers of waves of latencies and of bandwidths into which the rounds are cut."""
         host_of, cores = [place.host for place in self.places], {place.host: CORES for place in self.places}
         nic_of = [place.nic for place in self.places] if nics else None
         met = [pairs for pairs in meetings(rounds) if pairs]

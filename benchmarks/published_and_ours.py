@@ -3,23 +3,24 @@
     python benchmarks/published_and_ours.py [--seeds 30] [greedy|ilp|orbits|ski|trivance|scale ...]
 
 A ratio is the published algorithm's figure over ours for the same seed; above 1 ours is better. The interval
-is that of the median at 95 %, by the ranks of the sorted ratios. Every schedule is judged.
+is the 95 % interval of the median, by the ranks of the sorted ratios. Every schedule is checked.
 
-- greedy: TACOS-Greedy (`tacos_published`) and `greedy`, one search each, one chunk a share of 64 MiB;
-  times of schedules are simulated, seconds to find are processor time after all loops are compiled.
-- ilp: TACOS-ILP from the diameter up (`tacos_ilp_published`) and `ilp`, which knows greedy's schedules and
-  begins at the proven bound, on random networks of 6 ranks and links of two rates; both by HiGHS.
-- orbits: `tacos_ilp_published` without and with the programs by orbits of `synth.tacos_ilp`, an all_gather on
-  networks with translations; both are proven, so schedules take equally long, and one solver has both.
+- greedy: TACOS-Greedy (`tacos_published`) and `greedy`, one search each, one chunk a share of 64 MiB; times
+  of schedules are simulated, seconds to find are processor time after all loops are compiled.
+- ilp: TACOS-ILP from the diameter up (`tacos_ilp_published`) and `ilp`, which starts from greedy's schedules
+  and the proven bound, on random networks of 6 ranks and links of two rates; both by HiGHS.
+- orbits: `tacos_ilp_published` without and with the programs by orbits of `synth.tacos_ilp`, for an
+  all_gather on networks with translations. Both are proven optimal, so schedules take equally long; both use
+  the same solver.
 - ski: AdapCC's rule with the cost for the ranks that are ready now, and ours, on 50 steps a seed; costs are
   simulated on two hosts of four GPUs. Ranks are late by an exponential time: single GPUs inside hosts (the
-  paper's case), or whole hosts. Replayed, not run: what is compared is the time from the first rank's
-  readiness to the full result, and that of always waiting over ours.
+  paper's case), or whole hosts. The rules are replayed, not run. Compared are the times from the first rank's
+  readiness to the full result; a second ratio is of always waiting over ours.
 - trivance: all_reduces on tori, in the model of Trivance's simulations (arXiv 2602.17254): wires of 100 GB/s,
-  1.5 µs a step and 0.2 µs a hop, two ports for each axis. Its own time is that of the faster of its two
-  algorithms: for each step the latency, and the bytes on the busiest wire. Ours is simulated: a message holds
-  all wires on its way, and a rank may send several during the latency of one. Second are schedules of its
-  steps (`--method trivance`) over ours, both simulated.
+  1.5 µs a step and 0.2 µs a hop, two ports for each axis. Trivance's time is that of the faster of its two
+  algorithms: for each step the latency, and the bytes on the busiest wire. Our time is simulated: a message
+  holds all wires on its way, and a rank may send several during the latency of one. A second ratio is of the
+  schedules of its steps (`--method trivance`) over ours, both simulated.
 - scale: how far TACOS-ILP gets on Table I's networks in the 70 s in which the paper solves 64 ranks.
 """
 
@@ -73,7 +74,7 @@ SCALE_S = 70
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return (median, low, high): the median's interval at 95 %, by the ranks of the sorted values."""
+    """Return (median, low, high) with the 95 % interval of the median, by the ranks of the sorted values."""
     ordered = sorted(values)
     count = len(ordered)
     below, at = 0.0, 0
@@ -128,7 +129,7 @@ def greedies(seeds: int) -> Iterator[str]:
 
 
 def random_network(seed: int) -> Network:
-    """Return 6 ranks on a ring both ways and some more links, of 100 or 50 GB/s at random."""
+    """Return 6 ranks on a ring, both ways, with random links added, each of 100 or 50 GB/s at random."""
     dice = np.random.default_rng(seed)
     pairs = {(at, (at + 1) % 6) for at in range(6)} | {((at + 1) % 6, at) for at in range(6)}
     pairs |= {(int(a), int(b)) for a, b in dice.integers(0, 6, (6, 2)) if a != b}
@@ -155,7 +156,7 @@ def programs(seeds: int) -> Iterator[str]:
 
 
 def orbits() -> Iterator[str]:
-    """Yield ratios for each network, and the mean and the least of those of processor seconds."""
+    """Yield the ratios of each network, and the mean and least ratio of processor seconds."""
     gains = []
     for spec, rates, unwind in ORBITS:
         network = family(spec, [ALPHA_S], [rate * 1e9 for rate in rates], hold_alpha=True, unwind=unwind)
@@ -222,7 +223,7 @@ def rentals(seeds: int) -> Iterator[str]:
 
 
 def wired_torus(sizes: Sequence[int]) -> Network:
-    """Return a torus in which messages along an axis go the shorter way and hold each wire that they pass."""
+    """Return a torus in which a message along an axis goes the shorter way and holds each wire on it."""
     ranks, links, stride = prod(sizes), [], 1
     for axis, size in enumerate(sizes):
         for rank in range(ranks):
@@ -239,10 +240,10 @@ def wired_torus(sizes: Sequence[int]) -> Network:
 
 
 def trivance_s(sizes: Sequence[int], size_bytes: int) -> float:
-    """Return the time of the faster of Trivance's algorithms, as its paper counts it.
+    """Return the time of the faster of Trivance's algorithms, by the model of its paper.
 
-    Each axis has a part of the buffer that begins with it. A step takes its latency, and the bytes on a wire:
-    those of a message times the messages that pass it, one for each hop.
+    Each axis has a part of the buffer that begins with it. A step takes its latency plus the bytes on a wire:
+    the bytes of a message times the messages that pass the wire, one for each hop.
     """
     axes, ranks = len(sizes), prod(sizes)
     part, latency_s, whole_s, halves_s = size_bytes / axes, 0.0, 0.0, 0.0
@@ -272,7 +273,7 @@ def trivance_s(sizes: Sequence[int], size_bytes: int) -> float:
 
 
 def tori() -> Iterator[str]:
-    """Yield a line for each torus and size: Trivance's time over ours, and that of its steps, simulated."""
+    """Yield for each torus and size the times of Trivance, and of its steps simulated, over ours."""
     from synth import Request, synthesize
 
     for spec in TORI:
@@ -330,7 +331,7 @@ PARTS: dict[str, tuple[Callable[[int], Iterator[str]], str, str]] = {
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print the tables that are asked for."""
+    """Print the requested tables."""
     parser = argparse.ArgumentParser(description="Published algorithms against ours.")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
     parser.add_argument("--seeds", type=int, default=30)

@@ -1,12 +1,12 @@
 """Pause of four ranks when one of them is killed: a ccctl session beside torchft, on this host.
 
-Each trial kills one rank (SIGKILL) at a random moment of a job of all_reduces, 20 ms apart. What is measured
-is the longest time between two results that a survivor has after that, with both in turn. torchft decides
-that a replica is dead when its lighthouse has heard nothing of it for so long (5 s where nothing is said).
+Each trial kills one rank (SIGKILL) at a random moment of a job of all_reduces, 20 ms apart. Measured is the
+longest later time between two results of a survivor, with both systems in turn. torchft's lighthouse counts a
+replica as dead after a time without a heartbeat (5 s by default).
 
     python -P benchmarks/recovery_peers.py --torchft PYTHON [--trials 5] [--heartbeat-ms 5000,1000]
 
-PYTHON is one of an environment with torch and torchft.
+PYTHON is the interpreter of an environment with torch and torchft.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE_S = 60.0
 def ours_s(size_bytes: int, victim: int, after_s: float) -> float:
     """Return the longest gap of the survivors of a session.
 
-    NaN where a result was wrong or it did not go on.
+    The gap is NaN if a result was wrong or the session did not go on.
     """
     with tempfile.TemporaryDirectory() as place:
         strike = Strike(None, Path(place), "kill", victim, after_s)
@@ -52,7 +52,7 @@ def ours_s(size_bytes: int, victim: int, after_s: float) -> float:
 
 @contextlib.contextmanager
 def replicas(python: Path, size_bytes: int, heartbeat_ms: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Four replicas of torchft and their lighthouse."""
+    """Yield four replicas of torchft with their lighthouse."""
     with socket.create_server(("127.0.0.1", 0)) as chosen:
         port = chosen.getsockname()[1]
     options = {"bind": f"127.0.0.1:{port}", "min_replicas": 2, "join_timeout_ms": 1000}
@@ -83,7 +83,7 @@ def replicas(python: Path, size_bytes: int, heartbeat_ms: int) -> Iterator[list[
 
 
 def torchft_s(python: Path, size_bytes: int, heartbeat_ms: int, victim: int, after_s: float) -> float:
-    """Return the longest gap of the first survivor of torchft; NaN where it did not go on within a minute."""
+    """Return the longest gap of the first survivor of torchft; NaN if it does not go on within a minute."""
     with replicas(python, size_bytes, heartbeat_ms) as started:
         watched = started[0 if victim else 1]
         assert watched.stdout is not None

@@ -1,12 +1,12 @@
-"""Print the price of a fixed order of sums, and whether results are the same bits wherever they are summed.
+"""Print the price of a fixed order of sums, and whether results have the same bits on all networks.
 
     python -P benchmarks/reproducible.py [--sizes 1M,16M,256M] [--bits]
 
-Each row plans one collective on one network in the fixed order and in any. The price is the first time over
-the second, by the model of links. The percentages are of the proven bound of any order, and the order's own
-bound is given as a multiple of it. With --bits the results of schedules for 2 to 16 ranks on several
-networks, of several sizes and chunks and around a failed link, are compared by their digests, as the
-reference interpreter computes them.
+Each row plans one collective on one network twice: with sums in a fixed order, and in any order. The price is
+the first time over the second, by the model of links. The percentages are of the proven bound of any order;
+the bound of the fixed order is given as a multiple of this bound. With --bits the reference interpreter
+computes the results of schedules for 2 to 16 ranks on several networks, of several sizes and chunks and
+around a failed link, and their digests are compared.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def cases(ranks: int) -> Iterator[tuple[Network, dict[str, Any]]]:
 
 
 def drawn_inputs(ranks: int) -> list[Array]:
-    """Return inputs whose sums have other bits in another order."""
+    """Return inputs whose sums have different bits in another order."""
     random = np.random.default_rng(1)
     drawn = random.standard_normal((ranks, ELEMENTS)) * 2.0 ** random.integers(-6, 7, (ranks, ELEMENTS))
     return [np.ascontiguousarray(one, np.float32) for one in drawn]

@@ -1,9 +1,9 @@
-"""Digests of what the planning half makes and says: does a change of the code change any result?
+"""Digests of all results of planning: does a change of the code change any result?
 
-For every sample network, collective and method: the schedule, its times, its bounds, the judge's findings
+For every sample network, collective and method: the schedule, its times, its bounds, the checker's findings
 about it and about damaged copies, the compiled program with its verdict, times and MSCCL XML. For every XML
-file of a folder: the program, its verdict and its times. One line a case; with ``--compare`` only what
-differs from an earlier output, and exit status 1 where something does.
+file of a folder: the program, its verdict and its times. The output has one line a case. With ``--compare``
+it has only the differences from an earlier output, and the exit status is 1 if there are any.
 
     python -P benchmarks/result_digests.py >before.txt
     python -P benchmarks/result_digests.py --compare before.txt
@@ -45,7 +45,7 @@ from sample_networks import NAMED, named  # noqa: E402 - the tests' own matrix
 
 
 def digest(*parts: object) -> str:
-    """Sixteen hexadecimal digits of SHA-256 over arrays, bytes and texts."""
+    """Return sixteen hexadecimal digits of SHA-256 over arrays, bytes and texts."""
     sha = hashlib.sha256()
     for part in parts:
         sha.update(
@@ -60,7 +60,7 @@ def digest(*parts: object) -> str:
 
 
 def schedules(name: str) -> Iterator[tuple[str, Schedule]]:
-    """Yield every schedule of a sample network that does not depend on how fast this machine is."""
+    """Yield every schedule of a sample network that does not depend on the speed of this machine."""
     network = named(name)
     for kind in KINDS:
         shape = collective(kind, network.ranks, 3, root=1)
@@ -103,7 +103,7 @@ def damaged(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
 
 
 def of_schedule(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """Yield (what, digest) of a schedule, of what is said about it, and of the program made of it."""
+    """Yield (name, digest) of a schedule, of its bounds and findings, and of its program."""
     timing = replay(schedule)
     yield "schedule", digest(schedule.chunk, schedule.link, schedule.op, timing.start_s, timing.arrival_s)
     found = bounds(schedule.network, schedule.collective, schedule.chunk_bytes, fluid=False)
@@ -113,7 +113,7 @@ def of_schedule(schedule: Schedule) -> Iterator[tuple[str, str]]:
 
 
 def of_program(program: Program, network: Network, chunk_bytes: float) -> Iterator[tuple[str, str]]:
-    """Yield (what, digest) of a program, its verdict, its simulated times and its XML."""
+    """Yield (name, digest) of a program, its verdict, its simulated times and its XML."""
     columns = [getattr(program, name) for name in Program.__dataclass_fields__]
     yield "program", digest(*columns)
     findings = judge(program)

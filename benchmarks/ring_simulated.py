@@ -24,7 +24,7 @@ _TIMEOUT_S = "120"
 
 
 def stdout_of(*words: str) -> str:
-    """Return the stdout of a ccctl command; exits with its stderr if it fails."""
+    """Return the stdout of a ccctl command; exit with its stderr if it fails."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ccctl", *words], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Ring and direct sends as TACOS simulates them: over any network, along shortest paths, unaware of it."""
+"""Ring and direct sends as TACOS simulates them: along shortest paths, on any network, which they ignore."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Routed:
             src = int(self.network.dst[link])
 
     def direct_s(self, src: Indices, dst: Indices) -> float:
-        """Return one chunk from each ``src`` to its ``dst``."""
+        """Return the time of sending one chunk from each ``src`` to its ``dst``."""
         ranks, sends = self.network.ranks, Sends()
         pair = src * ranks + dst
         again = repeats(pair)
@@ -54,9 +54,9 @@ class Routed:
         return replay(sends.schedule(self.network, shape, self.chunk_bytes, "direct")).time_s
 
     def ring_s(self, members: tuple[int, ...]) -> float:
-        """Half an all_reduce: each member's chunk once round, up to the one before it.
+        """Return the time of half an all_reduce: each member's chunk goes round the ring once.
 
-        A rank on the way of several hops is a place for each, so that it waits for the right chunk.
+        A rank on the way of several hops is a separate place for each, so that it waits for the right chunk.
         """
         network, sends = self.network, Sends()
         hops = [list(self.path(a, b)) for a, b in zip(members, (*members[1:], members[0]), strict=True)]

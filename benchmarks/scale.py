@@ -2,12 +2,11 @@
 
     python benchmarks/scale.py [--limit-s 300] [--memory-gib 16] [--growth 512] [FILTER ...]
 
-Rows whose name contains a FILTER, or all of them; then families from 64 to ``--growth`` ranks by symmetry,
-and the exponent by which their seconds grow with ranks and with links (least squares over logarithms). Each
-row runs in a process of its own with a limit of time and memory; a row that exceeds one says so.
-Seconds are those of a clock on the wall, of the network and of the search with bounds and proof, once loops
-are compiled; memory is the most that the process held. A row meets its goal where both seconds and percent
-do.
+Runs the rows whose name contains a FILTER, or all; then families from 64 to ``--growth`` ranks by symmetry,
+with the exponent by which their seconds grow with ranks and with links (least squares over logarithms). Each
+row runs in a separate process with a limit of time and memory; a row that exceeds a limit says so. Seconds
+are wall-clock time of the network and of the search with bounds and proof, once loops are compiled; memory is
+the peak of the process. A row meets its goal if both seconds and percent do.
 
 Others report: TACOS 512 NPUs 6.09 min, 40,000 NPUs 2.52 h; SyCCL 512 GPUs tens of minutes; PCCL all_to_all of
 512 ranks 11.68 min.
@@ -52,8 +51,8 @@ class Row:
     """One case and its goal: at most ``most_s`` seconds, at least ``least_percent`` of the bound.
 
     ``bandwidth`` is in GB/s, of each dimension. Rank 0 has ``share`` of the others' bandwidth. ``gone`` are
-    ranks that have failed, ``cut_links`` ordered pairs whose links have. With ``chunks`` the buffer is cut
-    into so many, otherwise as the search finds best; ``periodic`` schedules instead of plain ones, or
+    failed ranks, ``cut_links`` ordered pairs whose links have failed. ``chunks`` is the number of chunks of
+    the buffer; without it the search chooses the best. ``periodic`` schedules instead of plain ones, or
     ``symmetric`` ones whatever the number of ranks.
     """
 
@@ -169,7 +168,7 @@ GROWING: tuple[tuple[Kind, str, str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of a row: ``why`` there is none, or its cost and its quality."""
+    """The result of a row: its cost and its quality, or ``why`` there is no result."""
 
     why: str = ""
     ranks: int = 0
@@ -192,7 +191,7 @@ def warm_symmetric(kind: Kind) -> None:
 
 
 def measured_here(row: Row, memory_gib: float) -> Measured:
-    """Return the row, carried out in this process, which from now on may hold no more than ``memory_gib``."""
+    """Run a row in this process, which from now on may hold no more than ``memory_gib``."""
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_gib * GIB),) * 2)
     try:
         begun_s = time.perf_counter()
@@ -224,7 +223,7 @@ def measured_here(row: Row, memory_gib: float) -> Measured:
 
 
 def measured_apart(row: Row, limit_s: float, memory_gib: float) -> Measured:
-    """Return the row, carried out in a process of its own, which is ended after ``limit_s``."""
+    """Run a row in a separate process, which is ended after ``limit_s``."""
     command = [
         sys.executable,
         "-P",
@@ -257,9 +256,7 @@ def line(name: str, row: Row, found: Measured) -> str:
 
 
 def exponent(of: Sequence[float], seconds: Sequence[float]) -> float:
-    """Return the power of ``of`` to which ``seconds`` grow: the slope of a straight line through
-    logarithms.
-    """
+    """Return the power of ``of`` to which ``seconds`` grow: the slope of a line through the logarithms."""
     return float(np.polyfit(np.log(of), np.log(seconds), 1)[0])
 
 
@@ -291,7 +288,7 @@ def growth(wanted: Sequence[str], most_ranks: int, limit_s: float, memory_gib: f
 
 
 def main() -> None:
-    """Print the rows that are asked for, each as soon as it is there."""
+    """Print the requested rows, each as soon as it is done."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

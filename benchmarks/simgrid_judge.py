@@ -1,12 +1,12 @@
-"""Our simulator beside SimGrid, on schedules and networks drawn at random.
+"""Our simulator beside SimGrid, on random schedules and networks.
 
     python -P benchmarks/simgrid_judge.py [--cases 200] [--seed 1]
 
 Each case is a connected network of 2 to 12 ranks with links of unequal alpha and beta, of which some hold
 their links for alpha too, a collective of 1 byte to 1 MiB a chunk, and one of nine methods; each schedule is
-checked. The table has the ratio of SimGrid's time to ours: where no ports are shared, where sends take turns
-at ports, and where ports are shared evenly and in no order, as on networks that queue and for streams in any
-case. "An arrival apart" is the largest difference of the arrival of one send, as a part of the time of all.
+checked. The table has the ratio of SimGrid's time to ours in three groups: no shared ports; sends that take
+turns at ports; ports shared evenly and in no order, as on networks that queue and for all streams. "An
+arrival apart" is the largest difference of the arrival of one send, as a part of the whole time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AGREE = 0.01
 
 @dataclass(frozen=True)
 class Compared:
-    """One schedule in SimGrid: its time as a multiple of ours, and how far apart an arrival is at most."""
+    """One schedule in SimGrid: its time as a multiple of ours, and the largest difference of an arrival."""
 
     network: str
     method: str
@@ -46,9 +46,9 @@ class Compared:
 
 
 def drawn_network(draw: random.Random, *, ports: bool, queues: bool = False) -> Network:
-    """Return a ring of ranks in random order and random links more.
+    """Return a ring of ranks in random order with random links added.
 
-    With ports, NICs of hosts of two ranks.
+    With ports, two ranks form a host and share a NIC.
     """
     ranks = draw.randint(2, 12)
     order = draw.sample(range(ranks), ranks)
@@ -71,7 +71,7 @@ def drawn_network(draw: random.Random, *, ports: bool, queues: bool = False) -> 
 
 
 def drawn_schedule(draw: random.Random, network: Network) -> Schedule:
-    """Return a collective by a method that serves it there; greedy serves all."""
+    """Return a collective by a method that can run it on the network; greedy runs all."""
     while True:
         kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind not in ("custom", "several"))
         shape = collective(draw.choice(kinds), network.ranks, draw.choice((1, 2, 5)))
@@ -86,7 +86,7 @@ def drawn_schedule(draw: random.Random, network: Network) -> Schedule:
 
 
 def compared(schedule: Schedule, *, turns: bool) -> Compared:
-    """Both simulators on one schedule."""
+    """Run both simulators on one schedule."""
     ours, theirs = replay(schedule), replay_in_simgrid(schedule, turns=turns)
     apart = float(np.abs(theirs.arrival_s - ours.arrival_s).max()) / ours.time_s
     ratio = theirs.time_s / ours.time_s
@@ -94,7 +94,7 @@ def compared(schedule: Schedule, *, turns: bool) -> Compared:
 
 
 def group(cases: int, seed: int, *, ports: bool, queues: bool = False, turns: bool) -> list[Compared]:
-    """So many schedules, each on a network of its own."""
+    """Return ``cases`` compared schedules, each on a separate network."""
     draw = random.Random(seed)
     found: list[Compared] = []
     while len(found) < cases:
@@ -105,7 +105,7 @@ def group(cases: int, seed: int, *, ports: bool, queues: bool = False, turns: bo
 
 
 def main() -> None:
-    """Print the table, and each case of a group with one model that is further apart than 1 %."""
+    """Print the table, and each case of a group with one model that differs by more than 1 %."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=200, help="schedules of each group")
     parser.add_argument("--seed", type=int, default=1)

@@ -3,14 +3,14 @@
     python -P benchmarks/sizes.py [--networks ring:8,torus:4x4x4] [--collectives all_reduce] [--sizes 1K,16K]
         [--random 5] [--unusual 8] [--seed 1] [--below 85] [--cells FILE [--only-known]] [--picture FILE.svg]
 
-Without options: 1 KiB to 1 GiB by factors of four, five collectives, six networks that have names and five
-drawn at random. ``--unusual`` adds networks of eight other kinds, of 6 to 18 ranks each: random regular
-graphs, Kautz and de Bruijn graphs, circulants, twisted tori, fat trees of uneven leaves, stars around a hub
-and sites far apart. The mean of each collective and size ends the table. A cell is the simulated time's
-percent of the largest proven lower bound; 100 is proven optimal. With ``--below`` the cells under that
-percent follow, each with its method and what binds it. Cells that ``--cells`` holds are not measured again,
-others are added to it, so that the table can be made in parts. ``--picture`` draws percent against size, a
-line for each network, a panel for each collective.
+Without options: 1 KiB to 1 GiB by factors of four, five collectives, six named networks and five random ones.
+``--unusual`` adds networks of eight other kinds, of 6 to 18 ranks each: random regular graphs, Kautz and de
+Bruijn graphs, circulants, twisted tori, uneven fat trees, stars around a hub, and sites far apart. A cell is
+the largest proven lower bound in percent of the simulated time; 100 is proven optimal. The mean of each
+collective and size ends the table. With ``--below`` the cells under that percent follow, each with its method
+and the bound that binds. Cells in the file ``--cells`` are not measured again, and new cells are added to it,
+so the table can be made in parts. ``--picture`` draws percent against size, a line for each network, a panel
+for each collective.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ALPHA_S = 0.7e-6
 
 @dataclass(frozen=True)
 class Cell:
-    """One collective of one size on one network, and how near its schedule comes to the bound."""
+    """One collective of one size on one network, and the percent of the bound that its schedule reaches."""
 
     network: str
     kind: Kind
@@ -78,7 +78,7 @@ def drawn(seed: int) -> Network:
 
 
 def _hosts(seed: int, draw: random.Random) -> Network:
-    """Hosts of equal size, each a line of ranks with random chords, joined by a NIC for each host."""
+    """Return hosts of equal size, each a line of ranks with random chords, joined by a NIC for each host."""
     hosts, size = draw.randint(2, 5), draw.randint(3, 8)
     inside_s, inside = draw.uniform(0.5e-6, 2e-6), draw.choice((20e9, 50e9, 200e9))
     links: dict[tuple[int, int], Link] = {}
@@ -140,7 +140,7 @@ def _random_family(seed: int, draw: random.Random) -> Network:
 
 
 def _random_pods(seed: int, draw: random.Random) -> Network:
-    """Hosts of GPUs behind a switch of their own, and a NIC for each GPU or for two."""
+    """Return hosts of GPUs, each with a switch, and a NIC for each GPU or for two."""
     hosts, size, shared = draw.randint(2, 5), draw.choice((4, 6, 8)), draw.choice((1, 2))
     inside_s, outside_s = draw.uniform(0.5e-6, 1.5e-6), draw.uniform(2e-6, 10e-6)
     inside, nic = draw.choice((100e9, 300e9)), draw.choice((12.5e9, 25e9, 50e9))
@@ -222,7 +222,7 @@ def _directed(kind: str, draw: random.Random) -> tuple[int, set[tuple[int, int]]
 
 
 def _uneven_tree(name: str, draw: random.Random, alpha_s: float, rate: float) -> Network:
-    """Return leaf switches of unlike numbers of ranks, joined by uplinks that their ranks share."""
+    """Return leaf switches with unequal numbers of ranks, joined by uplinks that their ranks share."""
     sizes = [draw.randint(2, 6) for _ in range(draw.randint(2, 4))]
     leaf = [at for at, size in enumerate(sizes) for _ in range(size)]
     uplink = rate * draw.choice((0.5, 1.0, 2.0))
@@ -239,7 +239,7 @@ def _uneven_tree(name: str, draw: random.Random, alpha_s: float, rate: float) ->
 
 
 def measured(network: Network, kind: Kind, size_bytes: int) -> Cell:
-    """Return what `synth` finds, with one process."""
+    """Return the result of `synth` in one process."""
     begun_s = time.process_time()
     found = synthesize(Request(network=network, kind=kind, size_bytes=size_bytes, jobs=0))
     outcome = found.schedule.outcome
@@ -286,7 +286,7 @@ def percent_in(row: Sequence[Cell], size_bytes: int) -> str:
 
 
 def main() -> None:
-    """Print one row for each network and collective, and then what fell short."""
+    """Print one row for each network and collective, and then the cells below the limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--networks", default=",".join(NAMED), help="names, with commas between them")
     parser.add_argument("--collectives", default=",".join(KINDS))

@@ -1,12 +1,12 @@
-"""ccctl in jobs of a real Slurm: a controller and four nodes, each a network namespace of its own.
+"""ccctl in jobs of a real Slurm: a controller and four nodes, each a separate network namespace.
 
     python -P benchmarks/slurm_lab.py [--only detect,profile,…] [--torch PYTHON]
 
-Brings up a lab of hosts at 100 Mbit/s, munged, slurmctld and a slurmd on each node, runs what an operator
-would type on the login node, prints a table, and removes all of it. Each node has a /tmp, a /dev/shm and
-process numbers of its own; the other folders are shared, as a cluster's home is. ``--torch`` is a Python with
-torch, for the cases of training. Exit status 1 if a command ended otherwise than expected. Needs root, and on
-Debian slurmctld, slurmd, slurm-client, munge, and libpmix-dev for srun --mpi=pmix.
+Starts a lab of hosts at 100 Mbit/s, munged, slurmctld and a slurmd on each node, runs an operator's commands
+on the login node, prints a table, and removes everything. Each node has a separate /tmp, /dev/shm and process
+numbering; the other folders are shared, as a cluster's home is. ``--torch`` is a Python with torch, for the
+cases of training. Exit status 1 if a command ended otherwise than expected. Needs root, and on Debian
+slurmctld, slurmd, slurm-client, munge, and libpmix-dev for srun --mpi=pmix.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ dist.destroy_process_group()
 
 @dataclass(frozen=True)
 class Case:
-    """A command line of the login node, the status that is right, and whether what it said and wrote is."""
+    """A command line of the login node, its right status, and a check of its output and files."""
 
     name: str
     line: str
@@ -193,7 +193,7 @@ def _munged(folder: Path) -> list[str]:
 
 
 def _daemon(up: contextlib.ExitStack, words: list[str], made: Cluster) -> None:
-    """Start a daemon, which ends before what was entered into ``up`` until now."""
+    """Start a daemon, and register its end with ``up``."""
     with (made.folder / "daemons.log").open("ab") as log:
         process = subprocess.Popen(
             words, env=made.variables(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -208,7 +208,7 @@ def _daemon(up: contextlib.ExitStack, words: list[str], made: Cluster) -> None:
 
 
 def _await(made: Cluster) -> None:
-    """Wait until all nodes are idle; ends the script where they do not become so."""
+    """Wait until all nodes are idle; end the script if they do not become so."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         said = made.run("sinfo --noheader --format '%D %T'").stdout
@@ -231,14 +231,14 @@ def _holds_links(name: str) -> Callable[[str, Path], bool]:
 
 
 def _batch(name: str, command: str) -> str:
-    """Return a line that has ``command`` run as a batch script on four nodes; see ``_submitted``."""
+    """Return a line that runs ``command`` as a batch script on four nodes; see ``_submitted``."""
     return f"printf '#!/bin/sh\\n%s\\n' {shlex.quote(command)} > {name}.sbatch; " + _submitted(
         name, f"{name}.sbatch"
     )
 
 
 def _submitted(name: str, script: str) -> str:
-    """Return a line that has a batch script run on four nodes, and ends as it does with what it said.
+    """Return a line that runs a batch script on four nodes and ends with its status and output.
 
     ``sbatch --wait`` would ask only every half a minute.
     """
@@ -250,7 +250,7 @@ def _submitted(name: str, script: str) -> str:
 
 
 def cases(torch: str | None) -> list[Case]:
-    """Return what an operator types, in an order in which each has the files that it reads."""
+    """Return an operator's commands, in an order in which each has the files that it reads."""
     profile, adaptive = "ccctl profile --quick -o", "ccctl run --adaptive --size 1M --iterations 20"
     on_nodes = _batch("adaptive", f'{adaptive} --hosts "$SLURM_JOB_NODELIST"')
     made = [
@@ -283,7 +283,7 @@ def cases(torch: str | None) -> list[Case]:
 
 
 def _acceptances() -> list[Case]:
-    """Return an acceptance of nodes of which one sends slowly, and the drain lines that it writes."""
+    """Return an acceptance of nodes of which one sends slowly, and of the drain lines that it writes."""
     accept = "salloc -N4 -n4 ccctl accept --budget 60s -o accepted; status=$?"
     drained = "sh accepted/drain.sh; sinfo -N -h -o '%N %T %E'; exit $status"
     slow = _with("gpu3", egress_bytes_per_s=RATE_BYTES_PER_S / 2)
@@ -305,9 +305,10 @@ def _drains(node: str, reason: str) -> Callable[[str, Path], bool]:
 
 
 def _watches() -> list[Case]:
-    """Return what a timer starts again and again.
+    """Return the commands that a timer starts again and again.
 
-    All is as in the baseline, then a node has become slow, is mended and resumed, another one, and a link.
+    At first all is as in the baseline. Then a node has become slow, is mended and resumed; then another node,
+    and a link.
     """
     watched = "--baseline profile.json --schedule s.json --state watch --prometheus watch.prom"
     drain = f"salloc -N4 -n4 {ROOT}/examples/slurm/ccctl-watch-drain {watched}; status=$?"
@@ -341,7 +342,7 @@ def _watches() -> list[Case]:
 
 
 def _with(name: str, **rates: float) -> Callable[[Lab], Lab]:
-    """Return a change of what a host sends or receives."""
+    """Return a change of a host's sending or receiving."""
 
     def changed(lab: Lab) -> Lab:
         return replace(
@@ -352,7 +353,7 @@ def _with(name: str, **rates: float) -> Callable[[Lab], Lab]:
 
 
 def _watched(words: str = "no drift: ", drained: str | None = None) -> Callable[[str, Path], bool]:
-    """Return whether a watch said that, metrics agree, and Slurm shows only ``drained`` as drained for it."""
+    """Return a check of a watch: it printed ``words``, metrics agree, and Slurm drained only ``drained``."""
 
     def holds(said: str, job: Path) -> bool:
         shown = [line for line in said.splitlines() if line.startswith(NODES) and "→" not in line[:8]]
@@ -391,7 +392,7 @@ def _site_packages() -> str:
 
 
 def tried(made: Cluster, case: Case) -> bool:
-    """Run one case and print its row; whether it was as expected."""
+    """Run one case and print its row; return whether it went as expected."""
     changed = case.change(made.lab)
     lifecycle.shape(made.lab, changed)
     began_s = time.monotonic()
@@ -415,7 +416,7 @@ def tried(made: Cluster, case: Case) -> bool:
 
 @contextlib.contextmanager
 def _load(loops: int) -> Iterator[None]:
-    """So many processes that each keep a core busy."""
+    """Keep cores busy with ``loops`` processes within the block."""
     running = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(loops)]
     try:
         yield
@@ -426,7 +427,7 @@ def _load(loops: int) -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the cases that are asked for."""
+    """Run the requested cases."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", help="names of cases, with commas between them")
     parser.add_argument("--torch", help="a Python with torch")

@@ -1,12 +1,12 @@
 """Short messages on one host, beside Open MPI, MPICH and gloo: 4 B to 64 KiB, one table.
 
-Each library is in the environment of one Python, for two MPI libraries do not go together: ``--with`` names
-them, and the first one's is that of this script. In each the same programs run, in turn with the library,
-on the same buffers, every element checked; so each library has ours beside it in the same run. ``--rounds``
-goes round all environments so often, and medians are of the rounds' medians. A library's column is its time
-over ours: above 1 ours is faster. Ours is at each size the best of the plain algorithms, by the median of
-all runs, as a race would have it. With ``--aggregate`` so many calls are timed as one, without a barrier
-between them.
+Each library is in the environment of one Python, because two MPI libraries do not go together. ``--with``
+names these environments; the first library is in this script's own. In each environment the same programs run
+in turn with the library, on the same buffers, with every element checked, so each library has ours beside it
+in the same run. ``--rounds`` is the number of rounds over all environments; medians are of the rounds'
+medians. A library's column is its time over ours: above 1 ours is faster. Ours is at each size the best of
+the plain algorithms, by the median of all runs, as a race would choose. ``--aggregate`` times that many calls
+as one, without a barrier between them.
 
     python -P benchmarks/small_messages.py [--with mpich=PYTHON] [--with gloo=PYTHON] [--ranks 2,4]
         [--sizes 4,16,…] [--collectives all_reduce,…] [--aggregate 1] [--rounds 3]
@@ -53,7 +53,7 @@ def programs(kind: str, ranks: int) -> dict[str, Program]:
 
 
 def measure(ranks: int, kind: str, asked: argparse.Namespace, library: str) -> dict[str, Any]:
-    """Medians in microseconds: of each program at each size, of the library; and what was wrong."""
+    """Return medians in microseconds, of each program at each size and of the library, and wrong elements."""
     every = programs(kind, ranks)
     collective = next(iter(every.values())).collective
     blocks = collective.total_bytes(1) // collective.share
@@ -80,7 +80,7 @@ def measure(ranks: int, kind: str, asked: argparse.Namespace, library: str) -> d
 
 
 def measured_by(python: str, library: str, ranks: int, kind: str, words: list[str]) -> dict[str, Any]:
-    """Return what this script measures where ``python`` is."""
+    """Return the measurements of this script in the environment of ``python``."""
     own = [python, "-P", __file__, "--alone", library, "--ranks", str(ranks), "--collectives", kind, *words]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(own, env=environment, capture_output=True, text=True, check=False)

@@ -3,11 +3,11 @@
     pip install ortools
     python -P benchmarks/small_optima.py [--cases ring:4,mesh:2x3] [--chunks 1,2] [--latencies 1,2,4]
 
-What nobody can beat tells whether a gap between schedule and bound is the schedule's fault or the bound's.
-Time goes in rounds of one chunk on one link; a chunk arrives some rounds, the latency, after its start. A
-program of constraints asks whether some schedule of so many rounds exists, whatever sums it forms: a send
-carries its source's own contribution or not, and any of the sums that had arrived there. CP-SAT answers; the
-fewest rounds with an answer are the optimum for that many chunks.
+The optimum tells whether a gap between schedule and bound is the fault of the schedule or of the bound. Time
+goes in rounds of one chunk on one link; a chunk arrives some rounds, the latency, after its start. A
+constraint program asks whether a schedule with a given number of rounds exists, for any partial sums: a send
+carries its source's own contribution or not, and any of the sums that had arrived there. CP-SAT answers. The
+fewest rounds with the answer yes are the optimum for that number of chunks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUND_S = CHUNK_BYTES * BETA
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether there is a schedule of so many rounds; None where the time was not enough to tell."""
+    """Whether there is a schedule with that number of rounds; None if the time was too short to tell."""
 
     rounds: int
     exists: bool | None
@@ -39,7 +39,7 @@ class Answer:
 
 
 def exists(network: Network, chunks: int, latency: int, rounds: int, seconds: float) -> Answer:
-    """Return whether an all_reduce ends after so many rounds; each send keeps its link and ports for one."""
+    """Return whether an all_reduce ends after ``rounds`` rounds; a send keeps its link and ports for one."""
     from ortools.sat.python import cp_model
 
     begun_s = time.perf_counter()
@@ -93,7 +93,7 @@ def _sum(
     total: Mapping[int, Any],
     own: Any,
 ) -> None:
-    """``total`` of each rank: some sends to ``node`` that started by ``last`` added up, and its own."""
+    """Constrain ``total`` of each rank: its own part plus some sends to ``node`` started by ``last``."""
     parts: dict[int, list[Any]] = {rank: [] for rank in range(network.ranks)}
     for link, at in dict.fromkeys((link, at) for link, at, _ in carries):
         if network.dst[link] != node or at > last:
@@ -110,7 +110,7 @@ def _sum(
 
 
 def optimum(network: Network, chunks: int, latency: int, least: int, seconds: float) -> list[Answer]:
-    """Answers from ``least`` rounds on, to the first that is not no."""
+    """Return the answers from ``least`` rounds on, to the first that is not no."""
     answers = [exists(network, chunks, latency, least, seconds)]
     while answers[-1].exists is False:
         answers.append(exists(network, chunks, latency, answers[-1].rounds + 1, seconds))

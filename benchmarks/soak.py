@@ -5,15 +5,15 @@ simulate, then bench or profile on this host, or in an emulated cluster of a few
 rounds a SIGINT, SIGTERM or SIGKILL strikes the command, its mpirun or one of its ranks at a random moment.
 Between the rounds one process that lives as long as the soak calls the library on other random cases.
 
-The soak runs in namespaces of its own (processes, mounts, SysV memory), with its own /tmp, /run, /dev/shm,
-home and cache: everything that is found there was left by the rounds. Counted after each round: processes,
-/dev/shm, /tmp, /run/ccctl and its labs in /etc/netns, network namespaces, .part files, SysV segments, the
-cache of compiled loops, and the memory, descriptors and threads of the process that lives on.
+The soak runs in separate namespaces (processes, mounts, SysV memory), with its own /tmp, /run, /dev/shm, home
+and cache. So everything found there was left by the rounds. Counted after each round: processes, /dev/shm,
+/tmp, /run/ccctl and its labs in /etc/netns, network namespaces, .part files, SysV segments, the cache of
+compiled loops, and the memory, descriptors and threads of the process that lives on.
 
-A figure is flat where its Theil-Sen slope (the median of the slopes between all pairs of samples) over the
-last three quarters of the soak, times their duration, is at most its tolerance: 5 % of the median, at least
-8 MiB of memory and 2 of what is counted. The exit status is 1 where a figure is not flat, or where a round
-left something, ended with a status that is not documented, showed a traceback or hung.
+A figure is flat if its Theil-Sen slope (the median of the slopes between all pairs of samples) over the last
+three quarters of the soak, times their duration, is at most its tolerance: 5 % of the median, at least 8 MiB
+of memory and 2 of counted things. The exit status is 1 if a figure is not flat, or if a round left something,
+ended with an undocumented status, showed a traceback or hung.
 
     python -P benchmarks/soak.py [--minutes 120] [--seed 0] [--no-lab]
 
@@ -104,14 +104,14 @@ class Findings:
 
 
 class Commands:
-    """Runs the installed command and judges how it ended."""
+    """Commands: runs the installed command and judges how it ended."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._usual_s: dict[str, float] = {}
 
     def run(self, arguments: Sequence[object], strike: Strike | None = None) -> bool:
-        """Run ``ccctl`` with ``arguments``; whether it ended with status 0."""
+        """Run ``ccctl`` with ``arguments``; return whether it ended with status 0."""
         words = [str(CCCTL), *map(str, arguments)]
         told = "ccctl " + " ".join(words[1:])
         kind = next((word for word in ("profile", "bench") if word in words), words[1])
@@ -162,7 +162,7 @@ def _ended(process: subprocess.Popen[bytes], within_s: float) -> int | None:
 
 
 def _strike(process: subprocess.Popen[bytes], strike: Strike, when_s: float) -> bool:
-    """Return whether the victim was there to be struck."""
+    """Send the signal at its time; return whether its victim existed."""
     while time.monotonic() < when_s and process.poll() is None:
         time.sleep(0.05)
     deadline_s = time.monotonic() + 20
@@ -239,7 +239,7 @@ class Round:
         self._step = 0
 
     def run(self) -> None:
-        """Run every command of the round; one that was struck ends it."""
+        """Run every command of the round; a command that got a signal ends it."""
         most = 4 if self.kind in ("bench", "lab") else 24
         spec, ranks = random_network(self._chance, most)
         kind = self._chance.choice(COLLECTIVES)
@@ -325,7 +325,7 @@ class Resident:
         return self._process.pid
 
     def work(self, seed: int) -> dict[str, float]:
-        """Have it do a batch; its memory, descriptors and threads after."""
+        """Run a batch there; return its memory, descriptors and threads after it."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{seed}\n")
         self._process.stdin.flush()
@@ -336,14 +336,14 @@ class Resident:
         return found
 
     def end(self) -> int:
-        """Let it go; its exit status."""
+        """End the process; return its exit status."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self._process.wait(60)
 
 
 def serve() -> None:
-    """Be the resident: a batch of calls for each line, then one line of figures."""
+    """Call the library as the resident: a batch of calls for each line read, then a line of figures."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     own = psutil.Process()
     for line in sys.stdin:
@@ -395,7 +395,7 @@ def _call_the_library(chance: random.Random) -> None:
 
 
 def left_behind(known: set[int]) -> dict[str, list[str]]:
-    """Return what is there that no command needs any more, by the name of its column."""
+    """Return the things that no command needs any more, by the name of their column."""
     return {
         "processes": [_told(one) for one in psutil.process_iter() if one.pid not in known],
         "shm": _below(Path("/dev/shm")),
@@ -415,7 +415,7 @@ def _below(folder: Path) -> list[str]:
 
 
 def stale_parts() -> list[str]:
-    """Unfinished files that the next writer of the same file should have removed, and did not."""
+    """Return unfinished files that the next writer of the same file should have removed, and did not."""
     stale = []
     for part in OUT.glob(".*.part"):
         target = OUT / ".".join(part.name.split(".")[1:-2])
@@ -425,7 +425,7 @@ def stale_parts() -> list[str]:
 
 
 def settled(known: set[int]) -> dict[str, list[str]]:
-    """Return what is left behind after all had time to end."""
+    """Return the things left behind after all had time to end."""
     deadline_s = time.monotonic() + SETTLE_S
     while any((left := left_behind(known)).values()) and time.monotonic() < deadline_s:
         time.sleep(0.2)
@@ -433,7 +433,7 @@ def settled(known: set[int]) -> dict[str, list[str]]:
 
 
 def clear(left: dict[str, list[str]]) -> None:
-    """Remove what a round left, so that it is told once."""
+    """Remove the leftovers of a round, so that they are reported once."""
     for told in left["processes"]:
         with suppress(ProcessLookupError, ValueError):
             os.kill(int(told.split()[0]), signal.SIGKILL)
@@ -471,7 +471,7 @@ COLUMNS = {
 
 
 def flat(moments_s: Sequence[float], values: Sequence[float], unit: str) -> tuple[bool, float]:
-    """Return whether a figure is flat by the rule above, and by how much it grew."""
+    """Return whether a figure is flat by the rule above, and its growth."""
     warm_s = moments_s[0] + WARM * (moments_s[-1] - moments_s[0])
     kept = [(moment, value) for moment, value in zip(moments_s, values, strict=True) if moment >= warm_s]
     if len(kept) < 3:
@@ -482,7 +482,7 @@ def flat(moments_s: Sequence[float], values: Sequence[float], unit: str) -> tupl
 
 
 def soak(minutes: float, seed: int, lab: bool) -> bool:
-    """Run rounds until the time is up, print the figures; whether all is well."""
+    """Run rounds until the time is up, and print the figures; return whether all is well."""
     OUT.mkdir(parents=True)
     findings = Findings()
     commands, resident = Commands(findings), Resident()
@@ -553,7 +553,7 @@ def _verdict(samples: Sequence[tuple[float, dict[str, float]]], rounds: int, fin
 
 
 def enter_namespaces(arguments: Sequence[str]) -> None:
-    """Start this program again where nothing but its own processes and files is to be seen; never returns."""
+    """Start this program again in new namespaces, with only its own processes and files; never return."""
     if os.geteuid() != 0:
         raise SystemExit("the soak needs root: it makes namespaces for itself and for the labs")
     needed = [Path(sys.prefix), Path(__file__)]
@@ -574,7 +574,7 @@ def enter_namespaces(arguments: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Soak, or be the process that lives on."""
+    """Run the soak, or the resident process."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--minutes", type=float, default=120.0)
     options.add_argument("--seed", type=int, default=0)

@@ -3,34 +3,35 @@
     python benchmarks/tacos_tables.py [--quick] [--programs] [--mechanisms SECONDS] [FILTER]
     python benchmarks/tacos_tables.py --published [FILTER]
 
-The paper gives times as multiples of its own best result, so what compares is how many times slower its
-baselines are than the best. They are simulated as its Sec. VII-C has them: a ring in the order of the ranks
-and direct sends, both along shortest paths, each rank's share whole. ``halves`` is how many times slower
-than ours a reduce_scatter and then an all_gather is, each at its bound: the paper's all_reduce is never
-faster than that. Quoted are the paper's tables and text; no bar of a figure is read off.
+The paper gives times as multiples of its own best result, so we compare how many times slower its baselines
+are than the best. The baselines are simulated as its Sec. VII-C has them: a ring in the order of the ranks
+and direct sends, both along shortest paths, with each rank's share whole. ``halves`` is a reduce_scatter and
+then an all_gather, each at its bound, over our time: the paper's all_reduce is never faster than that. Quoted
+are the paper's tables and text; no bar of a figure is read off.
 
 ``ilp`` and ``taccl`` are TACOS-ILP and a TACCL-like baseline, with --programs: one chunk a share, a minute
-each, of at most 36 ranks; a dash where they found nothing by then, or nothing better than the greedy has.
-The baseline routes as TACCL does, with the loads of links in its program; the paper's is TACOS-ILP told
-nothing of congestion.
+each, for at most 36 ranks. A dash stands for no result in that time, or for none better than greedy's. Our
+TACCL-like baseline routes as TACCL does, with the loads of links in its program; the paper's is TACOS-ILP
+that ignores congestion.
 
-With --mechanisms each row of Table II is followed by TACOS-ILP's two mechanisms, each alone for at most so
-many seconds: early termination with recovery, and time clustering. Their only incumbent is a schedule along
+With --mechanisms each row of Table II is followed by TACOS-ILP's two mechanisms, each alone for at most
+SECONDS: early termination with recovery, and time clustering. Their only incumbent is a schedule along
 shortest paths. ``ccctl synth --method ilp --mechanism NAME`` runs the same for one network.
 
-``auto`` is CPU seconds of all methods, bounds and proof (of more than 128 ranks the methods that begin within
-15 s); ``greedy`` those of one run with one chunk a share, which is what TACOS-Greedy does (of ``paths`` for
-the gather), and ``ratio`` the paper's seconds over it. Where it gives them for TACOS-ILP only, the remark
-says so. All is compiled before.
+``auto`` is the CPU seconds of all methods, bounds and proof (for more than 128 ranks, of the methods that
+begin within 15 s). ``greedy`` is the CPU seconds of one run with one chunk a share, as in TACOS-Greedy (of
+``paths`` for the gather), and ``ratio`` the paper's seconds over it. Where the paper gives seconds for
+TACOS-ILP only, the remark says so. All is compiled before.
 
-With --published nothing of ours is run: the ring and direct sends are divided by TACOS-Greedy as published
-(`tacos_published`, one chunk a share, the best of 8 searches), which is what the paper's tables divide by,
-and by each other. Switches are unwound (degree max inside, 1 outside), and alpha holds links, too.
+With --published nothing of ours is run. The ring and direct sends are divided by TACOS-Greedy as published
+(`tacos_published`, one chunk a share, the best of 8 searches), as in the paper's tables, and by each other.
+Switches are unwound (degree max inside, 1 outside), and alpha holds links, too.
 
-The paper tells no size but in Fig. 21, no alpha but in Fig. 6, no bandwidth of Ring_Ring, no roots in Table
-IV and not who takes part in Table V. Here: 64 MiB, 0.5 us, 100 GB/s as on its meshes, rank 0; all ranks, but
-in the all_gather those of the last two rows. Tables IV and V move one chunk of 1 MiB a rank and hold links
-for alpha too, so that times are numbers of steps, as the paper's ratios are quotients of such.
+The paper gives sizes only in Fig. 21 and alphas only in Fig. 6. It gives no bandwidth of Ring_Ring, no roots
+in Table IV, and no participants in Table V. Here: 64 MiB, 0.5 us, 100 GB/s as on its meshes, rank 0; all
+ranks, but in the all_gather those of the last two rows. Tables IV and V move one chunk of 1 MiB a rank and
+hold links for alpha too. So times are numbers of steps, as the paper's ratios are quotients of numbers of
+steps.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ TENANTS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One row: what is done on which network, and what the paper says of it (0: nothing)."""
+    """One row: the collectives, the network, and the paper's figures (0: none)."""
 
     where: str
     spec: str
@@ -94,14 +95,14 @@ class Case:
     taccl: float = 0.0
 
     def network(self) -> Network:
-        """Return the whole network less what failed."""
+        """Return the network without its failed parts."""
         bandwidth = [gbs * 1e9 for gbs in self.gbs]
         whole = family(self.spec, [ALPHA_S], bandwidth, hold_alpha=self.in_steps)
         return without(whole, Failures(ranks=self.failed))
 
     @property
     def in_steps(self) -> bool:
-        """Whether it moves single chunks."""
+        """Whether the case moves single chunks."""
         return self.kind != "all_reduce" or bool(self.collectives)
 
     def unwound(self) -> Network:
@@ -206,7 +207,7 @@ CASES = (
 
 
 def baselines(case: Case, network: Network) -> tuple[float, float]:
-    """Return seconds of the ring and of direct sends; 0 for a ring that the paper does not run."""
+    """Return the seconds of the ring and of direct sends; 0 for a ring that the paper does not run."""
     collectives = case.asked(network.ranks)
     if case.in_steps:
         pairs = np.array([pair for one in collectives for pair in pairs_of(one)]).T
@@ -227,7 +228,7 @@ def pairs_of(one: CollectiveRequest) -> Iterator[tuple[int, int]]:
 
 
 def halves_s(network: Network, members: tuple[int, ...], share_bytes: int) -> float:
-    """Return a reduce_scatter and then an all_gather, neither slower than its bound."""
+    """Return the time of a reduce_scatter and then an all_gather, each at its bound."""
     kinds: tuple[tuple[Kind, int], ...] = (("reduce_scatter", len(members)), ("all_gather", 1))
     shapes = (collective(kind, network.ranks, chunks, 0, members) for kind, chunks in kinds)
     return sum(
@@ -236,9 +237,7 @@ def halves_s(network: Network, members: tuple[int, ...], share_bytes: int) -> fl
 
 
 def best(case: Case, network: Network) -> tuple[Outcome, str, float]:
-    """Return (outcome, method, CPU seconds) of the best that is found in this process, without
-    integer programs.
-    """
+    """Return (outcome, method, CPU seconds) of the best schedule found without integer programs."""
     asked = Request(
         network,
         case.kind,
@@ -259,7 +258,7 @@ def best(case: Case, network: Network) -> tuple[Outcome, str, float]:
 
 
 def published(case: Case) -> str:
-    """Return a line: the ring and direct sends over TACOS-Greedy as published, and over each other."""
+    """Return a line: ring and direct sends over TACOS-Greedy as published, and over each other."""
     network = case.unwound()
     members = case.asked(network.ranks)[0].members
     shape = Request(network, case.kind, collectives=case.asked(network.ranks)).shape(1)
@@ -280,7 +279,7 @@ def published(case: Case) -> str:
 
 
 def greedy_s(case: Case, network: Network) -> float:
-    """CPU seconds of one run of the greedy, with one chunk a share; of ``paths`` for the gather."""
+    """Return the CPU seconds of one run of greedy with one chunk a share; of ``paths`` for the gather."""
     collectives = case.asked(network.ranks)
     members = collectives[0].members
     shape = Request(network, case.kind, collectives=collectives).shape(1)
@@ -292,9 +291,9 @@ def greedy_s(case: Case, network: Network) -> float:
 
 
 def solved(case: Case, network: Network) -> tuple[float, float]:
-    """Return seconds of what TACOS-ILP and the TACCL-like baseline find within a minute each.
+    """Return the seconds of TACOS-ILP's and the TACCL-like baseline's schedules, found within a minute each.
 
-    0 for nothing.
+    0 stands for no schedule.
     """
     if network.ranks > MOST_SOLVED_RANKS:
         return 0.0, 0.0
@@ -326,9 +325,7 @@ def solved(case: Case, network: Network) -> tuple[float, float]:
 
 
 def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: float) -> str:
-    """Return a line: the time that TACOS-ILP finds by one of its mechanisms alone, in percent of the
-    bound.
-    """
+    """Return a line: the time by one of TACOS-ILP's mechanisms alone, in percent of the bound."""
     shape = Request(network, case.kind, collectives=case.asked(network.ranks)).shape(1)
     chunk_bytes = case.size_bytes // network.ranks
     begun_s = time.perf_counter()
@@ -347,9 +344,9 @@ def by_mechanism(case: Case, network: Network, mechanism: Mechanism, limit_s: fl
 
 @dataclass(frozen=True)
 class Asked:
-    """The command line: which cases, with integer programs or not, seconds of each mechanism (0: none).
+    """The command line: cases, whether to run integer programs, seconds of each mechanism (0: none).
 
-    With ``published`` only what TACOS-Greedy as published and its baselines take.
+    With ``published`` only TACOS-Greedy as published and its baselines run.
     """
 
     cases: list[Case]
@@ -367,7 +364,7 @@ def seconds_of(text: str) -> float:
 
 
 def asked_of(arguments: list[str]) -> Asked:
-    """Return what the command line asks for: small cases with --quick, those whose name has FILTER."""
+    """Return the parsed command line: small cases with --quick, those whose name has FILTER."""
     words, limit_s = list(arguments), 0.0
     if BY_MECHANISM in words:
         at = words.index(BY_MECHANISM)
@@ -410,17 +407,17 @@ def row(case: Case, *, programs: bool) -> str:
 
 
 def multiple(value: float) -> str:
-    """Return ``value`` times, or a dash for nothing."""
+    """Return ``value`` times, or a dash for 0."""
     return f"{value:8.{2 if value < 1000 else 0}f}x" if value else f"{'-':>9}"
 
 
 def seconds(value: float) -> str:
-    """Return ``value`` in a cell, or a dash for nothing."""
+    """Return ``value`` in a cell, or a dash for 0."""
     return f"{value:9.4g}s" if value else f"{'-':>10}"
 
 
 def main(*arguments: str) -> None:
-    """Print a row for each case that is asked for."""
+    """Print a row for each requested case."""
     asked = asked_of(list(arguments))
     if asked.published:
         for case in asked.cases:

@@ -4,11 +4,11 @@
         [--lab-size 8M] [--lab-rounds 2]
     python benchmarks/torch_backend.py --halves 128K,512K,1M [--labs even_4] [--rounds 8]
 
-Ranks are started as torchrun starts them: on this host, then, for each case of ``lab_cases.py`` that is
-named, one on each host of a lab, which needs root. Both backends work in the same processes, in turn, after
-the calls in which ccctl tries both ways. A ratio is gloo's median time over ccctl's: above 1 ccctl is faster.
-``--halves`` times DeAR's reduce_scatter and all_gather (`exec.training.dear`) beside an all_reduce of as many
-bytes instead, as the paper's Fig. 5 does. Needs an environment with torch.
+Ranks are started as torchrun starts them: first on this host, then, for each named case of ``lab_cases.py``,
+one on each host of a lab, which needs root. Both backends work in the same processes, in turn, after the
+calls in which ccctl tries both ways. A ratio is gloo's median time over ccctl's: above 1 ccctl is faster.
+``--halves`` instead times DeAR's reduce_scatter and all_gather (`exec.training.dear`) beside an all_reduce of
+the same bytes, as in the paper's Fig. 5. Needs an environment with torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WIDTH, LAB_WIDTH = 1024, 512
 
 
 def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return seconds of each call in each round, the slowest rank's each time."""
+    """Return the seconds of each call in each round, as the maximum over ranks."""
     import torch
     import torch.distributed as dist
 
@@ -58,7 +58,7 @@ def times_s(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, li
 
 
 def rank_main(size_bytes: int, rounds: int, width: int) -> None:
-    """One rank: rank 0 prints a JSON object of times by what was timed and by whom it was done."""
+    """Run one rank; rank 0 prints a JSON object of times by operation and backend."""
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -90,7 +90,7 @@ def rank_main(size_bytes: int, rounds: int, width: int) -> None:
 
 
 def halves_main(rounds: int, *sizes_bytes: int) -> None:
-    """One rank that times an all_reduce and its halves over both backends; rank 0 prints their times."""
+    """Time an all_reduce and its halves over both backends on one rank; rank 0 prints the times."""
     import torch
     import torch.distributed as dist
 
@@ -129,7 +129,7 @@ def told_halves(times: dict[str, dict[str, list[float]]]) -> None:
 
 
 def result_of(ranks: list[subprocess.Popen[str]]) -> dict[str, dict[str, list[float]]]:
-    """Return what rank 0 found; ends the program where a rank fails."""
+    """Return the times that rank 0 printed; end the program if a rank fails."""
     said = [rank.communicate()[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         sys.exit("\n".join(said))

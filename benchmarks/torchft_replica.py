@@ -2,8 +2,8 @@
 
     python torchft_replica.py NUMBER ELEMENTS STEPS COMPUTING_S
 
-It prints a line "result AT_S MEMBERS VALUE" for each step that all members committed, with the host's
-monotonic clock. The lighthouse is named by TORCHFT_LIGHTHOUSE.
+The script prints a line "result AT_S MEMBERS VALUE" for each step that all members committed, with the host's
+monotonic clock. TORCHFT_LIGHTHOUSE is the address of the lighthouse.
 """
 
 import sys

@@ -37,7 +37,7 @@ AGREE = 0.01
 def schedules(
     spec: str, alpha_s: float, bytes_per_s: float, chunk_bytes: int
 ) -> Iterator[tuple[str, Schedule]]:
-    """Yield every method's schedule of every collective that it serves there, checked."""
+    """Yield every method's schedule of every collective that it can run there, checked."""
     network = family(spec, [alpha_s], [bytes_per_s])
     for kind in KINDS:
         shape = collective(kind, network.ranks, 2)
@@ -78,7 +78,7 @@ def astra_sim_ns(program: str, schedule: Schedule, folder: Path) -> int:
 
 
 def loggopsim_ps(tools: Path, schedule: Schedule, folder: Path) -> int:
-    """Return when LogGOPSim ends, told the network in picoseconds."""
+    """Return the picoseconds after which LogGOPSim ends."""
     (folder / "goal").write_text(goal_text(schedule))
     binary = str(folder / "binary")
     subprocess.run([tools / "txt2bin", "-i", folder / "goal", "-o", binary], capture_output=True, check=True)
@@ -97,7 +97,7 @@ def loggopsim_ps(tools: Path, schedule: Schedule, folder: Path) -> int:
 
 
 def judged(asked: argparse.Namespace, schedule: Schedule) -> Iterator[tuple[str, float]]:
-    """Yield the judges that were asked for, and when each says that the schedule ends, in nanoseconds."""
+    """Yield each requested judge and the nanoseconds after which the schedule ends by it."""
     with tempfile.TemporaryDirectory() as folder:
         if asked.astra_sim:
             yield "ASTRA-sim", float(astra_sim_ns(asked.astra_sim, schedule, Path(folder)))

@@ -8,20 +8,21 @@
         [--modes ddp:32K,…] [--seeds 5] [--steps 160]
 
 For each case a lab is made and profiled, and ``ccctl training compare`` runs on its hosts, each mode
-``--rounds`` times in turn. Compute is emulated: layers sleep as while a GPU works, with ``balanced`` for as
-long in all as an all_reduce takes at the rate of the slowest link. Modes with buckets are tuned: the best of
-those that are tried counts. A ratio is DDP's median iteration over another mode's: above 1 DDP is slower.
-``gained`` says where a mode stands between DDP (0 %) and the larger of what computing alone takes, measured,
-and what an all_reduce takes at the rate of the slowest link (100 %). Predicted times are those of ``ccctl
-fusion`` with the profile's costs. Needs root, for the lab, and torch.
+``--rounds`` times in turn. Compute is emulated: layers sleep for the time that a GPU would work; ``balanced``
+makes this time in all as long as an all_reduce takes at the rate of the slowest link. Modes with buckets are
+tuned: the best bucket size that was tried counts. A ratio is DDP's median iteration over another mode's:
+above 1 DDP is slower. ``gained`` says where a mode stands between DDP (0 %) and the ideal (100 %). The ideal
+is the larger of two times: of computing alone, measured, and of an all_reduce at the rate of the slowest
+link. Predicted times are those of ``ccctl fusion`` with the profile's costs. Needs root, for the lab, and
+torch.
 
 ``--to-accuracy`` measures seconds to the same accuracy on scikit-learn's digits, in labs like the three
 settings of DS-Sync's Sec. V-A 5: eight hosts in two racks, where a background flow takes half of the trunk,
-half of the trunk and of one host's NIC, or nothing; DeAR runs on one switch. As there the target is the
-lowest of DDP's best accuracies over the seeds, here within three quarters of the iterations. All modes have
-buckets of 32 KiB, which is one for each layer but the last two. A ratio is DDP's seconds over another mode's
-with the same seed; printed are the median and, as there are few, the least and the most. Evaluations and the
-first iteration's connections are not counted.
+half of the trunk and of one host's NIC, or nothing; DeAR runs on one switch. As in the paper the target is
+the lowest of DDP's best accuracies over the seeds, here within three quarters of the iterations. All modes
+have buckets of 32 KiB, which means one bucket for each layer but the last two. A ratio is DDP's seconds over
+another mode's with the same seed; printed are the median, the least and the most, because seeds are few.
+Evaluations and the first iteration's connections are not counted.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ PREDICTED = ("ddp", "dear", "dear-nl")
 
 
 def labels(row: dict[str, Any]) -> tuple[str, str]:
-    """Return (the mode, the mode with its bucket)."""
+    """Return (the mode, the mode with its bucket size)."""
     bucket = f":{row['bucket_bytes'] >> 10}K" if row["bucket_bytes"] else ""
     return row["mode"], row["mode"] + bucket
 
 
 def best_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float]]:
-    """For each mode its best bucket, and the median of the medians of its runs with it."""
+    """Return for each mode its best bucket size, and the median of the medians of its runs with it."""
     found: dict[str, tuple[str, float]] = {}
     times_s: dict[tuple[str, str], list[float]] = {}
     for row in rows:
@@ -105,26 +106,26 @@ def best_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float]]:
 
 
 def predicted_s(label: str, network: Network, model: Model, compute_s: float) -> float:
-    """Return what ``ccctl training fusion`` predicts for an iteration on the measured network."""
+    """Return the iteration time that ``ccctl training fusion`` predicts on the measured network."""
     mode, _, bucket = label.partition(":")
     size_bytes = parse_size(bucket, "--modes") if bucket else 0
     return fusion_plan(model.taking(compute_s), ring_costs(network), mode, size_bytes).iteration_s
 
 
 def all_reduce_s(case: str, model: Model) -> float:
-    """Return what an all_reduce of the model takes in a lab at the rate of what limits it."""
+    """Return the seconds of an all_reduce of the model in a lab at the rate of its slowest link."""
     return 2 * (RANKS - 1) / RANKS * model.total_bytes / CASES[case][1]
 
 
 def compute_of(case: str, options: argparse.Namespace, model: Model) -> str:
-    """Return how long a layer sleeps in its forward pass; in its backward pass it is twice that."""
+    """Return the sleep of a layer in its forward pass; its backward pass sleeps twice as long."""
     if options.compute != "balanced":
         return str(options.compute)
     return f"{1e6 * all_reduce_s(case, model) / 3 / options.layers:.0f}us"
 
 
 def workload(options: argparse.Namespace) -> Model:
-    """Layers and tensors of what is trained; its times are only in proportion."""
+    """Return the layers and tensors of the trained model; its times are only proportions."""
     from exec.training.workloads.models import build, shape_of
 
     model = build("mlp", options.layers, options.width, 0)
@@ -132,7 +133,7 @@ def workload(options: argparse.Namespace) -> Model:
 
 
 def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[dict[str, Any]], Network]:
-    """Return (the rows of ``ccctl training compare`` in one lab, the network as it was measured)."""
+    """Return (the rows of ``ccctl training compare`` in one lab, the measured network)."""
     description, _ = CASES[case]
     with tempfile.TemporaryDirectory() as folder, lab(case, description, folder) as name:
         profile = f"{folder}/{case}.json"
@@ -146,7 +147,7 @@ def in_lab(case: str, options: argparse.Namespace, compute: str) -> tuple[list[d
 
 
 def told(case: str, rows: list[dict[str, Any]], network: Network, model: Model) -> dict[str, float]:
-    """Print what came of a lab; ratios to DDP, by mode."""
+    """Print the results of a lab; return the ratios to DDP by mode."""
     print(f"{case}: {RANKS} hosts, {model.total_bytes / 1e6:.2f} MB", flush=True)
     best = best_of(rows)
     ddp_s, compute_s = best["ddp"][1], best["none"][1]
@@ -176,10 +177,10 @@ def trained(model: str, seed: int, options: argparse.Namespace) -> list[dict[str
 
 
 def convergence(options: argparse.Namespace) -> None:
-    """DDP and DS-Sync from several seeds on this host.
+    """Train DDP and DS-Sync from several seeds on this host.
 
-    Printed are the final accuracies, those of the ranks' own replicas on the way, and how many iterations
-    90 % took.
+    Printed are the final accuracies, the accuracies of the ranks' own replicas on the way, and the number of
+    iterations until 90 %.
     """
     for model in options.models.split(","):
         runs: dict[str, list[dict[str, Any]]] = {}
@@ -247,13 +248,13 @@ def best_within(row: dict[str, Any], steps: int) -> float:
 
 
 def reached_in(row: dict[str, Any], target: float) -> tuple[float, float]:
-    """Return (iterations, seconds) until the replicas have an accuracy in the mean; infinite if never."""
+    """Return (iterations, seconds) until the mean accuracy of replicas is the target; infinite if never."""
     curve = zip(row["evaluated"], row["evaluated_s"], row["accuracies"], strict=True)
     return next(((step, time_s) for step, time_s, share in curve if share >= target), (inf, inf))
 
 
 def spread_of(shares: list[float]) -> str:
-    """Mean and standard deviation."""
+    """Return mean and standard deviation in words."""
     return f"{mean(shares):.4f} ± {stdev(shares) if len(shares) > 1 else 0.0:.4f}"
 
 

@@ -6,13 +6,13 @@ Figures 14, 16 (with 17) and 19b are AdapCC's: see benchmarks/adapcc_training.py
 Tables I to V and its lemma, `theorem` its Theorem IV.2: see benchmarks/dssync_tables.py.
 
 Ours are simulated (synth.fusion), on a ring of 64 ranks. The paper prints no times of layers, so three inputs
-are inferred, and what follows from them is a check of consistency, not a reproduction:
+are inferred. The results that follow from them check consistency; they are not a reproduction:
 
-- Computation: seconds of an iteration that equation 6 gives for the 10GbE column of Table II at 1.25 GB/s,
-  with t_bp = 2 t_ff; DenseNet-201, which is saturated there, has the least that fits. Layers have their share
-  of floating-point operations (benchmarks/model_shapes.py).
+- Computation: the seconds of an iteration that equation 6 gives for the 10GbE column of Table II at 1.25
+  GB/s, with t_bp = 2 t_ff. DenseNet-201 is saturated there, so it has the least value that fits. Layers have
+  shares in proportion to their floating-point operations (benchmarks/model_shapes.py).
 - 10GbE: 1.25 GB/s, and alpha from the paper's 4.5 ms for 1 MB and 3.9 ms for 0.5 MB: 26.2 us.
-- 100GbIB: 5.81 GB/s, which BERT-Large's cell of Table II needs at the computation from its other cell; at
+- 100GbIB: 5.81 GB/s, which BERT-Large's cell of Table II needs with the computation from its other cell; at
   12.5 GB/s that cell would be 64. Its alpha is not in the paper; 5 us is assumed.
 
 The paper's bars are not read off: quoted are its tables and what its text says of a figure.
@@ -64,16 +64,16 @@ class OneHalf(RingCosts):
     scatters: bool = True
 
     def reduce_scatter_s(self, size_bytes: float) -> float:
-        """Equation 3, or nothing."""
+        """Return the time of equation 3, or 0."""
         return super().reduce_scatter_s(size_bytes) if self.scatters else 0.0
 
     def all_gather_s(self, size_bytes: float) -> float:
-        """Equation 4, or nothing."""
+        """Return the time of equation 4, or 0."""
         return 0.0 if self.scatters else RingCosts.reduce_scatter_s(self, size_bytes)
 
 
 def table2() -> None:
-    """S_max by equation 6 with t_rs = t_ag = m / B, and the speed-up of DeAR with its best buffer."""
+    """Print S_max by equation 6 with t_rs = t_ag = m / B, and the speed-up of DeAR with its best buffer."""
     print("\nTable II: 64 ranks          S_max  paper   DeAR  paper   of S_max  paper")
     for network, costs in NETWORKS.items():
         for name, (most, real) in zip(MODELS, TABLE_II[network], strict=True):
@@ -100,7 +100,7 @@ def fig5() -> None:
 
 
 def fig6() -> None:
-    """Without fusion: over WFBP; the paper: DeAR 1.06 to 1.19, ByteScheduler below 0.9 on most."""
+    """Print no-fusion figures over WFBP; the paper: DeAR 1.06 to 1.19, ByteScheduler mostly below 0.9."""
     print(
         f"\nFig. 6: without fusion, over WFBP (paper: DeAR 1.06-1.19); negotiation {1e3 * NEGOTIATION_S:g} ms"
     )
@@ -114,7 +114,7 @@ def fig6() -> None:
 
 
 def fig7() -> None:
-    """With fusion: over Horovod, all with 25 MiB; the paper: 6 to 83 % on 10GbE, up to 15 % on IB."""
+    """Print figures with fusion over Horovod, at 25 MiB; the paper: 6 to 83 % on 10GbE, up to 15 % on IB."""
     print(
         "\nFig. 7: with fusion, over Horovod at 25 MiB (paper, DeAR over the others: 1.06-1.83, up to 1.15)"
     )
@@ -153,7 +153,7 @@ def regime() -> None:
 
 
 def fig8() -> None:
-    """Exposed communication on 10GbE; the paper: RS-only below AG-only, DeAR below Horovod."""
+    """Print exposed communication on 10GbE; the paper: RS-only below AG-only, DeAR below Horovod."""
     print("\nFig. 8: exposed communication (paper: RS-only below AG-only, DeAR below Horovod)")
     print("10GbE, seconds              FF     BP     exposed: Horovod   DeAR  RS-only  AG-only")
     for name in MODELS:
@@ -166,7 +166,7 @@ def fig8() -> None:
 
 
 def fig11() -> None:
-    """Batch sizes, as computation in proportion; the paper: DeAR the fastest at each."""
+    """Print figures by batch size, as computation in proportion; the paper: DeAR the fastest at each."""
     print("\nFig. 11: 10GbE, samples/s of 64 ranks; computation in proportion to the batch")
     print("(paper: DeAR the fastest in all cases)")
     for name, full in (("resnet-50", 64), ("bert-base", 64)):
@@ -190,7 +190,7 @@ def _fused(model: Model, method: str) -> FusionPlan:
 
 @dataclass(frozen=True)
 class Case:
-    """DeAR training of a model on a ring; equal ones share what has been computed."""
+    """DeAR training of a model on a ring; equal cases share their computed results."""
 
     name: str
     costs: RingCosts
@@ -207,13 +207,13 @@ class Case:
 
     @cached_property
     def best_s(self) -> float:
-        """The shortest iteration over 200 buffers of the range."""
+        """Return the shortest iteration over 200 buffers of the range."""
         sizes = np.geomspace(MIB, 100 * MIB, 200).astype(int).tolist()
         return min(self.iteration_s(size) for size in sizes)
 
 
 def drawn(count: int) -> list[Case]:
-    """Return the five models in turn, each on a network, with ranks and computation drawn at random."""
+    """Return the five models in turn, each with a random network, ranks and computation."""
     rng = np.random.default_rng(3)
     found = []
     for at in range(count):
@@ -225,7 +225,7 @@ def drawn(count: int) -> list[Case]:
 
 
 def trials_needed(case: Case, strategy: str, seed: int, first_bytes: int) -> int:
-    """Return the trial that is the first within 2 % of the best buffer; each measured with noise."""
+    """Return the number of trials, each with noise, until a buffer within 2 % of the best."""
     rng = np.random.default_rng([seed, 1])
     # `grid` tries the point farthest from those tried; these take the same grid in another order.
     even = np.rint(np.linspace(MIB, 100 * MIB, GRID)).astype(int)
@@ -245,7 +245,7 @@ def trials_needed(case: Case, strategy: str, seed: int, first_bytes: int) -> int
 
 
 def bo(seeds: int) -> None:
-    """Mean and most trials until within 2 % of the best buffer, begun at 25 MiB and begun anywhere."""
+    """Print mean and most trials until within 2 % of the best buffer, from 25 MiB and from random starts."""
     print(f"\nTrials until within 2 % of the best buffer, mean/most of {seeds} seeds (at most {MOST_TRIALS})")
     print("(text of the paper: 9 samples on DenseNet-201; BO several, grid and random tens)")
     paper = [Case(name, ETHERNET) for name in MODELS]
@@ -302,7 +302,7 @@ TABLES: dict[str, Callable[[], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables that are named, or all."""
+    """Print the named tables, or all."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,12 @@
-"""Times a library's all_reduce in an emulated cluster, as it comes and with what ``ccctl tune`` wrote.
+"""Time a library's all_reduce in an emulated cluster, without and with the table of ``ccctl tune``.
 
     python -P benchmarks/tune_lab.py [--for openmpi,mpich] [--case slow_pair] [--sizes 4K,64K,1M]
         [--rounds 3] [--mpich PYTHON]
 
-The table is measured and written inside the lab by ``ccctl tune``; then the unmodified library runs by turns
-without it, with it, and told by its control variable to take the algorithm that the table names. The last two
-agree where the library loads the table. ``--mpich`` is a Python with MPICH, mpi4py and ccctl's dependencies.
-Needs root, for the lab.
+``ccctl tune`` measures and writes the table inside the lab. Then the unmodified library runs by turns without
+the table, with it, and with its control variable set to the algorithm that the table names. The last two
+times agree if the library loads the table. ``--mpich`` is a Python with MPICH, mpi4py and ccctl's
+dependencies. Needs root, for the lab.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def loaded(library: str, path: str) -> dict[str, str]:
 
 
 def forced(library: str, algorithm: str) -> dict[str, str] | None:
-    """Return the variables with which it takes one algorithm; None for its own choice."""
+    """Return the variables that select one algorithm of a library; None for its own choice."""
     if algorithm == "own":
         return None
     if library == "mpich":

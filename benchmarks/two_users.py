@@ -1,10 +1,10 @@
-"""Two users on one machine at once: both can work, and neither can reach or harm what is the other's.
+"""Two users on one machine at once: both can work, and neither can reach or harm the other's things.
 
 Needs root, to act as two users that own nothing else. Each runs the same commands at the same time, with a
-home and a cache of its own; meanwhile all that they keep in shared places is looked at: ports and sockets,
-tried by the other user, and files in /tmp, /dev/shm, /var/tmp and /run that the other could write to. Then
-the second user sets traps for the first. Prints what was tried and what came of it; everything that was
-made is removed; the exit status is 1 where anything was not as it should be.
+separate home and cache. Meanwhile everything that they keep in shared places is inspected: ports and sockets,
+tried by the other user, and files in /tmp, /dev/shm, /var/tmp and /run that the other user could write to.
+Then the second user sets traps for the first. Prints each test and its outcome, and removes everything that
+was made. The exit status is 1 if any outcome is bad.
 
     python -P benchmarks/two_users.py
 """
@@ -44,7 +44,7 @@ COMMANDS: tuple[tuple[tuple[str, ...], int], ...] = (
 
 
 class Trial:
-    """The homes of both users, and what was found."""
+    """The homes of both users, and the findings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class Trial:
 
 
 def main() -> int:
-    """Try everything; 1 where something was not as it should be."""
+    """Try everything; return 1 if any outcome is bad."""
     if os.geteuid() != 0:
         sys.exit("two_users.py: needs root, to act as two users")
     if not _others_can_start_python():
@@ -150,7 +150,7 @@ Seen = dict[tuple[int, str], str]
 
 @contextmanager
 def _looked_at(trial: Trial) -> Iterator[Seen]:
-    """While the block runs, what the users have in shared places: (user, place) → what is wrong, or ""."""
+    """Inspect shared places during the block; yield (user, place) → what is wrong there, or ""."""
     over, seen = threading.Event(), Seen()
 
     def look() -> None:
@@ -199,10 +199,10 @@ def _files() -> Iterator[tuple[int, str, str]]:
 
 
 def _connects(user: int, family: int, address: str | tuple[str, int]) -> str:
-    """Return what another user gets who connects there: "" where nothing.
+    """Return what another user can do at an address: "" if nothing.
 
-    By the loopback a user of this host reaches Open MPI's launcher while MPI starts:
-    see docs/explanation/security.md.
+    By the loopback a user of this host reaches Open MPI's launcher while MPI starts: see
+    docs/explanation/security.md.
     """
     if not isinstance(address, str):
         outside = [one.address for every in psutil.net_if_addrs().values() for one in every]
@@ -275,7 +275,7 @@ def _planted_fifo(trial: Trial) -> None:
 
 
 def _silent_strangers(trial: Trial) -> None:
-    """Have the second user connect to whatever the first listens at, and say nothing.
+    """Have the second user connect wherever the first listens, and say nothing.
 
     That may keep Open MPI's launcher from starting the run, which must then end by itself and say so.
     """
@@ -306,7 +306,7 @@ def _silent_strangers(trial: Trial) -> None:
 
 
 def _left(trial: Trial) -> None:
-    """Nothing of either user may be left in shared places, and no process, a moment later."""
+    """Check that neither user has files in shared places, or processes, a moment later."""
     time.sleep(5)
     left = [
         entry.path

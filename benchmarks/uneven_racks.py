@@ -1,12 +1,12 @@
-"""All_reduce in racks drawn at random, whose NICs, trunks and pairs differ by direction: bounds and trees.
+"""All_reduce in random racks, whose NICs, trunks and pairs differ by direction: bounds and trees.
 
     python -P benchmarks/uneven_racks.py [--networks 16] [--seed 0] [--size 8M]
 
 Hosts send at 40, 60 or 100 Mbit/s and half of them receive at another rate; racks of random sizes are behind
-trunks of 30, 60 or 90 Mbit/s, and one pair in twenty carries a quarter. For each network: the bound with the
-best prices of links and ports over the largest of the others; what a byte takes by a packing of trees for
-both ways over one of pairs, a tree up and a tree down; the bound over what ``auto`` takes by simulation; and
-the best of ring, tree, direct and halving-doubling over that.
+trunks of 30, 60 or 90 Mbit/s, and one pair in twenty carries a quarter. A row gives four ratios: the bound
+with the best prices of links and ports over the largest of the other bounds; the time of a byte by a packing
+of trees for both directions over a packing of pairs (a tree up and a tree down); the bound over the simulated
+time of ``auto``; and the best of ring, tree, direct and halving-doubling over ``auto``.
 """
 
 from __future__ import annotations

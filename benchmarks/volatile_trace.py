@@ -1,14 +1,14 @@
-"""Rates of hosts over time, from AdapCC's trace of a public cloud, and what planning for each moment gains.
+"""Rates of hosts over time, from AdapCC's trace of a public cloud, and the gain of planning for each moment.
 
     python -P benchmarks/volatile_trace.py
 
-The clairvoyant knows each moment's rates as it begins, and has its schedule at once: by simulation it is what
-no adaptation can beat with these methods. One that measures once a moment is a moment late.
+The clairvoyant planner knows each moment's rates as it begins, and has its schedule at once: by simulation no
+adaptation can beat it with these methods. A planner that measures once a moment is a moment late.
 
-The trace is bandwidth-hw of cloud/trace in github.com/JoeyYoung/adapcc, its authors' repository; its figures
-are printed first. Then AdapCC's Fig. 18a is simulated: all_reduces of 8 MiB on four hosts of 400 Mbit/s times
-the trace, its changes amplified by x, over 20 of its moments one after another; the speed-up over the
-schedule for equal hosts, which a library plans once and keeps.
+The trace is bandwidth-hw of cloud/trace in github.com/JoeyYoung/adapcc, the repository of the paper's
+authors; its figures are printed first. Then AdapCC's Fig. 18a is simulated: all_reduces of 8 MiB on four
+hosts of 400 Mbit/s times the trace, its changes amplified by x, over 20 of its moments one after another. The
+speed-up is over the schedule for equal hosts, which a library plans once and keeps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ALPHA_S = 1e-4
 
 @dataclass(frozen=True)
 class Moment:
-    """The rates of one moment (Mbit/s), and what a collective is predicted to take.
+    """The rates of one moment (Mbit/s), and predicted times of a collective.
 
     ``static_s`` is by the schedule for equal hosts, ``best_s`` by the best for this moment, ``late_s`` by the
     best for the moment before.
@@ -60,7 +60,7 @@ def trace_gbit() -> list[float]:
 
 
 def rates(amplify: float, hosts: int, mbit: float) -> Iterator[tuple[float, ...]]:
-    """For each moment the rate of each host: the trace from another place on, amplified (Sec. VI-D)."""
+    """Yield for each moment the rate of each host: the trace from another place on, amplified (Sec. VI-D)."""
     values = trace_gbit()
     for at in range(len(values)):
         row = []
@@ -74,7 +74,7 @@ def rates(amplify: float, hosts: int, mbit: float) -> Iterator[tuple[float, ...]
 
 
 def network_of(mbit: Sequence[float]) -> Network:
-    """Hosts of one rank behind a switch, each with its rate both ways."""
+    """Return hosts of one rank behind a switch, each with its rate both ways."""
     links = [
         Link(a, b, _ALPHA_S, 1 / (min(one, other) * _BYTES_PER_MBIT), (f"host {a} out", f"host {b} in"))
         for a, one in enumerate(mbit)
@@ -85,7 +85,7 @@ def network_of(mbit: Sequence[float]) -> Network:
 
 
 def forecasts(static: Schedule, moments: Sequence[tuple[float, ...]]) -> list[Moment]:
-    """Return what the static schedule is predicted to take at each moment, and the best for that moment."""
+    """Return the predicted times of the static schedule by moment, and the best schedule of each moment."""
     found, known, before = [], [static], static
     for mbit in moments:
         network = network_of(mbit)
@@ -99,7 +99,7 @@ def forecasts(static: Schedule, moments: Sequence[tuple[float, ...]]) -> list[Mo
 
 
 def makespan_s(times_s: Sequence[float], iterations: int, hold_s: float) -> float:
-    """Return the makespan of ``iterations`` that take ``times_s[m]`` in moment m, of ``hold_s`` each."""
+    """Return the makespan of ``iterations`` of ``times_s[m]`` in moment m, which lasts ``hold_s``."""
     now_s = 0.0
     for _ in range(iterations):
         left = 1.0

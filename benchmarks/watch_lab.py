@@ -2,10 +2,10 @@
 
     python -P benchmarks/watch_lab.py [--size 8M] [--rounds 3] [--cases link,host]
 
-Makes a lab of four hosts at 100 Mbit/s, a profile and a schedule, and watches twice. Then one link, or what
-one host sends, is slowed down, and it watches again. The schedule that was current before and the one that is
-current after run in turn on the slower network; the measured factor between them is held against the
-predicted one. Needs root, for the lab.
+Makes a lab of four hosts at 100 Mbit/s, a profile and a schedule, and watches twice. Then one link, or the
+sending of one host, is slowed down, and a watch runs again. The schedules that were current before and after
+it run in turn on the slower network; the measured factor between them is compared with the predicted one.
+Needs root, for the lab.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ TARGET = 0.15
 
 
 def inside(name: str, *words: object, fine: tuple[int, ...] = (0,)) -> tuple[int, str]:
-    """Return (status, stdout) of a command of ccctl in the first host.
-
-    Ends where the status is not expected.
-    """
+    """Return (status, stdout) of a command of ccctl in the first host; exit on an unexpected status."""
     line = [*CCCTL, "lab", "run", "--lab", name, "--", *CCCTL, *map(str, words)]
     done = subprocess.run(line, capture_output=True, text=True)
     if done.returncode not in fine:
@@ -47,20 +44,20 @@ def inside(name: str, *words: object, fine: tuple[int, ...] = (0,)) -> tuple[int
 
 
 def watched(name: str, folder: Path, state: str) -> tuple[int, dict[str, Any]]:
-    """Return (status, summary) of one run."""
+    """Run a watch; return (status, summary)."""
     given = ("--baseline", folder / "profile.json", "--schedule", folder / "schedule.json")
     status, told = inside(name, "watch", *given, "--state", folder / state, "--json", fine=(0, 1))
     return status, json.loads(told)
 
 
 def shape(name: str, *change: str) -> None:
-    """Change rates of the lab while it is up."""
+    """Change rates of the running lab."""
     environment = os.environ | {"CCCTL_LAB": name}
     subprocess.run([*CCCTL, "lab", "shape", "-q", *change], env=environment, check=True)
 
 
 def taken_s(name: str, schedule: Path, size: str) -> float:
-    """Return seconds of one timed run of a schedule after one to warm up, every element checked."""
+    """Return the seconds of one timed run of a schedule after an untimed one, with every element checked."""
     words = ("-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out", "--json")
     _, told = inside(name, "bench", schedule, *words)
     row = json.loads(told)["rows"][0]
@@ -70,7 +67,7 @@ def taken_s(name: str, schedule: Path, size: str) -> float:
 
 
 def change_of(name: str, schedule: Path) -> tuple[str, str]:
-    """Return (what is changed, how the event must begin): the link that the schedule uses most, or a host."""
+    """Return (the change, the start of its event): the link that the schedule uses most, or a host."""
     if name == "host":
         return "gpu3.egress = 25Mbit/s", "host gpu3 sends"
     body = codec.read(str(schedule), "schedule").body

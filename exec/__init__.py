@@ -1,12 +1,12 @@
-"""Execution: programs on ranks, over MPI on CPUs and over CUDA on GPUs; benchmarks; the lab.
+"""Execution of programs on ranks: MPI on CPUs, CUDA on GPUs; benchmarks; emulated networks.
 
-In: proven programs and data. Out: results (``run``), and reports of times and bandwidths (``bench``).
-``launch`` calls any function on ranks that it starts. A ``Session`` on such ranks adapts while a job runs.
+In: proven programs and data. Out: results (``run``), or reports of times and bandwidths (``bench``).
+``launch`` starts ranks and calls any function on them. A ``Session`` on such ranks adapts while a job runs.
 
-Read `stages`, which has these functions; `run_once` and `benchmark`, the two tasks of ranks; `executors`,
-which chooses `mpi` or `cuda`; `program`, which both share; `launcher`, which starts ranks; `sockets`, which
-joins them without MPI; `adaptive` and `stragglers`; `peers` and `published`, for comparison; `replan` and
-`memory_demand`; `lab`.
+Read `stages` (run and bench); `run_once` and `benchmark` (the tasks of the ranks); `executors` (the choice of
+`mpi` or `cuda`); `program` (shared by both executors); `launcher` (starts ranks); `sockets` (communication
+without MPI); `adaptive` and `stragglers`; `peers` and `published` (for comparison); `replan`;
+`memory_demand`; `lab` (networks emulated on one host).
 """
 
 import lazy_loader as lazy

@@ -3,7 +3,7 @@
 CcctlError (probes.base.errors)
 └── NameTakenError   something else on this machine already has the requested name
 
-RankFailed is no CcctlError: it carries an unexpected exception from a rank.
+RankFailed is not a CcctlError: it carries an unexpected exception from a rank.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ class NameTakenError(CcctlError):
 
 
 class RankFailed(Exception):  # noqa: N818 - carries a rank's traceback, which says what the error was
-    """A function called on a rank raised an exception that is no CcctlError."""
+    """A function called on a rank raised an exception that is not a CcctlError."""

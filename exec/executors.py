@@ -37,9 +37,9 @@ def require_device_here(asked: str) -> None:
 
 
 def executor_of(comm: Any, asked: str) -> ExecutorName:
-    """Return the executor for ``cpu``, ``cuda`` or ``auto``, the same on all ranks; collective over ``comm``.
+    """Return the executor for device ``asked``, the same on all ranks; collective over ``comm``.
 
-    On CPUs it is sockets if ``comm`` is a `Group`, else mpi. Raises UnavailableError on all ranks if
+    CPUs use sockets if ``comm`` is a `Group`, otherwise mpi. Raises UnavailableError on all ranks if
     ``asked`` is cuda and any rank has no GPU.
     """
     processors: ExecutorName = "sockets" if isinstance(comm, Group) else "mpi"
@@ -81,8 +81,8 @@ class Executor:
     ) -> Call:
         """Prepare a program on this rank's buffers; return the call that runs it.
 
-        For a GPU, `Call.place` and `Call.fetch` copy the buffers there and back, outside the timed run. With
-        ``traced`` a log of each run is written, except on GPUs.
+        On a GPU, `Call.place` copies the buffers to the GPU and `Call.fetch` copies them back; neither is
+        timed. With ``traced`` each run on CPUs is logged.
         """
         if self.name != "cuda":
             from exec.mpi import MpiPlan

@@ -13,7 +13,7 @@ from synth.program import INPUT, OUTPUT
 
 __all__ = ["bench_need", "least_bench_need", "run_need", "start_needs"]
 
-# Memory of a rank besides its buffers: compiled loops, tables of the plan, the peers' libraries.
+# Memory of a rank besides its buffers: compiled loops, tables of the plan, libraries to compare with.
 _BESIDE_BYTES = 64 << 20
 # MPI's share of /dev/shm for each rank.
 _MPI_SHARED_BYTES = 1 << 20
@@ -32,10 +32,10 @@ def bench_need(
 ) -> Need:
     """Return the memory that ``rank`` needs for a benchmark of ``layouts``, which share its buffers.
 
-    It is the sum of the buffers, each program's scratch and slots, and the largest temporary array. That is a
+    The demand is the sum of the buffers, each program's scratch and slots, and the largest temporary array: a
     copy of the input, the expected output (twice if it is concatenated), or with ``peers`` the copies that
-    another library makes. A comparison with the expected output takes one more byte for each element. With
-    ``far`` some ranks are on other hosts, so MPI's requests for the wires are added.
+    another library makes. Comparing with the expected output takes one more byte for each element. With
+    ``far`` some ranks are on other hosts, so MPI's persistent requests are added.
     """
     every = list(layouts)
     given, got = (every[0].elements(rank, buffer) for buffer in (INPUT, OUTPUT))
@@ -73,7 +73,7 @@ def least_bench_need(
 def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
     """Return the memory that ``rank`` needs to run a program once, besides the input that it has received.
 
-    On rank 0 it includes all outputs, which rank 0 gathers and sends on as one message.
+    On rank 0 the need includes all outputs, which rank 0 gathers and sends on as one message.
     """
     given, got = (layout.elements(rank, buffer) for buffer in (INPUT, OUTPUT))
     size = (given + 2 * got) * item_bytes + (3 * _outputs_bytes(layout, item_bytes) if rank == 0 else 0)
@@ -85,27 +85,27 @@ def run_need(layout: Layout, rank: int, item_bytes: int, *, far: bool) -> Need:
 def start_needs(layout: Layout, item_bytes: int, *, here: bool) -> list[Need]:
     """Return the memory needs on the command's host for a run on data that the command has read.
 
-    The command holds the inputs as messages, and at the end all outputs and the file with them. With ``here``
-    the ranks are on the same host, so the list also has the need of each rank with its received input.
+    The command holds the inputs as messages, and at the end all outputs and the file that holds them. With
+    ``here`` the ranks run on the same host; then the list also has each rank's need, with its received input.
     """
     ranks = range(layout.program.ranks)
     inputs = [layout.elements(rank, INPUT) * item_bytes for rank in ranks]
-    own = Need(sum(inputs) + 4 * _outputs_bytes(layout, item_bytes))
+    command = Need(sum(inputs) + 4 * _outputs_bytes(layout, item_bytes))
     if not here:
-        return [own]
+        return [command]
     found = [run_need(layout, rank, item_bytes, far=False) for rank in ranks]
     both = zip(found, inputs, strict=True)
-    return [own, *(replace(need, memory_bytes=need.memory_bytes + size) for need, size in both)]
+    return [command, *(replace(need, memory_bytes=need.memory_bytes + size) for need, size in both)]
 
 
 def _buffers_bytes(
     given: int, got: int, item_bytes: int, placements: Iterable[bool], *, joined: bool, peers: bool
 ) -> int:
-    """Return a rank's bytes for ``given`` input and ``got`` output elements and a temporary."""
-    held = max(max(given, got) if in_place else given + got for in_place in placements)
+    """Return the bytes of a rank's buffers and temporary array, for ``given`` input and ``got`` output."""
+    elements = max(max(given, got) if in_place else given + got for in_place in placements)
     passing = max(given, (2 if joined else 1) * got) * item_bytes + max(given, got)
-    theirs = 2 * max(given, got) * item_bytes if peers else 0
-    return held * item_bytes + max(passing, theirs)
+    peer_bytes = 2 * max(given, got) * item_bytes if peers else 0
+    return elements * item_bytes + max(passing, peer_bytes)
 
 
 def _outputs_bytes(layout: Layout, item_bytes: int) -> int:

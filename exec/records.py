@@ -1,13 +1,13 @@
 """Values as bytes between the processes of a run: typed records, which hold data and no code.
 
-A message is MessagePack of nested lists. Each list begins with a number for the type of its value: a plain
-container, an array, or a record, which is given by the name of its class and its fields. Records are
-dataclasses, named tuples, enumerations and CcctlErrors.
+A message is MessagePack of nested lists. The first element of each list is a number for the type of the
+value: a plain container, an array, or a record. Records are dataclasses, named tuples, enumerations and
+CcctlErrors; each is sent as the name of its class and its fields.
 
 Decoding sets fields and calls no constructor, so a forged message can cause wrong data but nothing worse.
 Classes are looked up in ccctl's own packages and in modules that this process has already imported; functions
-only in modules named by ``share_functions_of``. A value that occurs twice in a message is sent once. Keys and
-elements of sets are the exception, because they are hashed.
+only in modules named by ``share_functions_of``. A value that occurs twice in a message is sent once, except
+in keys and elements of sets, which are hashed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _Encoding:
     def _hashables(self, values: Iterable[Any], depth: int) -> list[Any]:
         """Return the nodes of values that are hashed, without references to earlier values.
 
-        With references, a short forged message could contain a value whose hash takes for ever to compute.
+        With references, hashing a value from a short forged message could take for ever.
         """
         self._hashed += 1
         nodes = self._nodes(values, depth)
@@ -152,7 +152,7 @@ class _Encoding:
         return nodes
 
     def _nodes(self, values: Iterable[Any], depth: int) -> list[Any]:
-        return [self.node(one, depth + 1) for one in values]
+        return [self.node(value, depth + 1) for value in values]
 
     def _special(self, value: Any, depth: int) -> list[Any]:
         cls: Any = type(value)
@@ -167,7 +167,7 @@ class _Encoding:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = [getattr(value, name) for name in _fields(cls)]
             return [_RECORD, _name(cls), *self._nodes(fields, depth)]
-        # mpi4py wraps the error of a task in another, together with a text.
+        # mpi4py wraps the error of a task in another error; only the task's is sent.
         if isinstance(value, Exception) and value.args and isinstance(value.args[0], Exception):
             return self._special(value.args[0], depth)
         if isinstance(value, CcctlError):
@@ -176,14 +176,14 @@ class _Encoding:
             return [_CLASS, _name(value)]
         if isinstance(value, BaseException):
             known = next(base for base in cls.__mro__ if base.__module__ == "builtins")
-            words = [one if type(one) in (str, int, float) else str(one) for one in value.args]
+            words = [each if type(each) in (str, int, float) else str(each) for each in value.args]
             return [_BUILTIN_ERROR, known.__name__, *words]
         if isinstance(value, FunctionType) and _is_shared(value.__module__):
             return [_FUNCTION, _name(value)]
         simple = _SIMPLE.get(cls) or (_path if isinstance(value, PurePath) else None)
         if simple is None:
-            told = f"{cls.__module__}.{cls.__qualname__}"
-            raise UnsendableError(f"{told}: expected plain values, arrays of numbers, or dataclasses")
+            cls_name = f"{cls.__module__}.{cls.__qualname__}"
+            raise UnsendableError(f"{cls_name}: expected plain values, arrays of numbers, or dataclasses")
         return simple(value)
 
 
@@ -195,7 +195,7 @@ def _array(value: Any) -> list[Any]:
     if len(content) > _PIECE_BYTES:
         pieces = [content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES)]
     described: Any = (
-        value.dtype.str if value.dtype.names is None else [list(one) for one in value.dtype.descr]
+        value.dtype.str if value.dtype.names is None else [list(field) for field in value.dtype.descr]
     )
     return [_ARRAY, described, value.flags.writeable, list(value.shape), *pieces]
 
@@ -248,7 +248,7 @@ class _Decoding:
         return made
 
     def _values(self, nodes: list[Any]) -> list[Any]:
-        return [self.value(one) for one in nodes]
+        return [self.value(node) for node in nodes]
 
     def _reference(self, parts: list[Any]) -> Any:
         (number,) = parts
@@ -279,7 +279,7 @@ class _Decoding:
     def _builtin_error(self, parts: list[Any]) -> BaseException:
         name, *words = parts
         cls = getattr(builtins, name)
-        if not issubclass(cls, BaseException) or any(type(one) is list for one in words):
+        if not issubclass(cls, BaseException) or any(type(word) is list for word in words):
             raise _Unreadable(f"{name} is no error of Python")
         made: BaseException = cls.__new__(cls, *words)
         made.args = tuple(words)
@@ -304,11 +304,11 @@ class _Decoding:
 
 
 def _array_of(described: Any, writeable: bool, shape: list[int], *pieces: bytes) -> Any:
-    dtype = np.dtype([tuple(one) for one in described] if type(described) is list else described)
+    dtype = np.dtype([tuple(each) for each in described] if type(described) is list else described)
     if dtype.hasobject or not dtype.itemsize:
         raise _Unreadable("an array of objects, or of nothing")
     content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    if any(type(one) is not int or one < 0 for one in shape) or math.prod(shape) * dtype.itemsize != len(
+    if any(type(each) is not int or each < 0 for each in shape) or math.prod(shape) * dtype.itemsize != len(
         content
     ):
         raise _Unreadable(f"an array of {shape} {dtype} in {len(content)} bytes")
@@ -329,7 +329,7 @@ def _name(found: Any) -> str:
 
 
 def _look_up(name: str) -> Any:
-    """Return the object named ``package.module:qualified.name``; None if it may not be looked up."""
+    """Return the object named ``package.module:qualified.name``; None for an unknown or forbidden name."""
     if type(name) is not str:
         raise _Unreadable("a name that is no text")
     module, _, path = name.partition(":")
@@ -390,7 +390,7 @@ _READERS: dict[int, Callable[[_Decoding, list[Any]], Any]] = {
     _ERROR: _Decoding._error,
     _BUILTIN_ERROR: _Decoding._builtin_error,
     _AGAIN: _Decoding._reference,
-    # memoryview refuses numbers, for which bytearray would allocate that many zeros.
+    # memoryview(n) raises TypeError, whereas bytearray(n) would allocate n zeros.
     _BYTEARRAY: lambda it, parts: bytearray(memoryview(parts[0])),
     _RANGE: lambda it, parts: range(*parts),
 }

@@ -1,4 +1,4 @@
-"""Replanning of a collective after its network has changed: another schedule, if predicted to be faster."""
+"""Choice of another schedule for a collective whose network has changed, if it is predicted to be faster."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class SchedulePrediction:
     def time_s(self, network: Network) -> float:
         """Return the predicted seconds on ``network``.
 
-        The prediction is that of ``synth.prediction.run_time``; for long schedules it is the time in the
-        simulation of links. Raises UsageError if the network lacks a link of the schedule.
+        Schedules of up to MOST_SENDS sends are predicted by ``synth.prediction.run_time``, longer ones by
+        simulating the links. Raises UsageError if the network lacks a link of the schedule.
         """
         chunk_bytes = self.schedule.chunk_bytes
         if self._program is None:
@@ -79,11 +79,12 @@ def replanned(
 ) -> Replan:
     """Choose the schedule to use on ``network``: ``current``, one of ``others``, or a new one.
 
-    ``current`` is kept unless another schedule is predicted to be at least ``least_gain`` times as fast. With
+    Another schedule replaces ``current`` if it is predicted to be at least ``least_gain`` times as fast. With
     ``search`` a new schedule is synthesized for ``size_bytes`` (by default that of ``current``), within
-    ``time_limit_s`` and on ``jobs`` processes, unless the proven bound shows that none can be so much faster.
-    ``quick`` tries only a few promising methods. Schedules of ``others`` are ignored if the network lacks one
-    of their links. Raises UsageError if it lacks a link of ``current``.
+    ``time_limit_s`` and on ``jobs`` processes. The search is skipped if the best known schedule takes at most
+    ``least_gain`` times the proven lower bound. ``quick`` tries only a few promising methods. Schedules of
+    ``others`` with a link that the network lacks are ignored. Raises UsageError if the network lacks a link
+    of ``current``.
     """
     before_s = SchedulePrediction(current).time_s(network)
     request = Request(
@@ -113,13 +114,13 @@ def replanned(
 
 def _predict_each(schedules: Sequence[Schedule], network: Network) -> Iterator[tuple[float, Schedule]]:
     """Yield (predicted seconds, schedule) for each schedule whose links the network has."""
-    for one in schedules:
+    for schedule in schedules:
         with contextlib.suppress(UsageError):
-            yield SchedulePrediction(one).time_s(network), one
+            yield SchedulePrediction(schedule).time_s(network), schedule
 
 
 def requests_of(collective: Collective) -> tuple[CollectiveRequest, ...]:
-    """Return the requests that describe ``collective``, one for each of several collectives at once."""
+    """Return the planner's requests for ``collective``: one for each part if several run at once."""
     return tuple(
         CollectiveRequest(part.kind, part.root, part.members, part if part.kind == "custom" else None)
         for part in collective.parts or (collective,)

@@ -36,8 +36,8 @@ class RunRequest:
 
     def of_rank(self, rank: int) -> RunRequest:
         """Return the request as sent to ``rank``, without the inputs of other ranks."""
-        own = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
-        return replace(self, inputs=own)
+        inputs = tuple(given if at == rank else given[:0] for at, given in enumerate(self.inputs))
+        return replace(self, inputs=inputs)
 
 
 def fitting(
@@ -72,7 +72,7 @@ def fitting(
 
 
 def _misfit(program: Program, first: int, elements: Sequence[int], named: Callable[[int], str]) -> str:
-    """Return why no count of the program fits inputs of ``elements``, taking rank ``first`` as right."""
+    """Return why no count of the program fits inputs of ``elements``, if rank ``first`` is right."""
     collective, least = program.collective, Layout(program, 1).elements(first, INPUT)
     if collective.blocks is not None:
         return (
@@ -97,7 +97,7 @@ def _misfit(program: Program, first: int, elements: Sequence[int], named: Callab
 def run_task(comm: Any, request: RunRequest, progress: Progress) -> tuple[list[Array], str] | None:
     """Run a request on all ranks; return (outputs of all ranks, description) on rank 0, None on others.
 
-    The description names the executor of GPUs or the library that ran; it is empty for CPUs.
+    The description names the GPU executor or the library that ran; for CPUs it is empty.
     """
     layout = Layout(request.program, request.count)
     rank = comm.Get_rank()

@@ -1,7 +1,4 @@
-"""Functions that start the ranks and execute a program: `run` once on data, `bench` to time it.
-
-`run` and `bench` are importable from ``exec``, beside ``launch``, which calls any function on ranks.
-"""
+"""Functions that start the ranks and execute a program: `run` once on data, `bench` to time it."""
 
 from __future__ import annotations
 
@@ -151,7 +148,7 @@ def _programs(made: Program | AnySchedule, sizes_bytes: Sequence[int]) -> list[t
 def _bench_request(
     program: Program, sizes_bytes: Sequence[int], network: Network | None, explain: bool, **how: Any
 ) -> BenchRequest:
-    """Return the request to measure one program in place, out of place or both, as it allows."""
+    """Return the request to measure one program in place, out of place or both, as far as it can."""
     itemsize, collective = dtype_of(how["dtype"]).itemsize, program.collective
     counts = tuple(dict.fromkeys(count_of(collective, size, itemsize) for size in sizes_bytes))
     chunk_bytes = [

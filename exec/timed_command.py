@@ -1,4 +1,4 @@
-"""Runs a user's command that measures something and prints the seconds on its last line."""
+"""Run a user's command that measures something and prints the seconds on its last line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["seconds_of", "words_of"]
 
 # About 30 years: a larger number on the last line is no duration.
 _LONGEST_S = 1e9
-# Only the end is read, so a command that prints a lot does not fill the memory.
+# Only the end of the output is read, so that a command that prints a lot does not fill the memory.
 _LAST_BYTES = 1 << 16
 
 
@@ -41,9 +41,9 @@ def words_of(command: str, values: Mapping[str, str]) -> list[str]:
 def seconds_of(words: list[str], timeout_s: float) -> float:
     """Run a command and return the positive number on the last line that it prints to stdout.
 
-    The command shares this process's stderr, and all processes of its session are killed at its end. Raises
+    The command shares this process's stderr. When it ends, all processes of its session are killed. Raises
     TimeoutExpired after ``timeout_s``, MissingInputError if the program cannot be started, and DataError,
-    which shows the line, if the command fails or prints anything else.
+    which shows the line, if the command fails or the line is not a positive number.
     """
     with tempfile.TemporaryFile() as out:
         try:

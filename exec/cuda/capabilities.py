@@ -38,13 +38,14 @@ def on_one_host(comm: Any) -> bool:
 def keeps_lines_whole(comm: Any, device: Device) -> bool:
     """Return whether each pair of ranks, all on one host, shares a GPU or is connected by NVLink; collective.
 
-    Only then does a line of 128 bytes arrive whole, as LL128 needs. The answer is False if NVML is missing.
+    LL128 needs lines of 128 bytes that arrive whole, which only these connections guarantee. Without NVML the
+    answer is False.
     """
     from mpi4py import MPI
 
-    own = str(device.cupy.cuda.runtime.deviceGetPCIBusId(device.number))
-    others = set(comm.allgather(own)) - {own}
-    return bool(comm.allreduce(not others or _has_nvlink_to(own, others), op=MPI.LAND))
+    this_gpu = str(device.cupy.cuda.runtime.deviceGetPCIBusId(device.number))
+    others = set(comm.allgather(this_gpu)) - {this_gpu}
+    return bool(comm.allreduce(not others or _has_nvlink_to(this_gpu, others), op=MPI.LAND))
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:
@@ -55,10 +56,10 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
     from mpi4py import MPI
 
     runtime = device.cupy.cuda.runtime
-    own = (MPI.Get_processor_name(), runtime.deviceGetPCIBusId(device.number))
-    every = comm.allgather((*own, room))
-    mates = {gpu for host, gpu, _ in every if host == own[0] and gpu != own[1]}
-    seen = [(*own, gpu) for gpu in sorted(mates) if _reaches(runtime, device.number, gpu)]
+    this_gpu = (MPI.Get_processor_name(), runtime.deviceGetPCIBusId(device.number))
+    every = comm.allgather((*this_gpu, room))
+    mates = {gpu for host, gpu, _ in every if host == this_gpu[0] and gpu != this_gpu[1]}
+    seen = [(*this_gpu, gpu) for gpu in sorted(mates) if _reaches(runtime, device.number, gpu)]
     reachable = frozenset(entry for entries in comm.allgather(seen) for entry in entries)
     return Facts(
         hosts=tuple(host for host, _, _ in every),
@@ -85,8 +86,8 @@ def cuda_aware() -> bool:
     return False
 
 
-def _has_nvlink_to(own: str, others: set[str]) -> bool:
-    """Return whether NVML says that a GPU reaches all others, given by PCI bus id, over NVLink."""
+def _has_nvlink_to(this_gpu: str, others: set[str]) -> bool:
+    """Return whether GPU ``this_gpu`` has NVLink to all ``others`` (PCI bus ids), according to NVML."""
     import pynvml
 
     try:
@@ -94,7 +95,9 @@ def _has_nvlink_to(own: str, others: set[str]) -> bool:
     except pynvml.NVMLError:
         return False
     try:
-        first, *peers = (pynvml.nvmlDeviceGetHandleByPciBusId(gpu.encode()) for gpu in (own, *sorted(others)))
+        first, *peers = (
+            pynvml.nvmlDeviceGetHandleByPciBusId(gpu.encode()) for gpu in (this_gpu, *sorted(others))
+        )
         by_nvlink = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
         states = [pynvml.nvmlDeviceGetP2PStatus(first, peer, by_nvlink) for peer in peers]
         return all(state == pynvml.NVML_P2P_STATUS_OK for state in states)

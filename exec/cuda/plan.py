@@ -30,8 +30,8 @@ from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
 
-# The tile size of AdapCC's executor. It is larger than the kernel's, because this executor moves chunks by
-# copies, and starting a copy costs about ten microseconds.
+# AdapCC's executor uses larger tiles than the kernel, because it copies chunks, and starting a copy costs
+# about ten microseconds.
 _CONTEXT_TILE_BYTES = 4 << 20
 # cudaMemcpyHostToDevice and cudaMemcpyDeviceToHost of CUDA's runtime.
 _TO_GPU, _TO_HOST = 1, 2
@@ -45,8 +45,8 @@ class _Engine(Protocol):
 class CudaPlan:
     """A program on GPU copies of ``send`` and ``recv``, flat arrays of one type in host memory.
 
-    ``place`` copies them to the GPU, ``run`` runs the collective there, ``fetch`` copies the result into
-    ``recv``. Making the plan and all of these are collective over ``comm``. ``choice`` holds the executor,
+    ``place`` copies both to the GPU, ``run`` runs the collective there, ``fetch`` copies the result into
+    ``recv``. The constructor and these methods are collective over ``comm``. ``choice`` holds the executor,
     the wires and the reason for them. Raises UsageError if the buffers do not fit the program, and
     UnavailableError if a rank has no GPU.
     """
@@ -76,7 +76,6 @@ class CudaPlan:
             self._engine = _Streams(comm, device, self._kernels, layout, recv.itemsize, self.choice)
 
     def place(self) -> None:
-        """Copy both host buffers to the GPU."""
         self._copy(self._recv, self._addresses[OUTPUT], _TO_GPU)
         self._copy(self._send, self._addresses[INPUT], _TO_GPU)
         self._device.synchronize()
@@ -90,7 +89,6 @@ class CudaPlan:
             self._device.synchronize()
 
     def fetch(self) -> None:
-        """Copy the GPU's output to the host."""
         self._copy(self._recv, self._addresses[OUTPUT], _TO_HOST)
 
     def close(self) -> None:
@@ -111,12 +109,12 @@ class CudaPlan:
         )
         return [given, result, scratch], (given.ptr, result.ptr, scratch.ptr)
 
-    def _copy(self, host: Array, address: int, way: int) -> None:
+    def _copy(self, host: Array, address: int, direction: int) -> None:
         if not host.size:
             return
-        pointers = (address, host.ctypes.data) if way == _TO_GPU else (host.ctypes.data, address)
-        with self._device.told():
-            self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, way)
+        pointers = (address, host.ctypes.data) if direction == _TO_GPU else (host.ctypes.data, address)
+        with self._device.translating_errors():
+            self._device.cupy.cuda.runtime.memcpy(*pointers, host.nbytes, direction)
 
 
 class _Kernel:
@@ -155,7 +153,7 @@ class _Kernel:
         self._proxy.close()
         self._comm.Barrier()
         self._messages.Free()
-        with self._device.told():
+        with self._device.translating_errors():
             for address in self._opened:
                 self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
 

@@ -48,11 +48,11 @@ class ExecutorChoice:
 
 
 def choose(program: Program, facts: Facts) -> ExecutorChoice:
-    """Choose the executor: the interpreter wherever it can run, unless contexts save copies in host memory.
+    """Choose the interpreter if it can run, except where contexts save copies in host memory.
 
-    The interpreter, GC3's kernel, costs less for each step. But all its threadblocks must run at the same
-    time and reach the memory of their peers. Between hosts it stages messages in host memory, while contexts
-    need no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
+    The interpreter (GC3's kernel) costs less for each step, but all its threadblocks must run at the same
+    time and reach the memory of their peers. Between hosts the interpreter stages messages in host memory;
+    contexts need no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}
@@ -97,7 +97,8 @@ def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int
             by = "NCCL" if wire == "nccl" else "MPI"
             return f"rank {sender} sends to rank {receiver} on another host, out of its GPU's memory by {by}"
     for rank in range(program.ranks):
-        # Kernels of several processes take turns on a GPU: one that spins keeps the others from running.
+        # Kernels of several processes take turns on a GPU, so a kernel that spins keeps the others from
+        # running.
         first, *others = _on_gpu_of(facts, rank)
         if others:
             return f"ranks {first} and {others[0]} share GPU {facts.gpus[rank]} of {facts.hosts[rank]}"
@@ -105,8 +106,8 @@ def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int
 
 
 def _on_gpu_of(facts: Facts, rank: int) -> list[int]:
-    own = facts.hosts[rank], facts.gpus[rank]
-    return [other for other, gpu in enumerate(zip(facts.hosts, facts.gpus, strict=True)) if gpu == own]
+    this_gpu = facts.hosts[rank], facts.gpus[rank]
+    return [other for other, gpu in enumerate(zip(facts.hosts, facts.gpus, strict=True)) if gpu == this_gpu]
 
 
 def _reason_no_room(program: Program, room: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""The lab: hosts as network namespaces of this machine, their links shaped by the kernel."""
+"""The lab: a cluster emulated on this machine. Network namespaces are hosts; the kernel shapes links."""
 
 import lazy_loader as lazy
 

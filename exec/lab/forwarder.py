@@ -2,10 +2,10 @@
 
     python -m exec.lab.forwarder NEAR FAR SECONDS_FROM_NEAR SECONDS_FROM_FAR [NEAR FAR …]
 
-It joins pairs of interfaces of its network namespace: a frame that arrives at one leaves by the other after
-the delay. It works in the background once all interfaces are open, until it is killed. Frames cross with the
-headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel passes as one
-stay one.
+The process joins pairs of interfaces of its network namespace: a frame that arrives at one leaves by the
+other after the delay. Once all interfaces are open, it works in the background until it is killed. Frames
+cross with the headers of segmentation offload (packet(7), PACKET_VNET_HDR), so two segments that the kernel
+passes as one stay one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SOL_PACKET, _VNET_HDR, _IGNORE_OUTGOING = 263, 15, 23
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 # Bytes that a socket may hold in each direction: 0.3 s at 200 Mbit/s, the most that a lab should carry.
 _BUFFER_BYTES = 8 << 20
-# Longer than any frame: a virtio header and 64 KiB, which segmentation offload passes at most.
+# A frame has at most a virtio header and 64 KiB, the limit of segmentation offload.
 _FRAME_BYTES = 70_000
 # Frames read from one interface before the others get a turn.
 _FRAMES_A_TURN = 64

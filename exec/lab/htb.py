@@ -1,11 +1,11 @@
 """Rates of each interface of a lab, as classes of the kernel's token buckets (tc htb).
 
-A host's own interface holds its egress rate and its directed pairs; its port at the switch holds its ingress
-rate. A `Class` only describes a class of the kernel. ``commands`` turns two sets of them, before and after,
-into lines for ``tc -batch``, so that a rate of a running lab changes without losing a packet.
+A host's interface limits its egress rate and its rates to single hosts. The host's port at the switch limits
+its ingress rate. A `Class` describes a class of the kernel. From the classes before and after a change,
+``commands`` makes lines for ``tc -batch`` that change a running lab without losing a packet.
 
-A delay is a queue of its own (tc netem) in front of the token buckets of the same interface. On kernels
-without netem, `wires` makes delays.
+A delay is a separate queue (tc netem) in front of the token buckets of the same interface. On kernels without
+netem, `wires` makes delays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Class", "Device", "commands", "delays", "port", "shapes", "uplink_po
 _DELAY = 2
 # Minor numbers of classes: a host's total, its traffic without a pair's rate, its first pair.
 _TOTAL, _OTHERS, _FIRST_PAIR = 1, 2, 0x10
-# The burst of a rate is its data of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
+# The burst of a rate is the data of ``_BURST_S``, at least ``_LEAST_BURST_BYTES``. It is small, because
 # tokens collected while a link is idle are spent at once and make short messages look fast.
 _LEAST_BURST_BYTES = 4 << 10
 _BURST_S = 5e-4
@@ -90,26 +90,26 @@ def commands(
 ) -> list[str]:
     """Return the lines for ``tc -batch`` that change one interface from ``before`` to ``after``.
 
-    ``delay_s`` is its delay before and after. If only rates or delays differ, they are changed in place.
-    Otherwise the whole shape is replaced, and the packets queued in it are lost.
+    ``delay_s`` is the interface's delay before and after. If only rates or delays differ, they are changed in
+    place. Otherwise the whole shape is replaced, and the packets queued in it are lost.
     """
     old_s, new_s = delay_s
     if _structure(before) == _structure(after) and bool(old_s) == bool(new_s):
         lines = [_delay_line("change", device, new_s)] if old_s != new_s else []
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
-        return lines + [_class_line("change", device, one) for one in changed]
+        return lines + [_class_line("change", device, each) for each in changed]
     lines = [f"qdisc del dev {device} root"] if before or old_s else []
     if new_s:
         lines.append(_delay_line("add", device, new_s))
     if not after:
         return lines
-    default = next((one.minor for one in reversed(after) if not one.dst), 0)
+    default = next((each.minor for each in reversed(after) if not each.dst), 0)
     place = f"parent {_DELAY}:1" if new_s else "root"
     lines.append(f"qdisc add dev {device} {place} handle 1: htb default {default:x}")
-    for one in after:
-        lines.append(_class_line("add", device, one))
-        if one.dst:
-            match = f"u32 match ip dst {one.dst}/32 flowid 1:{one.minor:x}"
+    for each in after:
+        lines.append(_class_line("add", device, each))
+        if each.dst:
+            match = f"u32 match ip dst {each.dst}/32 flowid 1:{each.minor:x}"
             lines.append(f"filter add dev {device} protocol ip parent 1: prio 1 {match}")
     return lines
 
@@ -139,7 +139,7 @@ def _egress(lab: Lab, host: LabHost, total: float | None) -> tuple[Class, ...]:
 
 
 def _structure(classes: tuple[Class, ...]) -> list[tuple[int, int, str]]:
-    return [(one.minor, one.parent, one.dst) for one in classes]
+    return [(each.minor, each.parent, each.dst) for each in classes]
 
 
 def _delay_line(verb: str, device: str, delay_s: float) -> str:
@@ -147,13 +147,13 @@ def _delay_line(verb: str, device: str, delay_s: float) -> str:
     return f"qdisc {verb} dev {device} root handle {_DELAY}: netem {delay}"
 
 
-def _class_line(verb: str, device: str, one: Class) -> str:
-    parent = f"1:{one.parent:x}" if one.parent else "1:"
+def _class_line(verb: str, device: str, htb_class: Class) -> str:
+    parent = f"1:{htb_class.parent:x}" if htb_class.parent else "1:"
     rates = [
         f"{word} {round(8 * rate)}bit {'c' if word == 'ceil' else ''}burst {_burst_bytes(rate)}"
-        for word, rate in (("rate", one.sure_bytes_per_s), ("ceil", one.most_bytes_per_s))
+        for word, rate in (("rate", htb_class.sure_bytes_per_s), ("ceil", htb_class.most_bytes_per_s))
     ]
-    where = f"class {verb} dev {device} parent {parent} classid 1:{one.minor:x}"
+    where = f"class {verb} dev {device} parent {parent} classid 1:{htb_class.minor:x}"
     return f"{where} htb {' '.join(rates)} quantum {_QUANTUM_BYTES}"
 
 

@@ -100,8 +100,8 @@ def _run(command: Sequence[str], stdin: str = "") -> str:
     done = subprocess.run(command, input=stdin, capture_output=True, text=True)
     if done.returncode == 0:
         return done.stdout
-    said = " ".join((done.stderr or done.stdout).split()) or f"status {done.returncode}"
-    number = _FAILED.search(said)
+    message = " ".join((done.stderr or done.stdout).split()) or f"status {done.returncode}"
+    number = _FAILED.search(message)
     line = stdin.splitlines()[int(number[1]) - 1] if number else stdin
-    why = next((reason for mark, word, reason in _LACKS if mark in said and word in line), "")
-    raise UnavailableError(f"{' '.join(command)}: {said}", hint=why)
+    why = next((reason for mark, word, reason in _LACKS if mark in message and word in line), "")
+    raise UnavailableError(f"{' '.join(command)}: {message}", hint=why)

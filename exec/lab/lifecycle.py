@@ -22,7 +22,7 @@ __all__ = ["cables", "down", "set_cable", "shape", "standing", "traffic", "up"]
 _FILES = Path("/etc/netns")
 _HOSTS = "hosts"
 _CORE = "core"
-# The kernel passes this many segments as one packet, so data do not arrive in bursts.
+# The kernel passes at most this many segments as one packet, so data do not arrive in bursts.
 _SEGMENTS = 2
 # Linux reserves the routing tables 0 and 253 to 255; these lie between.
 _FIRST_TABLE = 100
@@ -111,16 +111,16 @@ def traffic(lab: Lab) -> dict[str, tuple[int, int]]:
     counters = {link["ifname"]: link["stats64"] for link in _ports(lab)}
     found = {}
     for number, host in enumerate(lab.hosts):
-        own = [counters[port(number, nic)] for nic in range(lab.nics)]
-        found[host.name] = (sum(one["rx"]["bytes"] for one in own), sum(one["tx"]["bytes"] for one in own))
+        nics = [counters[port(number, nic)] for nic in range(lab.nics)]
+        found[host.name] = (sum(nic["rx"]["bytes"] for nic in nics), sum(nic["tx"]["bytes"] for nic in nics))
     return found
 
 
 def _apply(before: Lab, after: Lab) -> None:
     late = delays(before), delays(after)
     new: set[str] = set()
-    held = wires.held(after)
-    if held:
+    by_process = wires.held(after)
+    if by_process:
         new, late = wires.cut(after), ({}, {})
     old_shapes, old_losses, lossy = shapes(before), losses.losses(before), losses.losses(after)
     for device, classes in shapes(after).items():
@@ -130,7 +130,7 @@ def _apply(before: Lab, after: Lab) -> None:
         lost = 0.0 if fresh else old_losses.get(device, 0.0)
         lines += losses.commands(device[1], lost, lossy.get(device, 0.0))
         batch("tc", lines, device[0])
-    if held:
+    if by_process:
         wires.forward(after)
     for old_host, host in zip(before.hosts, after.hosts, strict=True):
         if old_host.mtu_bytes != host.mtu_bytes:
@@ -188,18 +188,18 @@ def _wire(lab: Lab) -> None:
         here, lines = lab.namespace(host.name), ["link set lo up"]
         for nic, device in enumerate(lab.devices()):
             bridge = _rack(lab.rack(host.name, nic)) if lab.racks else _CORE
-            at_switch, own = port(number, nic), lab.address(host.name, nic)
+            at_switch, address = port(number, nic), lab.address(host.name, nic)
             batch(
                 "ip", [f"link add {device} netns {here} type veth peer name {at_switch} netns {lab.switch}"]
             )
             batch("ip", [f"link set {at_switch} master {bridge} up"], lab.switch)
             # Without this limit the kernel passes up to 64 KiB as one packet, which arrives all at once.
             lines.append(f"link set {device} gso_max_segs {_SEGMENTS}")
-            lines += [f"address add {own}/{prefix} dev {device}", f"link set {device} up"]
+            lines += [f"address add {address}/{prefix} dev {device}", f"link set {device} up"]
             if nic:
                 # Packets with an interface's source address leave by that interface.
-                lines.append(f"route add {SUBNET} dev {device} src {own} table {_FIRST_TABLE + nic}")
-                lines.append(f"rule add from {own} lookup {_FIRST_TABLE + nic}")
+                lines.append(f"route add {SUBNET} dev {device} src {address} table {_FIRST_TABLE + nic}")
+                lines.append(f"rule add from {address} lookup {_FIRST_TABLE + nic}")
         batch("ip", lines, here)
 
 

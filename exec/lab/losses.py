@@ -1,9 +1,9 @@
 """Random packet loss in a lab, by a BPF program that the kernel runs for each packet (tc bpf).
 
 A host's egress loss is applied where its packets enter the switch, and its ingress loss where packets enter
-the host. A packet dropped on its way out of a host would not look lost: the sender's TCP would notice, and
-send it again without counting a retransmission. If the kernel passes on two segments as one packet, they are
-dropped or kept together.
+the host. If a packet were dropped on its way out of a host, the sender's TCP would notice, and send it again
+without counting a retransmission. If the kernel passes on two segments as one packet, they are dropped or
+kept together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The model of an emulated cluster: its hosts, their rates, and the links between them.
 
-The rate of a path is the lowest of four limits: of its sender, of its receiver, of the directed pair, and of
-the trunks between their racks. None means no limit. The delay of a path is the sum of the delays of its
-sender, its receiver and the trunks on its way. A packet may be lost at either host.
+The rate of a path is the lowest of four limits: the sender's, the receiver's, that of the directed pair, and
+that of the trunks between their racks. None means no limit. The delay of a path is the sum of the delays of
+its sender, its receiver and the trunks on its way. A packet may be lost at either host.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_NICS = 8
 LEAST_BYTES_PER_S, MOST_BYTES_PER_S = 4e3, 1.25e12
 # A path with such a delay each way looks dead to most programs.
 MOST_DELAY_S = 10.0
-# Every host accepts IPv4 packets of 576 bytes (RFC 791); the largest of Ethernet have 1500.
+# Every host accepts IPv4 packets of 576 bytes (RFC 791); Ethernet carries up to 1500.
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 1500
 # The kernel's limit for a host name.
 MOST_HOST_LETTERS = 63
@@ -63,8 +63,8 @@ def refuse_name(name: str) -> None:
 class LabHost:
     """One host: the number of its ranks, and the rate of each of its network interfaces each way.
 
-    Packets are delayed by ``egress_delay_s`` and ``ingress_delay_s``, and the shares ``egress_loss`` and
-    ``ingress_loss`` of them are lost. The host sends packets of up to ``mtu_bytes``.
+    Packets are delayed by ``egress_delay_s`` and ``ingress_delay_s``; ``egress_loss`` and ``ingress_loss``
+    are the shares that are lost. The host sends packets of up to ``mtu_bytes``.
     """
 
     name: str
@@ -159,9 +159,9 @@ class Lab:
 
     def nic_rate(self, name: str, nic: int) -> NicRate:
         """Return the rates of an interface of a host each way."""
-        own = next((rate for rate in self.nic_rates if (rate.host, rate.nic) == (name, nic)), None)
+        override = next((rate for rate in self.nic_rates if (rate.host, rate.nic) == (name, nic)), None)
         host = self.host(name)
-        return own or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
+        return override or NicRate(name, nic, host.egress_bytes_per_s, host.ingress_bytes_per_s)
 
     def rack(self, name: str, nic: int = 0) -> int:
         """Return the number of the rack of a host's interface; 0 if it is in none."""
@@ -169,10 +169,7 @@ class Lab:
         return next((number for number, rack in enumerate(self.racks) if either.intersection(rack)), 0)
 
     def rate_bytes_per_s(self, src: str, dst: str) -> float | None:
-        """Return the rate of one flow between the first NICs of two hosts, on an idle network.
-
-        It includes the bytes of headers.
-        """
+        """Return the rate, headers included, of one flow on an idle network between hosts' first NICs."""
         limits = [self.nic_rate(src, 0).egress_bytes_per_s, self.nic_rate(dst, 0).ingress_bytes_per_s]
         limits += [pair.bytes_per_s for pair in self.pairs if (pair.src, pair.dst) == (src, dst)]
         if self.rack(src) != self.rack(dst):

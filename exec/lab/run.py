@@ -33,7 +33,8 @@ _SHOW_CGROUPS = (
     "mkdir /sys/fs/cgroup/cpu && mount -t cgroup -o cpu none /sys/fs/cgroup/cpu; "
     "else mount -t cgroup2 none /sys/fs/cgroup; fi 2>/dev/null; "
 )
-# The shell stays the first process: a first process ignores signals for which it has no handler.
+# The shell, not the command, is process 1 of the namespace, because process 1 ignores signals for which it
+# has no handler.
 _FIRST_PROCESS = _SHOW_CGROUPS + _NAME_IT + '; "$@"; exit $?'
 
 
@@ -56,8 +57,8 @@ exec ip netns exec "{lab.namespace("$host")}" unshare --uts -- \\
 def environment(lab: Lab, folder: Path) -> dict[str, str]:
     """Return the variables that make any mpirun inside use the lab, whose ``files`` are in ``folder``.
 
-    They make Open MPI and MPICH avoid shared memory, in which messages between the lab's hosts would bypass
-    its network. They also make waiting ranks of Open MPI yield the few cores.
+    Open MPI and MPICH avoid shared memory, because messages in it would bypass the lab's network. Waiting
+    ranks of Open MPI yield the few cores.
     """
     return {
         "CCCTL_LAB": lab.name,
@@ -85,12 +86,12 @@ def environment(lab: Lab, folder: Path) -> dict[str, str]:
 def started(lab: Lab, host: str, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``command`` inside ``host`` within the block, with this process's streams.
 
-    At the end of the block, processes that are left get SIGTERM, and later SIGKILL. They never outlive this
+    At the end of the block, processes that are left get SIGTERM, and later SIGKILL. All end with this
     process, even if it is killed.
     """
     # Each run has a TMPDIR of its own: MPI names files by process ids, which are the same in every run.
-    with temporary_folders.folder(_RUN, folder) as own:
-        variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(own)}
+    with temporary_folders.folder(_RUN, folder) as scratch:
+        variables = {**os.environ, **environment(lab, folder), "TMPDIR": str(scratch)}
         with _process(lab.namespace(host), host, command, variables) as process:
             yield process
 

@@ -1,8 +1,8 @@
 """Delays on the wires of a lab on kernels without netem, by a process that holds frames (`forwarder`).
 
 A wire with a delay is cut at a port of a switch. The port is renamed, and a second wire takes over its name
-and its place at the switch; the process carries frames between the two. So the shaping and the counters
-of the port stay in place. A cut wire stays cut until the lab is removed.
+and its place at the switch, so the shaping and the counters of the port stay in place. The process carries
+frames between the two wires. A cut wire stays cut until the lab is removed.
 """
 
 from __future__ import annotations

@@ -95,10 +95,10 @@ def run_inside(
 ) -> Any:
     """Call the task on this rank; return its value on rank 0, None on every other rank.
 
-    Rank 0 calls ``keep`` with each partial result that a rank hands to ``progress.partial``. For its own
-    results it does this at once, for results of other ranks at its next update or at the end. A rank's
-    exception, the time limit and, on rank 0, a signal end the whole job, after a call of ``ending``. After
-    SIGTERM mpirun kills the ranks within a second.
+    Rank 0 calls ``keep`` with the partial results that ranks hand to ``progress.partial``: with its own at
+    once, with other ranks' at its next update or at the end. A rank's exception, the time limit and, on rank
+    0, a signal end the whole job, after a call of ``ending``. After SIGTERM mpirun kills the ranks within a
+    second.
     """
     from exec.launcher.worker import expected, import_mpi
 
@@ -125,10 +125,10 @@ def own_rank() -> int:
 
 
 def _check_size(size: int, asked: int | None) -> None:
-    told = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
-    if size != told:
+    expected = next((int(os.environ[name]) for name in _SIZES if name in os.environ), size)
+    if size != expected:
         raise UnavailableError(
-            f"started as one of {told} ranks, but the MPI library of mpi4py sees a world of {size}",
+            f"started as one of {expected} ranks, but the MPI library of mpi4py sees a world of {size}",
             hint="Start it with the mpirun of the MPI library that mpi4py loads; with srun, Open MPI wants "
             "--mpi=pmix, MPICH --mpi=pmi2.",
         )
@@ -160,11 +160,10 @@ def _watched(state: _State, timeout_s: float | None, ending: Ending) -> Iterator
 
 @contextlib.contextmanager
 def _signals_to(end: socket.socket | None) -> Iterator[None]:
-    """Within the block, write signals that would end the process to ``end`` instead of ending.
+    """Within the block, write signals that would end the process to ``end``; without ``end`` ignore them.
 
-    Without ``end`` the signals are ignored. mpirun signals every rank, and it kills rank 0 as soon as another
-    rank dies of the signal, before rank 0 can save anything. So the other ranks ignore the signal, and rank 0
-    ends them all.
+    mpirun signals every rank, and kills rank 0 as soon as another rank dies of the signal, before rank 0 can
+    save anything. So the other ranks ignore the signal, and rank 0 ends them all.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -189,12 +188,12 @@ def _watch(rank: int, state: _State, end: socket.socket, timeout_s: float | None
     while (left_s := deadline_s - time.monotonic()) > 0:
         end.settimeout(None if left_s == math.inf else left_s)
         with contextlib.suppress(TimeoutError):
-            told = end.recv(1)
-            if not told:
+            byte = end.recv(1)
+            if not byte:
                 return
             # Python writes the number of every handled signal to the socket.
-            if told[0] in _TOLD_TO_END:
-                _abort(state, ending.signalled(signal.Signals(told[0])))
+            if byte[0] in _TOLD_TO_END:
+                _abort(state, ending.signalled(signal.Signals(byte[0])))
     ending.waiting(_this_rank(rank), str(state))
     # Every rank reports its state before rank 0 ends them all.
     time.sleep(0.5 if rank == 0 else 5)

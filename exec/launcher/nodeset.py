@@ -1,8 +1,8 @@
 """Sets of hosts as operators write them: ``gpu[01-08]:4,login1:2``, or the hostfile of a launcher.
 
 A name may hold several brackets: ``a[1-3,7]-b[0-1]`` is eight hosts, with the last bracket varying fastest.
-Leading zeros set a width, which is kept. The slots of a host follow a colon or Slurm's ``*``; one by default.
-Hosts are names or IPv4 addresses, as ``mpirun`` reads the colons of an IPv6 address as slots.
+Numbers keep their leading zeros. The slots of a host follow a colon or Slurm's ``*``; one by default. IPv6
+addresses are refused, because ``mpirun`` reads their colons as slots.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIGN = re.compile("[:*]")
 _LINES = "Each line reads: name, name:4, name slots=4 or name 4."
 # Longer digit sequences than a range allows count as letters.
 _DIGITS = re.compile(r"(?<![0-9])([0-9]{1,18})(?![0-9])")
-# The letters of a name, and for each place between them the numbers found there.
+# The texts between the numbers of a name, and for each number the values found there.
 _Pattern = tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 
@@ -81,7 +81,7 @@ def _parted(part: str) -> tuple[str, str, str]:
 def expand(pattern: str, most: int = MOST_RANKS) -> list[str]:
     """Return the names of one pattern: ``gpu[01-03]`` is gpu01, gpu02, gpu03.
 
-    Raises UsageError for more than ``most`` names, and for anything that is no name.
+    Raises UsageError for more than ``most`` names or an invalid one.
     """
     choices: list[list[str]] = []
     size, letters = 1, 0
@@ -117,8 +117,8 @@ def fold(names: Iterable[str]) -> str:
 def read_hostfile(path: str) -> tuple[HostSlots, ...]:
     """Return the hosts of a file with one per line, as for Open MPI, MPICH, Slurm, Torque and LSF.
 
-    ``name``, ``name:4``, ``name slots=4 max-slots=8``, ``name np=4``, ``name 4``; ``#`` starts a comment. The
-    slots of a host on several lines add up. Raises DataError with every unreadable line.
+    A line reads ``name``, ``name:4``, ``name slots=4 max-slots=8``, ``name np=4`` or ``name 4``; ``#`` starts
+    a comment. The slots of a host on several lines add up. Raises DataError with every unreadable line.
     """
     lines = read_text(path).splitlines()
     found: list[HostSlots] = []

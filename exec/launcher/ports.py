@@ -1,9 +1,9 @@
 """Protection of the ports of mpirun: only its own daemons reach them.
 
-The daemon of Open MPI (PRRTE 3) listens at all addresses for daemons of other hosts and asks them for no
-secret. It listens even if the job has only one host. This module changes the daemon's sockets from another
-process, which does not disturb the daemon: first they accept only the loopback interface, and later a filter
-drops all packets.
+The daemon of Open MPI (PRRTE 3) listens at all addresses for daemons of other hosts, even if the job has only
+one host, and asks them for no secret. This module changes the daemon's sockets from another process, without
+disturbing the daemon. First the sockets accept only the loopback interface, and later a filter drops all
+packets.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def _each_listener(pid: int, change: Callable[[socket.socket], None]) -> bool:
         return False
     changed = True
     try:
-        for one in found:
-            if one.status == psutil.CONN_LISTEN:
+        for connection in found:
+            if connection.status == psutil.CONN_LISTEN:
                 try:
-                    with _shared(process, one.fd) as listener:
+                    with _shared(process, connection.fd) as listener:
                         change(listener)
                 except OSError:
                     changed = False

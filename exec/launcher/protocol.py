@@ -67,7 +67,7 @@ __all__ = [
 
 Wires = Literal["mpi", "sockets"]
 
-# The watchdog allows a silence of twenty heartbeats (SILENCE_S), so one may be late.
+# The watchdog allows a silence of twenty heartbeats (SILENCE_S), so a heartbeat may be late.
 BEAT_S = 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
 # The variable with the folder for a run's shared memory. The folder is unique to a run, so it also marks the
@@ -105,8 +105,8 @@ class Hello:
 class RankTask:
     """The function that every rank of a run calls: ``function(comm, arguments, progress)``, by its name.
 
-    A rank reads the name "package.module:function" from its environment, never from a message, so the run's
-    key does not allow anybody to choose what runs. ``path`` are folders of its modules.
+    A rank reads the name "package.module:function" from its environment, never from a message. So nobody with
+    the run's key can choose what runs. ``path`` are folders of the function's modules.
     """
 
     name: str
@@ -118,7 +118,7 @@ class RankTask:
 
     @classmethod
     def of_this_rank(cls) -> RankTask:
-        """Return this process's task and remove it from the environment, as a nested run has its own."""
+        """Return this process's task and remove it from the environment: a nested run sets its own."""
         name, path = json.loads(os.environ.pop(_TASK))
         return cls(name, tuple(path))
 
@@ -149,10 +149,10 @@ class RankJob:
 class JobForRanks:
     """A job on the side of the command, which gives each rank its part of the arguments.
 
-    Arguments with a method ``of_rank(rank)`` are cut by it; others go to every rank whole. With ``survive``
-    the death of a rank does not end the job, and a lost rank is started again up to ``rejoin`` times.
-    ``spares``, the last of ``ranks``, are started once the others are at work. Raises UsageError if the
-    arguments are no records.
+    Arguments with a method ``of_rank(rank)`` are split by this method; others are sent whole to every rank.
+    With ``survive`` the death of a rank does not end the job, and a lost rank is started again up to
+    ``rejoin`` times. ``spares``, the last of ``ranks``, are started once the others are at work. Raises
+    UsageError if the arguments are no records.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Admitted:
-    """Report that the others have let in this rank, which was started again."""
+    """Report that the other ranks have admitted this rank, which was started again."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class Release:
-    """Order to a rank that has returned: finish, and hand over the value or not."""
+    """Order to a rank whose function has returned: finish, and send the value if ``hand_over``."""
 
     hand_over: bool
 
@@ -303,8 +303,8 @@ class Failure:
     @property
     def summary(self) -> str:
         """The error in one line."""
-        said = self.error.message if self.error is not None else self.text.strip().rpartition("\n")[2]
-        return said.partition("\n")[0]
+        message = self.error.message if self.error is not None else self.text.strip().rpartition("\n")[2]
+        return message.partition("\n")[0]
 
 
 def sendable(error: BaseException) -> CcctlError | None:

@@ -20,13 +20,13 @@ class RankPhase(IntEnum):
     """The phases of a rank, in order; only a lost or failed rank skips some."""
 
     PRESENT = 0
-    """It has said hello."""
+    """The rank has said hello."""
     CONNECTED = 1
-    """Its connections to the other ranks, or MPI, are up: it runs its task."""
+    """The rank's connections to the other ranks, or MPI, are up: it runs its task."""
     RETURNED = 2
-    """Its function has returned, and it keeps the value."""
+    """The rank's function has returned, and the rank keeps the value."""
     FINISHED = 3
-    """It sends nothing any more."""
+    """The rank sends nothing any more."""
     LOST = 4
 
 
@@ -34,8 +34,8 @@ class RankPhase(IntEnum):
 class RankState:
     """The state of one rank, as the command knows it.
 
-    ``start`` counts its earlier starts. ``send_error`` keeps why a message could not be sent to it, because
-    the connection reports that only once. ``lost`` says how the rank was lost, if the run goes on without it.
+    ``start`` counts the rank's earlier starts. ``send_error`` keeps the error of a failed send, which the
+    connection reports only once. ``lost`` says how the rank was lost, if the run goes on without it.
     """
 
     number: int
@@ -53,16 +53,15 @@ class RankState:
 
     @property
     def at_work(self) -> bool:
-        """Whether it is present and still runs its task."""
+        """Whether the rank is present and still runs its task."""
         return self.phase < RankPhase.RETURNED
 
     @property
     def connected(self) -> bool:
-        """Whether it may still send messages."""
+        """Whether the rank may still send messages."""
         return self.phase < RankPhase.FINISHED
 
     def lose(self, how: str) -> None:
-        """Count the rank as lost."""
         self.phase, self.lost = RankPhase.LOST, how
 
     def __str__(self) -> str:
@@ -93,8 +92,8 @@ def who_waits(ranks: Collection[RankState], but: RankState | None = None) -> lis
         verb = f"rank{'s' if len(numbers) > 1 else ''} {who} waited for"
         lines.append(f"{verb} {f'rank {peer}' if peer >= 0 else 'all ranks'}: {step}")
     idle = [rank for rank in ranks if rank is not but and rank.at_work and rank.status.peer is None]
-    said = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
-    return lines + said[:MOST_NAMED]
+    reports = [f"rank {rank.number} was at: {rank.status.doing}" for rank in idle if rank.status.doing]
+    return lines + reports[:MOST_NAMED]
 
 
 class AllGathers:

@@ -19,8 +19,6 @@ _HEARD_S = 60.0
 
 @dataclass
 class _Tries:
-    """The tries for one rank."""
-
     start: int = 0
     answered: int = 0
     due_s: float | None = None
@@ -28,11 +26,10 @@ class _Tries:
 
 
 class Restarts:
-    """Restarts of each rank until ``most`` of them have led to a report, or one more for a spare.
+    """Restarts of each lost rank until ``most`` of them have led to a report; a spare gets one more.
 
-    Spares are absent at the start, and count as lost once the others are at work. Tries that get no report do
-    not count, so a rank on a host that does not answer is tried for as long as the run lasts. Delays between
-    tries grow from one second to a minute.
+    Spares are absent at the start, and count as lost once the others are at work. Restarts without a report
+    do not count, so a rank on a host that does not answer is tried for as long as the run lasts.
     """
 
     def __init__(self, most: int, spares: Collection[int] = ()) -> None:
@@ -64,7 +61,6 @@ class Restarts:
         return tries is not None and tries.until_s is not None and tries.start == start
 
     def answered(self, rank: int) -> None:
-        """Note that a restarted rank has reported."""
         self._tries[rank].answered += 1
         self._tries[rank].until_s = None
 

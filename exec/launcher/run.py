@@ -30,8 +30,8 @@ __all__ = ["World", "launch", "run_ranks", "started_by_mpi"]
 
 _log = logging.getLogger(__name__)
 
-# Maximum number of starts of a run that survives losses. All ranks are started again if one is lost before
-# all are connected, because until then no rank has begun the task or knows where the others are.
+# Maximum number of starts of a run that survives losses. If a rank is lost before all are connected, all
+# ranks are started again: no rank has begun the task by then, or knows where the others are.
 _STARTS = 3
 
 # Least memory of a rank: Python with NumPy, MPI, and its queues in /dev/shm.
@@ -55,7 +55,7 @@ class World:
     def placed(self) -> tuple[int, tuple[HostSlots, ...]]:
         """Return (number of ranks, their hosts; no hosts means here); raises UsageError.
 
-        Raises UnavailableError if srun started several tasks that cannot know of each other.
+        Raises UnavailableError if srun started several tasks without PMI.
         """
         _refuse_lone_tasks()
         if self.ranks is not None and self.ranks < 1:
@@ -148,7 +148,8 @@ def launch(
     process, file or shared memory of the run is left then. A launch takes about a second on one host.
 
     Inside the user's own mpirun or srun this process is one of the ranks: every rank calls ``launch``, all
-    but rank 0 get None, an exception on one aborts the job, and ``progress`` and ``stall_s`` are not used.
+    but rank 0 get None, an exception on one rank aborts the job, and ``progress`` and ``stall_s`` are not
+    used.
 
     With ``wires="sockets"`` neither MPI nor mpirun is needed: ``comm`` is a group of `exec.sockets`, and the
     ranks of other hosts are started through the remote shell that mpirun would use. With ``survive=True`` as
@@ -159,9 +160,9 @@ def launch(
     all are connected, all are started again, twice at most. An error of a rank ends the run. This does not
     work inside the user's own mpirun.
 
-    A lost rank is started again on its host up to ``rejoin`` times, with growing delays. It calls the
-    function anew, and the `Session` that this call makes joins the others. Until they have admitted the rank,
-    its end or error does not affect the run.
+    A lost rank is started again on its host up to ``rejoin`` times, with growing delays. The restarted rank
+    calls the function anew, and its `Session` joins the others. Until the others have admitted the rank, its
+    end or error does not affect the run.
 
     ``spare`` names hosts as ``hosts`` does. Ranks on their slots are started once the others are at work. If
     a host does not answer, the start is tried again at least once a minute. These ranks are numbered after

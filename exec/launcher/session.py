@@ -42,11 +42,12 @@ _MEMORY = Path("/dev/shm")
 # Longest time for mpirun or the agents to end by themselves once the task is done. An agent gives its ranks
 # as long (`exec.launcher.starters.host_agent`).
 _LEAVING_S = 5.0
-# The same after a request to end: mpirun gives its ranks a second and then kills them, agents kill at once.
-# It also holds after a rank was lost: an agent whose host is cut off cannot hear that the run is done.
+# Longest time for the same end after a request: mpirun kills its ranks after a second, agents at once. It
+# also holds after a rank was lost, because an agent whose host is cut off does not learn that the run is
+# done.
 _ASKED_S = 2.0
-# Longest time for killed processes to end. They end within milliseconds unless the kernel holds them, as
-# while they wait for a device; that may last for ever.
+# Longest time for killed processes to end. They end within milliseconds, unless the kernel holds them, for
+# instance while they wait for a device.
 _ENDING_S = 10.0
 # The pause before looking again for processes that a killed process had just started.
 _LOOK_S = 0.1
@@ -81,7 +82,7 @@ class StartedRanks:
             key = secrets.token_bytes(32)
             elsewhere = [entry for entry in self._spares.values() if not entry.is_here]
             hosts = [entry.host for entry in (*self._where, *elsewhere)]
-            listeners = [stack.enter_context(one) for one in listen(folder, hosts)]
+            listeners = [stack.enter_context(listener) for listener in listen(folder, hosts)]
             self._output, self._scratch = folder / "output", str(scratch)
             marks = protocol.environment(published(listeners), key, str(scratch)) | self._job.task.variables()
             self._starter = self._start(launcher, marks)
@@ -135,8 +136,7 @@ class StartedRanks:
     def _shut(self, all_up: bool) -> None:
         """Close mpirun's ports to strangers if all ranks are on this host.
 
-        The ports leave this host's other interfaces when the first rank runs, and accept nobody once all are
-        up.
+        Once the first rank runs, only this host can connect to the ports; once all ranks are up, nobody can.
         """
         if self._where or self._job.wires != "mpi":
             return
@@ -175,7 +175,7 @@ class StartedRanks:
             Path(segment).unlink(missing_ok=True)
 
     def _kill_all(self) -> None:
-        """Kill until nothing is left, as a killed process may have just started another."""
+        """Kill until nothing is left, because a killed process may have just started another."""
         deadline_s = time.monotonic() + _ENDING_S
         while left := list(self._processes()):
             for process in left:
@@ -224,7 +224,7 @@ def spares_of(
     for rank in range(ranks, len(hosts)):
         lowest = min(other for other, name in names.items() if name == names[rank])
         expected.append(Whereabouts(rank, 0, lowest, names[rank], "", 0, ()))
-    return tuple(expected), {one.rank: hosts[one.rank] for one in expected}
+    return tuple(expected), {place.rank: hosts[place.rank] for place in expected}
 
 
 def _kill(process: psutil.Process) -> None:

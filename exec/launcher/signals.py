@@ -68,9 +68,9 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def deferred() -> Iterator[Callable[[], None]]:
     """Hold back SIGINT, SIGTERM and SIGHUP within the block; yield a function that delivers them.
 
-    So none of them raises in the middle of work that must be completed. They are also delivered at the end of
-    the block. Each signal then runs the handler that was set before the block. If none was set, SIGTERM and
-    SIGHUP unwind the stack as in ``unwinding``. Ignored signals stay ignored.
+    So no signal raises in the middle of work that must be completed. Signals are also delivered at the end of
+    the block. Each runs the handler that was set before the block. If none was set, SIGTERM and SIGHUP unwind
+    the stack as in ``unwinding``. Ignored signals stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

@@ -5,9 +5,9 @@ and is stopped or out of sight. A silent rank that is seen running (a library ma
 alone; with mpirun only ranks of this host can be seen. A rank whose host acknowledges nothing is cut off,
 whether it runs or not.
 
-In a run that survives losses, a lost rank is killed if it can be reached, and disconnected, before the others
-learn of the loss: so it cannot undo what they decide without it. It may then be started again; until the
-others have let it in, its fate does not affect the run.
+In a run that survives losses, a lost rank is killed if its host can be reached, and disconnected, before the
+others learn of the loss. So it cannot undo their decisions. A lost rank may be started again; until the
+others admit it, its loss does not affect the run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 # Longest silence of a rank on this host: a loaded host delays heartbeats, but a user waits for the error.
 SILENCE_S = 5.0
-# A rank that accepts no data of its job for this long is not sent the rest.
+# A rank that accepts no data for this long does not get the rest of its job.
 _SENDING_S = 60
 # Longest silence of a rank on another host, which cannot be inspected and whose heartbeats may be delayed on
 # the way.
@@ -91,7 +91,7 @@ class Watchdog:
         reached: Callable[[bool], None] = lambda all_of_them: None,
         deliver: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start to greet ranks.
+        """Start to accept connections of ranks.
 
         ``stopped`` names a stopped process of the run on this host, "" for none. ``reached`` is called with
         False when the first rank runs, and with True when all wires are up. ``deliver`` is called whenever a
@@ -138,7 +138,7 @@ class Watchdog:
 
     @property
     def connected(self) -> bool:
-        """Whether the run survives losses now: it was asked to, and all ranks were connected."""
+        """Whether the run survives losses: it was asked to, and all ranks have connected."""
         return self._survives
 
     @property
@@ -152,17 +152,17 @@ class Watchdog:
         return {name for rank in self._known() if rank.host == self._here for name in rank.segments}
 
     def close(self) -> None:
-        """Close the connections to all ranks, which ends those that still run; greet no more."""
+        """Close the connections to all ranks, which ends those that still run; accept no more."""
         for rank in self._known():
             rank.connection.close()
         self._greeter.close()
 
     def _known(self) -> list[RankState]:
-        """Return all ranks; first those that were started again and not let in yet."""
+        """Return all ranks; first the restarted ranks that have not been admitted yet."""
         return [*self._joining.values(), *self.ranks.values()]
 
     def _send_job(self, hello: Hello, connection: Channel) -> None:
-        """Send a rank its part of the job; on its own thread, as large arguments take time."""
+        """Send a rank its part of the job; on its own thread, because large arguments take time."""
         if not isinstance(hello, Hello):
             raise EOFError
         if hello.start and not self._restarts.awaits(hello.rank, hello.start):
@@ -242,7 +242,7 @@ class Watchdog:
         raise self._lost(first, how + unheard, failures) from None
 
     def _lose(self, rank: RankState, how: str) -> None:
-        """End a rank for good; raises LostRankError if the others cannot go on."""
+        """Declare a rank lost; raises LostRankError if the others cannot go on."""
         if not self._survives:
             raise self._lost(rank, how) from None
         rank.lose(how)
@@ -285,7 +285,7 @@ class Watchdog:
         return "started again" if rank in self.ranks else "started as a spare"
 
     def _let_nobody_in(self) -> None:
-        """End the ranks that have not been let in, as the run is over."""
+        """End the ranks that have not been admitted, because the run is over."""
         for rank in self._joining.values():
             rank.connection.close()
         for number in (*self._joining, *self._restarts.awaited):
@@ -418,8 +418,8 @@ class Watchdog:
         return "was stopped (SIGSTOP)" if status in (psutil.STATUS_STOPPED, "tracing-stop") else "running"
 
     def _check_launcher(self) -> None:
-        said = self._starter.ended({*self.ranks, *self._spares})
-        if not said:
+        ended = self._starter.ended({*self.ranks, *self._spares})
+        if not ended:
             waited_s = time.monotonic() - self._started_s if len(self.ranks) < self._job.at_start else 0.0
             if waited_s > SILENCE_S and (name := self._found_stopped()):
                 raise LostRankError(f"{name} was stopped (SIGSTOP); {self._who_started()}")
@@ -431,13 +431,13 @@ class Watchdog:
         deadline_s = time.monotonic() + _GRACE_S
         while not self.complete and time.monotonic() < deadline_s:
             self._listen(0.1)
-        said = self._starter.ended({*self.ranks, *self._spares})
-        if self.complete or not said:
+        ended = self._starter.ended({*self.ranks, *self._spares})
+        if self.complete or not ended:
             return
         if len(self.ranks) < self._job.at_start:
             self._refuse_lost_at_start()
-            raise UnavailableError(f"{self._who_started()}; {said}")
-        raise LostRankError(f"{said} while its ranks were at work")
+            raise UnavailableError(f"{self._who_started()}; {ended}")
+        raise LostRankError(f"{ended} while its ranks were at work")
 
     def _without_wires(self) -> UnavailableError:
         what, why = "MPI", "Another process may be holding the ports of mpirun on this host."
@@ -448,7 +448,7 @@ class Watchdog:
         )
 
     def _found_stopped(self) -> str:
-        """Return a stopped process of the run; rate-limited, as the search reads all of /proc."""
+        """Return a stopped process of the run; rate-limited, because the search reads all of /proc."""
         now_s = time.monotonic()
         if now_s - self._scanned_s < _SCAN_S:
             return ""
@@ -473,8 +473,8 @@ class Watchdog:
         if stall_s is None or now_s - self._advanced_s < stall_s:
             return
         rank = culprit(self.ranks.values())
-        said = f"no progress for {stall_s:g} s, though all ranks answer"
-        lines = [f"{rank}: {said}" if rank else said, *who_waits(self.ranks.values())]
+        reason = f"no progress for {stall_s:g} s, though all ranks answer"
+        lines = [f"{rank}: {reason}" if rank else reason, *who_waits(self.ranks.values())]
         raise LostRankError(lines, hint="Nothing was written.")
 
     def _lost(self, rank: RankState, how: str, failures: Sequence[str] = ()) -> LostRankError:
@@ -486,9 +486,10 @@ class Watchdog:
         )
 
     def _first_to_die(self, seen: RankState) -> RankState:
-        """Return the rank that mpirun blames: it kills the others, whose end may be seen first.
+        """Return the rank that mpirun blames, else ``seen``.
 
-        That rank may never have said hello, so that only mpirun knows of it.
+        mpirun kills the other ranks, so their ends may be seen first. The blamed rank may never have said
+        hello; then only mpirun knows it.
         """
         for number, pid, host in self._starter.blamed():
             known = self.ranks.get(number)
@@ -497,7 +498,7 @@ class Watchdog:
         return seen
 
     def _refuse_lost_at_start(self) -> None:
-        """Raise LostRankError if a signal ended a rank before its hello, which is no failure of MPI."""
+        """Raise LostRankError if a signal ended a rank before its hello; this is not a failure of MPI."""
         for number, pid, host in self._starter.blamed():
             if number not in self.ranks:
                 how = self._starter.how_it_died(number)

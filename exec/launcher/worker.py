@@ -1,7 +1,7 @@
 """The process of one rank: connects to the command that started it, runs the task, returns the result.
 
-Started as ``python -P -m exec.launcher.worker``. It never outlives its command: when the connection breaks,
-it leaves at once, whatever it is waiting for.
+Start it as ``python -P -m exec.launcher.worker``. When the connection to its command breaks, the process
+leaves at once, whatever it is waiting for. So it never outlives its command.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Reporter:
 
     def __init__(self, connection: Channel) -> None:
         self._connection = connection
-        # Held while pieces are sent, too, so that later messages do not overtake them.
+        # The lock is also held while pieces are sent, so that later messages do not overtake them.
         self._lock = threading.RLock()
         self._over = threading.Event()
         self.status = Heartbeat(doing="connecting to the other ranks")
@@ -84,8 +84,8 @@ class Reporter:
     def on_lost(self, callback: Callable[[Lost], None]) -> None:
         """Call ``callback`` for each lost rank: at once for earlier losses, then on a thread.
 
-        Only in a run that survives losses. The callback must be short, as no heartbeat is sent meanwhile. An
-        error in it ends the run.
+        This works only in a run that survives losses. The callback must be short, because heartbeats wait for
+        it. An error in the callback ends the run.
         """
         with self._membership:
             self._callbacks.append(callback)
@@ -96,15 +96,15 @@ class Reporter:
     def fence(self, rank: int) -> None:
         """Ask the command to kill ``rank`` and count it as lost, even if it is only slow or stopped.
 
-        Returns at once; ``on_lost`` reports the loss. If the rank's host cannot be reached, its connection is
-        closed, and it leaves when it notices.
+        Returns at once; ``on_lost`` reports the loss. If the rank's host cannot be reached, the rank's
+        connection is closed, and the rank ends when it notices.
         """
         self.send(Fence(rank))
 
     def exchange(self, content: bytes) -> list[bytes]:
         """Return all ranks' contributions to this all-gather over the command, in rank order; collective.
 
-        The contribution is empty for a rank that was lost or returned before. For small contents. Raises
+        Contents must be small. The contribution of a rank that was lost or has returned is empty. Raises
         UsageError on a rank that was started later.
         """
         if self.start:
@@ -195,7 +195,7 @@ def main() -> None:
         job: RankJob = connection.receive()
     except (EOFError, OSError):
         _leave()
-    # Held open until this process ends, so that nobody removes the folder as a leftover.
+    # The folder is held until this process ends, so that nobody removes it as a leftover.
     temporary_folders.hold(Path(protocol.scratch_directory()))
     reporter = Reporter(connection)
     reporter.start = start
@@ -293,7 +293,7 @@ def _finalize() -> None:
 
 
 def _leave() -> NoReturn:
-    # If an agent started this rank, the leftovers are the agent's: it knows whether other ranks go on.
+    # If an agent started this rank, the agent removes the leftovers: it knows whether other ranks go on.
     if os.environ.get(protocol.AGENT) != str(os.getppid()):
         for segment in protocol.segments():
             Path(segment).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Rules from size to algorithm, chosen from measured times and their noise.
 
-An algorithm replaces the library's own choice only if it is faster by 2 % and by twice the standard error of
-the difference. It replaces the algorithm of the next smaller size under the same condition.
+An algorithm replaces the library's own choice, or the choice for the next smaller size, only if it is faster
+by 2 % and by twice the standard error of the difference.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class AlgorithmTimes:
 
     @property
     def fastest(self) -> str:
-        """The algorithm with the smallest median."""
         return min(self.timings, key=lambda name: self.timings[name].time_s)
 
 
@@ -84,12 +83,12 @@ def points_of(tried: Sequence[MeasuredSetting], known: Container[Kind]) -> dict[
     ``known`` collectives, or if no size of a collective is in all of its reports.
     """
     times: dict[Kind, dict[int, dict[str, MedianTime]]] = {}
-    for one in tried:
-        for row in one.report.rows:
+    for measured in tried:
+        for row in measured.report.rows:
             found = row.out_of_place or row.in_place
             if row.collective in known and found is not None and row.size_bytes > 0:
                 sizes = times.setdefault(row.collective, {})
-                sizes.setdefault(row.size_bytes, {})[one.setting] = MedianTime(found.time_s)
+                sizes.setdefault(row.size_bytes, {})[measured.setting] = MedianTime(found.time_s)
     if not times:
         raise UsageError("none of the tables has a collective whose algorithm the library lets choose")
     points: dict[Kind, list[AlgorithmTimes]] = {}
@@ -110,15 +109,15 @@ def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
     found: list[str] = []
     for point in points:
         best = point.fastest
-        held = (own, found[-1]) if found else (own,)
-        found.append(next((name for name in held if not _faster(point, best, name)), best))
+        candidates = (own, found[-1]) if found else (own,)
+        found.append(next((name for name in candidates if not _faster(point, best, name)), best))
     return found
 
 
-def _faster(point: AlgorithmTimes, one: str, other: str) -> bool:
+def _faster(point: AlgorithmTimes, name: str, other: str) -> bool:
     if other not in point.timings:
         return True
-    a, b = point.timings[one], point.timings[other]
+    a, b = point.timings[name], point.timings[other]
     gain = b.time_s - a.time_s
     return gain > max(_LEAST_GAIN * b.time_s, _ERRORS * math.hypot(a.error_s, b.error_s))
 

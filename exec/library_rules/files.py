@@ -18,7 +18,7 @@ __all__ = ["environment_of", "planned_tuner_file", "rules_writer", "tuner_file"]
 def rules_writer(library: str, merge: str | None) -> Callable[[Sweep], str]:
     """Return a function that makes the file of Open MPI or MPICH, merged with the file ``merge``.
 
-    ``merge`` is read at once, so that a malformed file is refused before the minutes of measuring.
+    ``merge`` is read at once, so that a malformed file is refused before measuring, which takes minutes.
     """
     text = read_text(merge) if merge else None
     if library == "mpich":
@@ -42,7 +42,7 @@ def tuner_file(
 ) -> tuple[str, list[str]]:
     """Return (the text of a tuner file for NCCL, RCCL, NCCLX or UCC, its new lines).
 
-    ``to`` is the format: csv, env (environment variables), or json, for NCCLX only. Only the csv file of NCCL
+    ``to`` is the format: csv, env (environment variables), or json (only NCCLX). Only the csv file of NCCL
     and RCCL includes the lines of the file ``merge``. UCC has one format, the variables of its configuration.
     """
     if library == "ucc":
@@ -53,7 +53,7 @@ def tuner_file(
     notes = [
         f"Tuner file for {library.upper()}: set {variable} to its path"
         + (" and NCCL_TUNER_PLUGIN to the example plugin." if library == "nccl" else "."),
-        *(f"Measured by nccl-tests: {one.setting} {one.source}" for one in tried),
+        *(f"Measured by nccl-tests: {table.setting} {table.source}" for table in tried),
     ]
     if to == "env":
         text = "\n".join(nccl.environment(new)) + "\n"
@@ -68,7 +68,7 @@ def _ucc_config(tried: Sequence[MeasuredSetting]) -> tuple[str, list[str]]:
     tokens = ucc.tokens_of(tried)
     notes = [
         "Configuration of UCC: set UCC_CONFIG_FILE to its path, or the variable below in the environment.",
-        *(f"Measured by the OSU benchmarks: {one.setting} {one.source}" for one in tried),
+        *(f"Measured by the OSU benchmarks: {table.setting} {table.source}" for table in tried),
     ]
     lines = [*(f"# {note}" for note in notes), *ucc.variables(tokens)]
     return "\n".join(lines) + "\n", tokens
@@ -80,8 +80,8 @@ def planned_tuner_file(plan: TuningPlan) -> str:
     table: nccl.Lines = {}
     for kind, choices in plan.choices.items():
         points = [
-            AlgorithmTimes(one.size_bytes, {f"{one.best}:{world.channels}": MedianTime(one.best_us * 1e-6)})
-            for one in choices
+            AlgorithmTimes(row.size_bytes, {f"{row.best}:{world.channels}": MedianTime(row.best_us * 1e-6)})
+            for row in choices
         ]
         table |= nccl.lines_by_size(kind, points, world.hosts, world.ranks)
     notes = [

@@ -97,7 +97,7 @@ class MeasuredRules:
 def library_table(library: bytes, source: str) -> Table:
     """Return the table inside ``library``, the bytes of libmpi; raises DataError if there is none.
 
-    The library also has tables of this form for its devices; the right one names algorithms of MPIR.
+    The library also has such tables for its devices; the wanted table names algorithms of MPIR.
     """
     at = library.find(_FIRST)
     while at >= 0:
@@ -121,7 +121,7 @@ def read_table(text: str, source: str) -> Table:
 
 
 def _flaw(tree: object, path: tuple[str, ...]) -> str | None:
-    """Return the first flaw: an empty branch, at which MPICH would fail, or one too deep; None if none."""
+    """Return the first empty branch (MPICH would fail there) or too deep one; None without such flaws."""
     where = " / ".join(path) or "the table"
     if len(path) > _MOST_LEVELS:
         return f"expected at most {_MOST_LEVELS} levels, found {where[:60]} …"
@@ -143,11 +143,11 @@ def with_rules(table: Table, measured: MeasuredRules) -> Table:
         raise DataError("the table", [f"{key} / {_INTRA} is missing"])
     branches = _by_ranks(table[key][_INTRA])
     ranks, (_, otherwise) = measured.ranks, branches[-1]
-    held = next(tree for most, tree in branches if most is None or most >= ranks)
+    branch = next(tree for most, tree in branches if most is None or most >= ranks)
     below = [(most, tree) for most, tree in branches if most is not None and most < ranks]
     above = [(most, tree) for most, tree in branches if most is None or most > ranks]
     if ranks > 1 and (not below or below[-1][0] != ranks - 1):
-        below.append((ranks - 1, held))
+        below.append((ranks - 1, branch))
     every = [*below, (ranks, _rules_tree(measured, _decide_ranks(otherwise, ranks))), *above]
     new = {_ANY if most is None else f"comm_size<={most}": tree for most, tree in every}
     return table | {key: table[key] | {_INTRA: new}}
@@ -168,7 +168,8 @@ def _by_ranks(intra: Tree) -> list[tuple[int | None, Tree]]:
 def _decide_ranks(tree: Tree, ranks: int) -> Tree:
     """Return the tree with each condition on the number of ranks replaced by its branch for ``ranks``.
 
-    They cannot stay, because below conditions on messages MPICH follows ``comm_size<8`` for 8 ranks too.
+    These conditions cannot stay, because below a condition on messages MPICH follows ``comm_size<8`` for 8
+    ranks too.
     """
     if tree and all(_holds(key, ranks) is not None for key in tree):
         return _decide_ranks(next(below for key, below in tree.items() if _holds(key, ranks)), ranks)
@@ -198,8 +199,8 @@ def _rules_tree(measured: MeasuredRules, otherwise: Tree) -> Tree:
         if last:
             break
     for guard in reversed(_GUARDS[measured.kind]):
-        held = _HELD[guard]
-        tree = {f"{guard}={held}": tree, f"{guard}={'no' if held == 'yes' else 'yes'}": otherwise}
+        value = _HELD[guard]
+        tree = {f"{guard}={value}": tree, f"{guard}={'no' if value == 'yes' else 'yes'}": otherwise}
     return tree
 
 

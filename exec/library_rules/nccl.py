@@ -91,12 +91,12 @@ def lines_of(tried: Sequence[MeasuredSetting]) -> Lines:
     """
     if not tried:
         raise UsageError("no table of nccl-tests was given")
-    worlds = {(len(one.report.hosts), one.report.ranks) for one in tried}
+    worlds = {(len(each.report.hosts), each.report.ranks) for each in tried}
     if len(worlds) > 1:
-        told = ", ".join(
-            f"{one.source}: {one.report.ranks} on {len(one.report.hosts)} hosts" for one in tried
+        listed = ", ".join(
+            f"{each.source}: {each.report.ranks} on {len(each.report.hosts)} hosts" for each in tried
         )
-        raise UsageError(f"the tables are of different numbers of ranks: {told}")
+        raise UsageError(f"the tables are of different numbers of ranks: {listed}")
     ((nodes, ranks),) = worlds
     table: Lines = {}
     for kind, points in points_of(tried, COLLECTIVES).items():

@@ -1,9 +1,9 @@
 """Tuner files of NCCLX (``comms/ncclx/meta/tuner`` of meta-pytorch/torchcomms), CSV and JSON.
 
 A rule matches a collective, a number of nodes, a number of ranks per node, and an interval of bytes per rank
-(nBytes / nRanks rounded down). The first rule that matches counts; without one NCCLX chooses by itself. A
-field that it cannot read makes the initialization of the communicator fail, so the header is a comment.
-NCCLX reads a file as JSON if its name ends in .json.
+(nBytes / nRanks rounded down). The first rule that matches counts. If none matches, NCCLX chooses by itself.
+An unreadable field makes the initialization of the communicator fail, so the header is a comment. NCCLX reads
+a file as JSON if its name ends in .json.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Open MPI's dynamic rules of coll/tuned (coll_tuned_dynamic_rules_filename), read, merged and written.
 
 The file nests collectives, sizes of communicators, and sizes of messages. A communicator uses the entry of
-the largest size that does not exceed its own, or the first entry if there is none. Rules for n ranks alone
-would therefore apply to all other sizes too; entries below and above n that select algorithm 0, the library's
-own choice, prevent that. For all collectives here, message sizes are those of nccl-tests.
+the largest size that does not exceed its own, or the first entry if there is none. So rules for n ranks alone
+would apply to all sizes of communicators. Entries below and above n prevent that: they select algorithm 0,
+the library's own choice. For all collectives here, message sizes are those of nccl-tests.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def with_rules(kind: Kind, ranks: int, entries: Sequence[RuleEntry]) -> Table:
 def merged(old: Table, new: Table) -> Table:
     """Merge two tables: new rules replace old ones for the same collective and size of communicator.
 
-    New rules that select the library's own choice for all messages replace nothing. If ``old`` has no rules
-    for their size of communicator, the old rules that apply to this size are copied there.
+    New rules that select the library's own choice for all messages replace nothing. If ``old`` has no entry
+    for their size of communicator, the entry that the library would use for this size is copied.
     """
     found = {number: dict(sizes) for number, sizes in old.items()}
     for number, sizes in new.items():
         here = found.setdefault(number, {})
-        held = sorted(here)
+        known_sizes = sorted(here)
         for ranks, entries in sizes.items():
             if any(entry.algorithm != _OWN_CHOICE for entry in entries):
                 here[ranks] = entries
             elif ranks not in here:
                 # For ``ranks``, the library uses the old rules of the next smaller number of ranks.
-                below = [size for size in held if size <= ranks]
+                below = [size for size in known_sizes if size <= ranks]
                 here[ranks] = here[below[-1]] if below else entries
     return found
 

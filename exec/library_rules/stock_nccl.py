@@ -20,8 +20,8 @@ __all__ = ["StockFile", "StockPlan", "plan_stock"]
 
 # A smaller gain is not worth a file. The planners of orders and of tuner files have the same limit.
 _LEAST_GAIN = 1.02
-# The least GB/s of one threadblock on each architecture, in NCCL's model (perChMaxRingLL128Bws). A machine
-# known by name has this rate, which tells the architecture of its GPUs.
+# The least GB/s of one threadblock on each architecture, in NCCL's model (perChMaxRingLL128Bws). The rate of
+# a machine that is known by name tells the architecture of its GPUs.
 _ARCHITECTURES = ((40.0, "blackwell"), (36.7, "hopper"), (20.0, "ampere"))
 # The rate of PCIe 5.0 with 16 lanes: faster links between GPUs of a host are NVLinks.
 _PCIE_BYTES_PER_S = 64e9
@@ -62,8 +62,8 @@ def plan_stock(
     """Return what NCCL can load for a network; files name others in ``folder``.
 
     ``machine`` describes the inside of the hosts; without it there are no graph files and no tuner file.
-    ``spec`` is the text that named the network; if it names a machine, that tells the architecture of the
-    GPUs. Raises UsageError as the planners do.
+    ``spec`` is the text that named the network; the name of a machine tells the architecture of the GPUs.
+    Raises UsageError as the planners do.
     """
     several = len(set(network.hosts)) > 1
     order = (
@@ -115,7 +115,7 @@ def _world(
         world = replace(world, architecture=known)  # type: ignore[arg-type] # one of them
     else:
         doubts.append("the GPUs are assumed to be Hopper: neither the network nor a topology names them")
-    # NCCL takes two channels for each of a graph's, and the fewest of all hosts.
+    # NCCL takes two channels for each channel of a graph, and the smallest number of all hosts.
     channels = min((2 * len(kind.graphs.ring.channels) for kind in kinds), default=0)
     trusted = all(kind.graphs.ring.type_inter in ("LOC", "PIX", "PXB") for kind in kinds)
     return replace(world, channels=channels, ll128=world.nvlink and trusted), doubts
@@ -126,8 +126,8 @@ def _files(
 ) -> Iterator[StockFile]:
     environment: list[str] = []
     if order is not None and order.changed:
-        index = {one.host: number for number, one in enumerate(order.before)}
-        placed = [PlacedHost(one.host, one.slots, index[one.host]) for one in order.after]
+        index = {machine.host: number for number, machine in enumerate(order.before)}
+        placed = [PlacedHost(machine.host, machine.slots, index[machine.host]) for machine in order.after]
         yield StockFile(
             "hosts",
             order_file(placed, "hostfile").encode(),

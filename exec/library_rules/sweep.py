@@ -32,8 +32,8 @@ _TURNS = 3
 # The most turns of an algorithm at a size. The standard error of their median is an eighth of the standard
 # deviation of a turn.
 _MOST_TURNS = 100
-# An algorithm whose first median is this many times the least is not measured further at that size. Only
-# noise that doubles the median of three turns could make the sweep drop the fastest.
+# An algorithm whose first median is this many times the least is not measured further at that size. The sweep
+# drops the fastest only if noise doubles the median of its three turns.
 _HOPELESS = 2.0
 # Most sizes added between the first ones, for each collective: enough for four crossovers.
 _MOST_BETWEEN = 8
@@ -70,15 +70,14 @@ class Sweep:
     table: mpich.Table
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
-        """Return the rules of each collective."""
         return {
-            kind: rules_of([_without_untouched(one) for one in points], OWN)
+            kind: rules_of([_without_untouched(point) for point in points], OWN)
             for kind, points in self.points.items()
         }
 
     def summary(self) -> dict[str, list[dict[str, Any]]]:
         """Return, for each size, the chosen algorithm, its time, and the time of the untouched library."""
-        told: dict[str, list[dict[str, Any]]] = {}
+        rows_by_kind: dict[str, list[dict[str, Any]]] = {}
         for kind, rules in self.rules().items():
             rows = []
             for point in self.points[kind]:
@@ -94,8 +93,8 @@ class Sweep:
                         "untouched_error_s": before.error_s,
                     }
                 )
-            told[kind] = rows
-        return told
+            rows_by_kind[kind] = rows
+        return rows_by_kind
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
     names = [name for name in algorithm_names(wanted) if name not in left_out]
     found = [_point(comm, wanted, names, size, request.budget_s, progress) for size in sizes]
     for _ in range(_MOST_BETWEEN):
-        size = next_size([_without_untouched(one) for one in found], OWN)
+        size = next_size([_without_untouched(each) for each in found], OWN)
         if size is None:
             break
         found.append(_point(comm, wanted, names, size, request.budget_s, progress))

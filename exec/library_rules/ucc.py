@@ -1,10 +1,11 @@
 """The algorithms of UCC's component TL/UCP by size: UCC_TL_UCP_TUNE, in a configuration file of UCC.
 
 A value is a list of tokens with # between them, such as ``allreduce:host:0-4096:[8]:inf:@knomial``: for host
-memory, from 0 bytes to below 4096, on 8 ranks. ``inf`` as the score means that TL/UCP serves these calls,
-not another component. Two ranges of the same score that meet at a size leave it to the second one. If one has
-the higher score, it keeps that size. So a range that is followed by UCC's own choice ends one byte earlier.
-Tokens for one collective, memory and number of ranks must not overlap, or UCC takes none of the value.
+memory, from 0 bytes to below 4096, on 8 ranks. ``inf`` as the score means that TL/UCP serves these calls, not
+another component. Where two ranges of the same score meet, the size at the boundary belongs to the second
+range. If the scores differ, this size belongs to the range of the higher score. So a range that is followed
+by UCC's own choice ends one byte earlier. Tokens for one collective, memory and number of ranks must not
+overlap, or UCC takes none of the value.
 
 The rules are those of openucx/ucc 8263de47 (1.10): ``src/coll_score``, ``src/components/tl/ucp``,
 ``ucc_coll_args_msgsize`` in ``src/utils/ucc_coll_utils.c``.
@@ -47,15 +48,15 @@ def tokens_of(tried: Sequence[MeasuredSetting]) -> list[str]:
     """Return the tokens that select the fastest algorithm for every size, by collective, memory and ranks.
 
     ``default`` among the settings is UCC's own choice, which needs no token. Sizes that some of the tables
-    lack are ignored. Raises UsageError without tables, for an algorithm that a collective does not have, for
-    a table that is not of MPI, and if no size of a collective is in all of its tables.
+    lack are ignored. Raises UsageError if there are no tables, if a table is not of MPI or names an algorithm
+    that its collective lacks, or if no size of a collective is in all of its tables.
     """
     if not tried:
         raise UsageError("no table of the OSU benchmarks was given")
     worlds: dict[tuple[str, int], list[MeasuredSetting]] = {}
-    for one in tried:
-        _require_known(one)
-        worlds.setdefault((_memory(one), one.report.ranks), []).append(one)
+    for table in tried:
+        _require_known(table)
+        worlds.setdefault((_memory(table), table.report.ranks), []).append(table)
     return [
         token
         for (memory, ranks), settings in sorted(worlds.items())
@@ -64,26 +65,26 @@ def tokens_of(tried: Sequence[MeasuredSetting]) -> list[str]:
     ]
 
 
-def _require_known(one: MeasuredSetting) -> None:
-    for kind in {row.collective for row in one.report.rows if row.collective in ALGORITHMS}:
-        if one.setting not in (DEFAULT, *ALGORITHMS[kind]):
+def _require_known(table: MeasuredSetting) -> None:
+    for kind in {row.collective for row in table.report.rows if row.collective in ALGORITHMS}:
+        if table.setting not in (DEFAULT, *ALGORITHMS[kind]):
             raise UsageError(
-                f"{one.setting}={one.source}: TL/UCP has no such algorithm of {kind}",
+                f"{table.setting}={table.source}: TL/UCP has no such algorithm of {kind}",
                 hint=f"It has {', '.join(ALGORITHMS[kind])}; {DEFAULT} is UCC's own choice.",
             )
 
 
-def _memory(one: MeasuredSetting) -> str:
-    words = one.report.library.split()
+def _memory(table: MeasuredSetting) -> str:
+    words = table.report.library.split()
     if words[:1] != ["OSU"] or words[1:2] == [] or words[1] not in _MEMORY:
         raise UsageError(
-            f"{one.source}: expected a table of the OSU benchmarks for MPI, found {one.report.library}"
+            f"{table.source}: expected a table of the OSU benchmarks for MPI, found {table.report.library}"
         )
     return _MEMORY[words[1]]
 
 
 def _tokens(kind: Kind, points: Sequence[AlgorithmTimes], memory: str, ranks: int) -> Iterator[str]:
-    # UCC takes the bytes that a rank receives, the tables the larger of its buffers.
+    # A size in UCC is the bytes that a rank receives; a size in the tables is the larger of its buffers.
     part = ranks if kind == "reduce_scatter" else 1
     rules = rules_of(points, DEFAULT)
     for rule, after in pairwise((*rules, None)):

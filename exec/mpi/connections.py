@@ -21,15 +21,15 @@ from synth.simulation import connections as numbered
 
 __all__ = ["Connections", "window_bytes_at_most"]
 
-# The size of a tile if some connection is a wire: more than in memory, as each message over a wire has a
-# fixed cost.
+# The size of a tile if some connection is a wire. It is larger than in memory, because each message over a
+# wire has a fixed cost.
 _WIRE_TILE_BYTES = 4 << 20
 # A connection in memory has _DEPTH slots. Short messages get as many as fit into _SLOTS_BYTES, up to
 # _MOST_DEPTH. With more slots the writer fetches the reader's counter less often, and a fetch costs as much
 # as a short message.
 _DEPTH, _MOST_DEPTH, _SLOTS_BYTES = 2 * FIFO_DEPTH, 16 * FIFO_DEPTH, 16 << 10
-# On a wire short messages get as many slots as fit into _WIRE_SLOTS_BYTES, up to _WIRE_DEPTH, so that the
-# wire stays busy while its ranks do not run.
+# On a wire short messages get as many slots as fit into _WIRE_SLOTS_BYTES, up to _WIRE_DEPTH. So the wire
+# stays busy while its ranks do not run.
 _WIRE_DEPTH, _WIRE_SLOTS_BYTES = 8 * FIFO_DEPTH, 2 << 20
 # The writer's and the reader's counter, each alone in a block of 128 bytes (two cache lines of x86).
 _COUNTERS_BYTES = 256
@@ -37,8 +37,9 @@ _LINE, _FLAG_BYTES = 128, 8
 _BYTES = np.dtype(np.uint8)
 # The key of the scratch buffer among connection numbers, which are not negative.
 SCRATCH_PLACE = -1
-# A window begins with _BASES_BYTES for three words: the addresses of input and output in that rank's process,
-# and _PROBE ("ccctl" in ASCII), by which other ranks test whether they can read its memory.
+# A window begins with _BASES_BYTES for three words: the addresses of the rank's input and output in its
+# process, and _PROBE ("ccctl" in ASCII). By reading _PROBE, other ranks test whether they can read its
+# memory.
 _BASES_BYTES, _PROBE = _LINE, 0x636363746C
 
 
@@ -46,8 +47,8 @@ class Connections:
     """The connections of this rank; making them is collective.
 
     ``rows[connection]`` is the row in the table of links. Each rank keeps three things in one window of
-    shared memory: counters and slots of the connections on which it sends within its host, its own ends of
-    wires, and its scratch. All ranks compute the same layout of every window.
+    shared memory: the counters and slots of the connections on which it sends within its host, its own ends
+    of wires, and its scratch. All ranks compute the same layout of every window.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class Connections:
             number: -(-(self._flag_at(number) + _FLAG_BYTES) // _LINE) * _LINE
             for number in self._message_bytes
         }
-        mine = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
-        self.rows = {number: row for row, number in enumerate(mine)}
+        numbers = [number for number, ends in self.ends.items() if self.rank in ends[:2]]
+        self.rows = {number: row for row, number in enumerate(numbers)}
         self.places, size_bytes = self._window_layout(self.rank)
         self.window = shared_array(size_bytes, _BYTES)
         scratch = self.window[self.places[SCRATCH_PLACE] :]
@@ -308,9 +309,9 @@ def window_bytes_at_most(layout: Layout, rank: int, item_bytes: int, *, far: boo
     """Return an upper bound on the window of ``rank``; ``far``: some ranks are on other hosts."""
     program = layout.program
     most = int(program.count.max(initial=1))
-    own = program.tb_rank == rank
-    ends = int(np.count_nonzero(program.tb_send[own] >= 0))
-    ends += int(np.count_nonzero(program.tb_recv[own] >= 0)) if far else 0
+    of_rank = program.tb_rank == rank
+    ends = int(np.count_nonzero(program.tb_send[of_rank] >= 0))
+    ends += int(np.count_nonzero(program.tb_recv[of_rank] >= 0)) if far else 0
     tile_bytes = _WIRE_TILE_BYTES if far else TILE_BYTES
     message = min(tile_bytes, layout.largest * most * item_bytes) + 2 * _LINE * most
     slots = max(_DEPTH * message, _SLOTS_BYTES)

@@ -40,7 +40,7 @@ def tiling_of(layout: Layout, item_bytes: int, tile_bytes: int) -> Tiling:
     most = int(layout.program.count.max(initial=1))
     if layout.largest * most * item_bytes <= tile_bytes or layout.largest <= 1:
         return Tiling(1, max(1, layout.largest * most))
-    # Whole cache lines, so that two tiles never share one.
+    # A tile is a whole number of cache lines, so that two tiles never share a line.
     line = max(1, 64 // item_bytes)
     tile = max(line, tile_bytes // (item_bytes * most) // line * line)
     return Tiling(-(-layout.largest // tile), tile)
@@ -62,7 +62,7 @@ class MemoryAddresses:
     """The addresses of this rank's three buffers, and of other ranks' buffers that are read in place.
 
     ``far(rank, buffer)`` is (address in this process, 0, 0) for a buffer that is mapped here. For any other
-    it is (0, process id, address of the word that holds the buffer's address in that process).
+    buffer it is (0, process id, address of the word that holds the buffer's address in that process).
     """
 
     own: tuple[int, int, int]
@@ -86,9 +86,9 @@ def tables_of(
     first = int(program.tb_start[blocks[0]]) if len(blocks) else 0
     end = int(program.tb_start[blocks[-1] + 1]) if len(blocks) else 0
     fill = _TableBuilder(layout, messages, tiling, links, memory, wired, int(blocks[:1].sum()), first)
-    own = {move.step: move for move in moves if move.rank == rank}
+    by_step = {move.step: move for move in moves if move.rank == rank}
     for step in range(first, end):
-        fill.add(step, own.get(step), moves)
+        fill.add(step, by_step.get(step), moves)
     starts, ends = program.tb_start[blocks] - first, program.tb_start[blocks + 1] - first
     fill.fuse(starts.tolist(), ends.tolist())
     return Tables(
@@ -221,8 +221,7 @@ def pieces_of(
 def make_input_optional(program: Program, tables: Tables) -> Indices:
     """Make the steps that add this rank's input skip it while it is missing; return their rows of pieces.
 
-    Raises UsageError if the program does anything with that input other than adding it to a received
-    message.
+    Raises UsageError if the program does anything with the input other than adding it to a received message.
     """
     of = tables.step_of
     reading = np.array(READS_SRC)[program.op[of]] & (program.src_buffer[of] == INPUT)

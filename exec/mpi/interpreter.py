@@ -50,8 +50,8 @@ __all__ = [
 ]
 
 BLOCKED, MOVED, DONE, LOST = range(4)
-# The numbers of words of the header and of a row of each table, which are named below. All memory is given by
-# address.
+# The numbers of words of the header and of a row of each table; the words are named below. All memory is
+# given by address.
 HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 25, 4, 14, 7, 9
 # A row of the log: step, tile, the nanoseconds at which the step began and ended, and those without a core
 # before it and during it.
@@ -124,7 +124,7 @@ _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 2
 _BLOCK_BYTES = 8192
 # Clock ids of Linux: CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID, the time that this thread had a core.
 # Reading the second clock is a system call of half a microsecond, so it is read at most every _SELDOM_NS. A
-# thread that loses its core stays without one for longer.
+# thread that loses its core gets it back only after more time than that.
 _MONOTONIC, _THREAD_CPU, _SELDOM_NS = 1, 3, 20_000
 # Words at CLOCK: words 0 and 1 receive a clock's value. Word _READ_AT is the time at which the thread's clock
 # was last read, and word _READ the value read.
@@ -254,8 +254,8 @@ def _ready(
         number = _number(header, links, link, tile, steps[step, OUT_NUMBER])
         behind = links[link, DEPTH] - 1
         if not links[link, FLAG]:
-            # The first messages of a run wait until those of the previous run are read, as both use the same
-            # slots.
+            # The first messages of a run wait until those of the previous run are read, because both use the
+            # same slots.
             behind = min(behind, number - header[RUN] * header[TILES] * links[link, PER_TILE])
         # Reading the reader's counter moves a cache line between cores: do so only if the last value is too
         # low.
@@ -279,7 +279,7 @@ def _number(header: Indices, links: Indices, link: int, tile: int, number: int) 
 
 @compiled_always
 def _all_read(header: Indices, links: Indices) -> bool:
-    """Return whether other ranks have read every message that they read out of this rank's buffers."""
+    """Return whether other ranks have read all messages that they read in place from this rank's buffers."""
     for link in range(len(links)):
         if links[link, SETTLE]:
             whole = (header[RUN] + 1) * header[TILES] * links[link, PER_TILE]
@@ -396,7 +396,7 @@ def _fetch(header: Indices, pid: int, far: int, to: int, size_bytes: int) -> boo
 
 @compiled_always
 def _optional_op(header: Indices, op: int, piece: int, tile: int) -> int:
-    """Return the operation of an optional step now: ``op`` if the input is there, else ``op`` without input.
+    """Return the operation of an optional step: ``op`` if the input is there, else ``op`` without input.
 
     If the input is there, its addition is recorded for this piece and tile.
     """

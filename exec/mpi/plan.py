@@ -59,7 +59,7 @@ class MpiPlan:
     if the buffers do not fit the program, or if the program cannot run in place. ``progress`` shows whom a
     waiting rank waits for.
 
-    With ``may_be_late`` this rank forwards what it receives but adds no input of its own, until `let_join` is
+    With ``may_be_late`` this rank forwards what it receives without its own input, until `let_join` is
     called; `joined` then returns which elements were added. ``traced`` and ``summed`` must be equal on all
     ranks. With ``traced`` `kept` returns the steps of the last run. With ``summed`` every step of a run is
     followed by two passes over its data, and `checksums` returns the sums.
@@ -107,7 +107,7 @@ class MpiPlan:
         self._vectors = np.zeros(4, dtype=np.int64)
         self._sums_of_steps = np.zeros((len(self._tables.steps) * summed, 2), dtype=np.int64)
         if summed:
-            # The result of each of several fused steps is needed.
+            # Checksums need the result of every step, so no steps are fused.
             self._tables.steps[:, interpreter.FUSED] = 1
         self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None
@@ -211,15 +211,15 @@ class MpiPlan:
     def move_to(self, send: Array, recv: Array) -> None:
         """Use these buffers from now on; not collective.
 
-        Sizes, and how the two overlap, must be as before. This needs a plan whose buffers are in private
-        memory and which uses no wires of MPI; raises UsageError for any other, and if the buffers do not fit.
+        Sizes, and how the two overlap, must be as before. The plan must use no wires of MPI, and its buffers
+        must be in private memory. Raises UsageError otherwise, and if the buffers do not fit.
         """
         _check_alike((self._send, self._recv), (send, recv))
         if any(origin is not None for origin in self._ends.origins[self._rank][:2]):
             raise UsageError("the plan's buffers lie in shared memory, where other ranks read them")
         if self._wires is not None and not isinstance(self._wires, FlowWires):
             raise UsageError("MPI's persistent requests cannot move to other buffers")
-        ends = [(one.ctypes.data, one.ctypes.data + one.nbytes) for one in (self._send, self._recv)]
+        ends = [(each.ctypes.data, each.ctypes.data + each.nbytes) for each in (self._send, self._recv)]
         pieces = self._tables.pieces
         for column in (interpreter.SRC, interpreter.DST, interpreter.FAR):
             before = pieces[:, column].copy()
@@ -297,7 +297,7 @@ class MpiPlan:
     def _advance_to_end(self, state: int) -> None:
         """Advance the run to its end: serve the wires, report waiting, and check that the others live."""
         since_s = looked_s = time.monotonic()
-        said = False
+        reported = False
         while state != interpreter.DONE:
             if state == interpreter.LOST:
                 self._raise_unreadable()
@@ -306,7 +306,7 @@ class MpiPlan:
                 moved = self._wires.serve(wait=False) or moved
                 if not moved and self._ends.lonely:
                     self._report_wait()
-                    moved = said = self._wires.serve(wait=True)
+                    moved = reported = self._wires.serve(wait=True)
             now_s = time.monotonic()
             if not moved and isinstance(self._comm, Group):
                 self._comm.check()
@@ -314,7 +314,7 @@ class MpiPlan:
                 since_s = now_s
             elif now_s - since_s > _SAY_AFTER_S:
                 self._report_wait()
-                said = True
+                reported = True
                 if now_s - looked_s > _LOOK_EVERY_S:
                     looked_s = now_s
                     self._check_neighbours()
@@ -322,7 +322,7 @@ class MpiPlan:
             elif self._wires is not None:
                 os.sched_yield()
             state = interpreter.advance(*self._arguments)
-        if said:
+        if reported:
             self._progress.update(0, 0, self._program.name)
 
     def _report_wait(self) -> None:
@@ -390,7 +390,7 @@ def _wires(comm: Any, wires: list[Wire]) -> Wires:
 
 
 def _any_in_place(comm: Any, send: Array, recv: Array) -> bool:
-    """Return whether any rank runs in place: all ranks must plan alike; collective."""
+    """Return whether any rank runs in place, because all ranks must plan alike; collective."""
     return any(comm.allgather(bool(send.size and recv.size and np.shares_memory(send, recv))))
 
 

@@ -1,7 +1,7 @@
-"""Shared memory of the ranks of one host: each rank makes its own, and the others map what they need.
+"""Shared memory of the ranks of one host: each makes its own window, and maps windows of others as needed.
 
-The memory has no name in any file system, so nothing is left behind however its processes end. If the
-system allows it, ranks also copy out of each other's private memory (``probes.live.process_memory``).
+The memory has no name in any file system, so nothing is left behind however its processes end. If the system
+allows it, ranks also copy out of each other's private memory (``probes.live.process_memory``).
 """
 
 from __future__ import annotations

@@ -55,7 +55,6 @@ class RunLog:
     def _trace(
         self, rows: Indices, through_ns: Mapping[int, Indices], start_ns: int, off_after_ns: int
     ) -> RankTrace:
-        """Convert the log of a run to a trace."""
         step, tile, begin_ns, end_ns, off_before_ns, off_ns = rows.T
         steps, ends = self._tables.steps, self._connections
         op = steps[step, interpreter.OP]

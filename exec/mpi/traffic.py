@@ -1,7 +1,7 @@
 """The messages between the ranks of a program: the data of each, and when its memory is free again.
 
-All ranks compute the same messages. There is no deadlock, because every step waits only for steps that come
-earlier in the order of ``moves``; the ranks may run in any order that respects the waits.
+All ranks compute the same messages. Every step waits only for steps that come earlier in the order of
+``moves``, so there is no deadlock. The ranks may run in any order that respects the waits.
 """
 
 from __future__ import annotations

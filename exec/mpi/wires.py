@@ -92,8 +92,7 @@ class MpiWires:
         return True
 
     def free(self) -> None:
-        """Give the requests back to MPI."""
-        for request in (one for every in self._requests for segments in every for one in segments):
+        for request in (each for every in self._requests for segments in every for each in segments):
             request.Free()
         self._wires, self._requests = (), []
 

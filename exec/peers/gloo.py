@@ -76,7 +76,7 @@ class GlooPeer:
         rank = group.get_rank()
         match collective.kind:
             case "all_reduce":
-                # Gloo reduces in place only; out of place the input is copied first, as a user has to.
+                # Gloo reduces in place only; out of place a user has to copy the input first.
                 reduce = partial(group.all_reduce, recv, op)
                 return reduce if buffers.in_place else _after(partial(recv.copy_, send), reduce)
             case "broadcast":
@@ -139,18 +139,18 @@ def _torch(comm: Any) -> Any:
 def _address(comm: Any) -> str:
     """Return the address at which every rank reaches rank 0; "" if there is none.
 
-    It is the loopback address if all ranks are on one host and in one network namespace.
+    If all ranks are in one network namespace of one host, the result is the loopback address.
     """
     places = set(comm.allgather((socket.gethostname(), str(Path("/proc/self/ns/net").readlink()))))
-    own = ""
+    address = ""
     if comm.Get_rank() == 0:
-        own = "127.0.0.1" if len(places) == 1 else _own_address(os.environ.get(_INTERFACE))
-    agreed: str = comm.bcast(own)
+        address = "127.0.0.1" if len(places) == 1 else _own_address(os.environ.get(_INTERFACE))
+    agreed: str = comm.bcast(address)
     return agreed
 
 
 def _own_address(interface: str | None) -> str:
-    """Return the first IPv4 address of ``interface``, or of any that is up if None; "" if there is none."""
+    """Return the first IPv4 address of ``interface`` (None: of any that is up); "" if there is none."""
     import psutil
 
     up = {name for name, found in psutil.net_if_stats().items() if found.isup}

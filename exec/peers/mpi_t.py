@@ -36,10 +36,9 @@ class Variables:
         self._call("MPI_T_cvar_write", self._handle(name), byref(c_int(value)), name=name)
 
     def read(self, name: str) -> int:
-        """Return a variable's value on this rank."""
-        held = c_int()
-        self._call("MPI_T_cvar_read", self._handle(name), byref(held), name=name)
-        return held.value
+        value = c_int()
+        self._call("MPI_T_cvar_read", self._handle(name), byref(value), name=name)
+        return value.value
 
     def choices(self, name: str) -> dict[str, int]:
         """Return {name: number} of the values that a variable may have, in the library's order."""
@@ -101,7 +100,6 @@ def choices_of(description: str) -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def _loaded_library() -> ctypes.CDLL:
-    """Return the libmpi that mpi4py has loaded into this process."""
     return ctypes.CDLL(str(library_path()))
 
 

@@ -63,10 +63,10 @@ class NcclPeer:
     def close(self) -> None:
         self._ranks.destroy()
 
-    def _known(self, what: str, names: dict[str, str], name: str) -> int:
+    def _known(self, kind: str, names: dict[str, str], name: str) -> int:
         found: int | None = getattr(self._nccl, names.get(name, ""), None)
         if found is None:
-            raise UnavailableError(f"NCCL, as CuPy shows it, has no {what} {name}")
+            raise UnavailableError(f"NCCL, as CuPy shows it, has no {kind} {name}")
         return found
 
     def _complete(self, start: Callable[[], object]) -> None:

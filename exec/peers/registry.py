@@ -29,7 +29,7 @@ _BESIDE = {"cpu": ("gloo",)}
 
 
 def library_of(device: str, *, sockets: bool) -> str:
-    """Return the library of ranks on ``device``; "" if ``sockets`` join them, as they then have none."""
+    """Return the ranks' own library on ``device``; "" if ``sockets`` join the ranks."""
     if sockets:
         return ""
     return "nccl" if device == "cuda" else "mpi"
@@ -88,7 +88,7 @@ def open_peers(comm: Any, names: Sequence[str], collective: Collective) -> list[
 
             every = algorithm == _EVERY
             chosen = algorithm_names(collective) if every else [algorithm]
-            peers += [MpiPeer(comm, one, optional=every) for one in chosen]
+            peers += [MpiPeer(comm, variant, optional=every) for variant in chosen]
         else:
             module, _, cls = LIBRARIES[library].partition(":")
             peers.append(getattr(importlib.import_module(module), cls)(comm))

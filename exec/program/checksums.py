@@ -24,9 +24,9 @@ from synth.program import OUTPUT, Program
 
 __all__ = ["CHECKSUM_FACTOR", "Corruption", "StepSums", "checksum", "corruptions", "expected_sums"]
 
-# An odd factor, so that a change of any one byte changes the sum: the difference of two bytes times an odd
-# number is no multiple of 2^64. The digits come from the golden ratio (Knuth, The Art of Computer Programming
-# 3, Sec. 6.4) and spread the bits of neighbouring positions.
+# The factor is odd, so that a change of any one byte changes the sum: the difference of two bytes times an
+# odd number is no multiple of 2^64. The digits come from the golden ratio (Knuth, The Art of Computer
+# Programming 3, Sec. 6.4) and spread the bits of neighbouring positions.
 CHECKSUM_FACTOR = 0x1E3779B97F4A7C15
 # The bytes that are summed at once, which limits the memory of the weights to eight times as much.
 _BLOCK_BYTES = 1 << 20
@@ -68,8 +68,8 @@ class Corruption:
 def checksum(content: Array, first: int = 0) -> int:
     """Return the checksum of the bytes of an array, whose first byte has the position ``first``.
 
-    It is the sum of all bytes, each times an odd number that follows from its position, modulo 2^64. So the
-    checksum of a message is the sum of its parts' checksums, in any order.
+    The checksum is the sum, modulo 2^64, of all bytes, each times an odd number that follows from its
+    position. So the checksum of a message is the sum of its parts' checksums, in any order.
     """
     plain = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
     total = np.zeros(1, dtype=np.int64)

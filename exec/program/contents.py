@@ -42,10 +42,10 @@ class Contents:
 def contents_of(program: Program, moves: list[Move]) -> Contents:
     """Follow each chunk from its input slots through the program; O(slots that the steps touch)."""
     collective = program.collective
-    held: dict[tuple[int, int, int], int] = {}
+    chunk_at: dict[tuple[int, int, int], int] = {}
     for rank in range(program.ranks):
         for slot, chunk in enumerate(np.flatnonzero(collective.sources.has(rank)).tolist()):
-            held[rank, INPUT, slot] = chunk
+            chunk_at[rank, INPUT, slot] = chunk
     columns = (program.src_buffer, program.src_slot, program.dst_buffer, program.dst_slot, program.count)
     src_buffer, src_slot, dst_buffer, dst_slot, count = (column.tolist() for column in columns)
     ops = program.op.tolist()
@@ -59,10 +59,10 @@ def contents_of(program: Program, moves: list[Move]) -> Contents:
         if move.from_ >= 0:
             carried = under_way[move.from_].popleft()
         elif READS_SRC[ops[step]]:
-            carried = [held[rank, src_buffer[step], src_slot[step] + at] for at in slots]
+            carried = [chunk_at[rank, src_buffer[step], src_slot[step] + at] for at in slots]
         if WRITES_DST[ops[step]]:
             for at, chunk in zip(slots, carried, strict=True):
-                held[rank, dst_buffer[step], dst_slot[step] + at] = chunk
+                chunk_at[rank, dst_buffer[step], dst_slot[step] + at] = chunk
         if move.to >= 0:
             under_way[move.to].append(carried)
             sent[move.to].append(carried)

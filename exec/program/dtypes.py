@@ -37,7 +37,7 @@ _SHORT = {
     **{"half": "float16", "float": "float32", "double": "float64", "int": "int32", "char": "int8"},
     **{"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"},
 }
-# Alone, f8 is NumPy's name of a type of 8 bytes.
+# ``f8`` without a suffix is NumPy's name of a type of 8 bytes, not 8 bits.
 _EIGHT_BITS = re.compile(r"(?!f8$)(float|fp|f)_?8([-_]?e[45]m[23](fn|fnuz|b11fnuz)?)?|e4m3|e5m2")
 _MEANT = {"add": "sum", "mul": "prod", "product": "prod", "mean": "avg", "average": "avg"}
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
@@ -46,8 +46,8 @@ _UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxi
 def ufunc_of(redop: str) -> Callable[..., Any]:
     """Return the NumPy function of an operator.
 
-    For ``avg`` it is addition; ``divided`` divides the sum at the end. Raises UsageError for an unknown
-    operator.
+    The function of ``avg`` is addition; ``divided`` divides the sum at the end. Raises UsageError for an
+    unknown operator.
     """
     if redop not in _UFUNCS:
         raise UsageError(
@@ -100,8 +100,8 @@ def combine_of(redop: str, dtype: np.dtype[Any]) -> Callable[[Array, Array], Arr
 def neutral_of(redop: str, dtype: np.dtype[Any]) -> Array:
     """Return the operator's neutral element, as an array of length 1.
 
-    Combining it with any element gives that element bit for bit. For floating-point sums it is -0.0,
-    because 0.0 + -0.0 is 0.0.
+    Combining the neutral element with x gives x bit for bit. For floating-point sums it is -0.0, because 0.0
+    + -0.0 is 0.0 and -0.0 + -0.0 is -0.0.
     """
     ufunc_of(redop)
     real = dtype == BFLOAT16 or dtype.kind == "f"

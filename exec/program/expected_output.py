@@ -1,9 +1,9 @@
-"""Test inputs whose results are known exactly, and those results.
+"""Test inputs whose results are known exactly, and these results.
 
 Every rank repeats a pattern of small integers. The length of the pattern is a prime, so a chunk that is
 misplaced, missing or added twice gives a wrong result. The integers are small enough that their sums are
-exact in the element type, for up to 16 million ranks in float32 and 256 in bfloat16. For products, at every
-element only two ranks hold a factor other than 1.
+exact in the element type, for up to 16 million ranks in float32 and 256 in bfloat16. For products, only two
+ranks hold a factor other than 1 at each element.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EXACT = {np.dtype(np.float16): 1 << 11, BFLOAT16: 1 << 8}
 def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
     """Return the input of ``rank``: flat, as long as the program's input for this layout."""
     patterns = _Patterns(layout, dtype, redop)
-    own = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
+    values = _repeated(patterns.of(rank), 0, layout.elements(rank, INPUT))
     collective = layout.program.collective
     copied = collective.sources.has(rank) & (collective.sources.sizes() > 1) & ~collective.reduced
     # A chunk that is copied, not reduced, must be the same on all ranks that hold it: use the first rank's.
@@ -39,8 +39,8 @@ def given(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
         slot = patterns.input_slot(rank, chunk)
         start, length = layout.start(rank, INPUT, slot), layout.length(rank, INPUT, slot)
         first = int(collective.sources.of(chunk)[0])
-        own[start : start + length] = patterns.at_source(first, chunk)[:length]
-    return own
+        values[start : start + length] = patterns.at_source(first, chunk)[:length]
+    return values
 
 
 def expected(layout: Layout, rank: int, dtype: np.dtype[Any], redop: str) -> Array:
@@ -72,7 +72,6 @@ class _Patterns:
         self.largest = max(1, min(_LARGEST, _EXACT.get(dtype, 1 << 24) // self.ranks))
 
     def input_slot(self, rank: int, chunk: int) -> int:
-        """Return the slot of ``chunk`` in the input of ``rank``."""
         if rank not in self._slots:
             self._slots[rank] = self.layout.program.collective.input_slots(rank)
         return int(self._slots[rank][chunk])
@@ -88,7 +87,6 @@ class _Patterns:
         return _repeated(self.of(source), first, max(_PERIOD, layout.largest))
 
     def reduced(self, sources: Iterable[int]) -> Array:
-        """Return one period of the reduction over ``sources``."""
         return self.combined([self.of(source) for source in sources])
 
     def combined(self, parts: list[Array]) -> Array:

@@ -26,7 +26,7 @@ def read_ranks(name: str, collective: Collective) -> tuple[Array, ...]:
     If only one rank has an input, such as the root of a broadcast, the file may hold just that input. Raises
     MissingInputError, DataError or UsageError.
     """
-    holders = [rank for rank, held in enumerate(collective.sources.per_rank(collective.ranks)) if held]
+    holders = [rank for rank, sources in enumerate(collective.sources.per_rank(collective.ranks)) if sources]
     if "{rank}" in name:
         rows = {rank: _load(name.replace("{rank}", str(rank))).reshape(-1) for rank in holders}
     else:
@@ -79,7 +79,7 @@ def _load(name: str) -> Array:
 
 
 def _require_whole(stream: BinaryIO) -> None:
-    """Raise ValueError if a file is shorter than its header says; numpy would allocate it all."""
+    """Raise ValueError if a file is shorter than its header says; numpy would allocate all of it."""
     from math import prod
 
     from numpy.lib import format as npy

@@ -35,8 +35,8 @@ class Wire(NamedTuple):
     def may_move(self, number: int, before: int) -> bool:
         """Return whether message ``number`` of this run may move; ``before`` counts messages of earlier runs.
 
-        The interpreter must have written an outgoing message, and have read the message whose slot an
-        incoming one takes.
+        The interpreter must have written an outgoing message, or have read the message whose slot an incoming
+        message takes.
         """
         if self.outgoing:
             return bool(self.counters[0] > before + number)
@@ -53,7 +53,7 @@ class Wires(Protocol):
     def serve(self, *, wait: bool) -> bool:
         """Move all messages that can move now; return whether any did.
 
-        With ``wait``, first wait a moment for one that can.
+        With ``wait``, first wait a moment until a message can move.
         """
 
     def free(self) -> None:

@@ -24,9 +24,9 @@ class Asp:
     The server on rank r holds the r-th share of the parameters, and has a thread for each other rank. In each
     of ``steps`` iterations, every rank sends each server that server's share of the gradient. The server
     applies it by an optimizer step and returns the updated parameters. Synchronous training makes one step by
-    the mean of all gradients. Here each gradient makes a step of its own, so the learning rate is divided by
-    the number of ranks. No rank waits for another's gradient, so a gradient may be computed at parameters
-    that others have changed since.
+    the mean of all gradients; here each gradient makes a separate step, so the learning rate is divided by
+    the number of ranks. No rank waits for another's gradient, so a gradient may be computed at outdated
+    parameters.
 
     ``make_optimizer`` makes the optimizer of a list of parameters. Several threads send and receive at the
     same time, which gloo allows and NCCL does not.
@@ -65,7 +65,7 @@ class Asp:
     def after_backward(self) -> None:
         """Send the gradient to the servers, and receive their updated parameters."""
         gradient = values(
-            [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
+            [torch.zeros_like(each) if each.grad is None else each.grad for each in self._parameters]
         )
         works = []
         for peer in self._peers:
@@ -96,7 +96,6 @@ class Asp:
         put(self._row, self._parameters)
 
     def close(self) -> None:
-        """End the group."""
         dist.destroy_process_group(self._group)
 
     def _answer(self, gradient: Any) -> Any:

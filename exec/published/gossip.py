@@ -1,7 +1,7 @@
 """Gossip on a dynamic exponential graph: each rank averages with the rank 1, 2, 4 … before it, in turn.
 
-It is a baseline of DS-Sync (Sec. V-A 1), on the graph of Assran et al. 2019 (SGP) with one peer an iteration.
-The planner predicts its time (`synth.groups`, ``gossip_s``).
+Gossip is a baseline of DS-Sync (Sec. V-A 1), on the graph of Assran et al. 2019 (SGP) with one peer an
+iteration. The planner predicts its time (`synth.groups`, ``gossip_s``).
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ class Hierarchical:
         return future
 
     def close(self) -> None:
-        """End the thread and the groups."""
         self._asked.put(None)
         self._thread.join()
         for group in self._made:

@@ -21,7 +21,7 @@ class Horovod:
     """Averaging of gradients during the backward pass; the constructor and ``close`` are collective.
 
     A thread wakes every ``cycle_s``. The ranks find the tensors that are ready on all of them by an
-    all_reduce over gloo of one byte per tensor. Then they all_reduce these in messages of at most
+    all_reduce over gloo of one byte per tensor. Then they all_reduce these tensors in messages of at most
     ``buffer_bytes``, or of the size that ``tuning`` tries or has found (a `Retuning` of DeAR).
     """
 
@@ -63,7 +63,6 @@ class Horovod:
             self._tuning = None if self._tuning.done else self._tuning
 
     def close(self) -> None:
-        """Remove the hooks and end the group."""
         for hook in self._hooks:
             hook.remove()
         dist.destroy_process_group(self._agreement)

@@ -44,7 +44,7 @@ from synth.program import (
 
 __all__ = ["ELEMENT_BYTES", "MSCCL_BUFFERS", "ConnectionBuffer", "run_xml"]
 
-# The bytes of a float; the numbers here only stand for the elements.
+# The bytes of a float; each number here stands for one element.
 ELEMENT_BYTES = 4
 # Eight bytes a number, kept twice for the comparison: 2 GB.
 _MOST_NUMBERS = 1 << 27
@@ -56,7 +56,7 @@ _MOST_CHUNKS_A_MESSAGE = 71
 _MOST_FUSED = 16
 # Elements to which NCCL's Simple rounds the size of a slice (prims_simple.h, genericOp).
 _SLICE_UNIT = 16
-# Calls of a program, one after the other: a second one finds what the first has left in memory.
+# Calls of a program, one after the other: the second call finds what the first has left in memory.
 _LAUNCHES = 2
 # The most findings of a report.
 _ENOUGH = 20
@@ -98,8 +98,8 @@ def run_xml(
 ) -> RuntimeReport:
     """Run calls of a program as MSCCL would, in one order of threadblocks that ``seed`` draws.
 
-    Every chunk has ``chunk_elements`` elements. By default the program runs out of place if it can, or if
-    its file does not say what it does. ``buffer`` is the protocol's own by default. Each call gets
+    Every chunk has ``chunk_elements`` elements. By default the program runs out of place if it can, or if its
+    file does not say what the results must be. ``buffer`` is the protocol's own by default. Each call gets
     new inputs, drawn by ``seed``. Raises UsageError if the program cannot run in place, or needs too much
     memory. O(tiles · steps) actions.
     """
@@ -110,7 +110,7 @@ def run_xml(
 
 @dataclass(frozen=True, slots=True)
 class _Transmission:
-    """A step as the kernel has it; ``tells`` is the step number that it sets the flag to, -1 for none."""
+    """A step as the kernel has it; ``tells`` is the number to which it sets the flag, -1 for none."""
 
     row: int
     op: int
@@ -130,7 +130,7 @@ class _Action:
     reads: list[tuple[int, int]]
     write: tuple[int, int] | None
     waits: tuple[tuple[int, tuple[int, int]], ...]
-    """The flags that must be set first: of which threadblock, and (tile, step)."""
+    """The flags that must be set first, as (threadblock, (tile, step))."""
     tells: tuple[int, int] | None
 
 
@@ -151,8 +151,8 @@ class _Connection:
 class _Threadblock:
     """A threadblock's place in a launch.
 
-    ``flag`` is the last (tile, step) that it has set its flag to. ``told`` maps each value that others still
-    have to wait for to what the threadblock knew when it set the flag, and to the number of waiters.
+    ``flag`` is the last (tile, step) that it has set its flag to. ``told`` maps a value of the flag to (what
+    the threadblock knew when it set this value, the number of waiters still to come).
     """
 
     number: int
@@ -165,8 +165,8 @@ class _Threadblock:
     told: dict[tuple[int, int], tuple[Ints, int]] = field(default_factory=dict)
 
     def knew_at(self, goal: tuple[int, int]) -> Ints | None:
-        """Return what it knew when its flag reached ``goal``, and forget that after the last waiter."""
-        key = goal if goal in self.told else min((one for one in self.told if one > goal), default=goal)
+        """Return what the threadblock knew when its flag reached ``goal``; drop it after the last waiter."""
+        key = goal if goal in self.told else min((step for step in self.told if step > goal), default=goal)
         if key not in self.told:
             return None
         known, waiters = self.told.pop(key)
@@ -247,7 +247,7 @@ class _Machine:
         )
 
     def _unpaired(self) -> Iterator[str]:
-        """Yield a finding for each connection with one end, whose set-up never ends, or with several."""
+        """Yield a finding for each connection that does not have exactly one sender and one receiver."""
         program = self.program
         channels = program.tb_channel.tolist()
         rows = list(zip(program.tb_rank.tolist(), program.tb_send.tolist(), channels, strict=True))
@@ -273,28 +273,28 @@ class _Machine:
         chain_open, fused = False, 0
         for row in range(int(program.tb_start[tb]), int(program.tb_start[tb + 1])):
             op = int(program.op[row])
-            own = (int(program.wait_tb[row]), int(program.wait_step[row]))
-            if own[0] >= 0:
-                waits.append(own)
+            wait = (int(program.wait_tb[row]), int(program.wait_step[row]))
+            if wait[0] >= 0:
+                waits.append(wait)
             if op == _NOP:
                 continue
             source = self._start(tb, row, program.src_buffer, program.src_slot) if READS_SRC[op] else -1
             target = self._start(tb, row, program.dst_buffer, program.dst_slot) if WRITES_DST[op] else -1
-            count, told = int(program.count[row]), row in awaited
-            if op == _RE and chain_open and own[0] < 0 and self._one_target(kept[-1].row, row):
+            count, is_awaited = int(program.count[row]), row in awaited
+            if op == _RE and chain_open and wait[0] < 0 and self._one_target(kept[-1].row, row):
                 sources = (*kept[-1].sources, source)
-                kept[-1] = replace(kept[-1], row=row, sources=sources, count=count, tells=int(told))
+                kept[-1] = replace(kept[-1], row=row, sources=sources, count=count, tells=int(is_awaited))
             else:
                 sources = (source,) if source >= 0 else ()
-                kept.append(_Transmission(row, op, sources, target, count, tuple(waits), int(told)))
-                if waits and own[0] < 0:
+                kept.append(_Transmission(row, op, sources, target, count, tuple(waits), int(is_awaited)))
+                if waits and wait[0] < 0:
                     self.findings.append(
                         f"{program.place(row)} follows nops that wait, and waits for nothing itself: "
                         "the parser refuses the file"
                     )
                 waits = []
             fused += op == _RE
-            chain_open = op == _RE and not told and fused != _MOST_FUSED
+            chain_open = op == _RE and not is_awaited and fused != _MOST_FUSED
             if len(kept[-1].sources) > _MOST_FUSED:
                 self.findings.append(
                     f"{program.place(row)}: more than {_MOST_FUSED} reductions become one step"
@@ -306,10 +306,10 @@ class _Machine:
             yield replace(one, tells=step if one.tells else -1)
             step += 1
 
-    def _one_target(self, one: int, two: int) -> bool:
+    def _one_target(self, row: int, other: int) -> bool:
         program = self.program
         return all(
-            column[one] == column[two]
+            column[row] == column[other]
             for column in (program.dst_buffer, program.dst_slot, program.src_buffer)
         )
 
@@ -472,7 +472,7 @@ class _Machine:
         op, row = action.transmission.op, action.transmission.row
         whole, clocks, cells = self.memory[rank].whole, self.clocks, self.cells[rank]
         for tb, goal in action.waits:
-            # Only writes before the other threadblock raised its flag to this value are surely visible.
+            # Only writes before the other threadblock set its flag to this value are surely visible.
             if (known := self.blocks[tb].knew_at(goal)) is not None:
                 clocks.acquire(thread, known)
         value: Numbers | None = None
@@ -483,8 +483,8 @@ class _Machine:
             clocks.acquire(thread, freed)
         for span in action.reads:
             cells.read(self._cells(rank, span), thread, row)
-            held = whole[span[0] : span[1]]
-            value = held if value is None else _added(value, held)
+            operand = whole[span[0] : span[1]]
+            value = operand if value is None else _added(value, operand)
         if action.write is not None and value is not None:
             cells.write(self._cells(rank, action.write), thread, row)
             _store(whole[action.write[0] : action.write[1]], value)
@@ -506,18 +506,18 @@ class _Machine:
         self.ready.extend(block for block, _ in self.asleep.pop(key, ()))
 
     def _stuck(self) -> list[tuple[_Threadblock, str]]:
-        stuck = [one for blocks in self.asleep.values() for one in blocks]
-        return sorted(stuck, key=lambda one: one[0].number)
+        stuck = [block for blocks in self.asleep.values() for block in blocks]
+        return sorted(stuck, key=lambda block: block[0].number)
 
     def _place(self, block: _Threadblock) -> str:
         return self.program.place(block.actions[block.at].transmission.row)
 
     def _left_over(self) -> list[str]:
         return [
-            f"{len(one.messages)} slices from rank {src} to rank {dst} on channel {channel} "
+            f"{len(connection.messages)} slices from rank {src} to rank {dst} on channel {channel} "
             "that nobody receives"
-            for (src, dst, channel), one in self.connections.items()
-            if one.messages
+            for (src, dst, channel), connection in self.connections.items()
+            if connection.messages
         ]
 
     def _races(self) -> list[str]:
@@ -552,7 +552,7 @@ class _Machine:
         kind, root = program.collective.kind, program.collective.root
         for launch in range(_LAUNCHES):
             given = [self.inputs.get((launch, rank)) for rank in range(program.ranks)]
-            inputs = [one for one in given if one is not None]
+            inputs = [array for array in given if array is not None]
             if len(inputs) < program.ranks:
                 break
             for rank in range(program.ranks):
@@ -571,7 +571,7 @@ class _Machine:
 
 
 def _added(one: Numbers, two: Numbers) -> Numbers:
-    """Return the sum of the elements that both have, as the kernel would for different lengths."""
+    """Add the elements that both arrays have, as the kernel does with different lengths."""
     if len(one) == len(two):
         return one + two
     short = min(len(one), len(two))

@@ -1,9 +1,9 @@
 """Data races by vector clocks, while a machine runs its threads in one of the orders that they may take.
 
-Each thread has a clock, which counts its releases. A release hands on what the thread knows of all clocks;
-an acquire takes that in. An access races with an earlier one of another thread, one of the two a write, if
-the later thread does not know of the earlier access. One run finds the races of every order in which the
-threads synchronize as they did in this one.
+Each thread has a clock, which counts its releases. A release hands on what the thread knows of all clocks; an
+acquire adds it to the knowledge of its thread. Two accesses of different threads, at least one of them a
+write, race if the later thread does not know of the earlier access. One run finds the races of every order in
+which the threads synchronize as they did in this run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class VectorClocks:
         return known
 
     def acquire(self, thread: int, released: Ints) -> None:
-        """Add released knowledge to a thread's knowledge."""
         np.maximum(self._known[thread], released, out=self._known[thread])
 
     def before(self, thread: int) -> Ints:
@@ -47,11 +46,10 @@ class VectorClocks:
         return known
 
     def now(self, thread: int) -> int:
-        """Return a thread's own clock."""
         return int(self._known[thread, thread])
 
     def follows(self, thread: int, other: int, clock: int) -> bool:
-        """Return whether all that ``other`` did up to ``clock`` is known to have happened before."""
+        """Return whether ``thread`` knows all that ``other`` did up to ``clock``."""
         return bool(self._known[thread, other] >= clock)
 
 
@@ -68,7 +66,7 @@ class SharedCells:
         self.racing: list[RacingAccess] = []
 
     def read(self, cells: Iterable[int], thread: int, place: Place, *, free: bool = False) -> None:
-        """Note that a thread reads cells, and whether it races with a write; not if ``free``."""
+        """Record that a thread reads cells, and its races with writes (none if ``free``)."""
         now = self._clocks.now(thread)
         for cell in cells:
             writer = self._writer.get(cell)
@@ -78,7 +76,7 @@ class SharedCells:
             readers[thread, place] = now
 
     def write(self, cells: Iterable[int], thread: int, place: Place, known: Ints | None = None) -> None:
-        """Note that a thread writes cells, and whether it races with a write or a read.
+        """Record that a thread writes cells, and its races with writes and reads.
 
         ``known`` is knowledge that counts for this access only, in addition to the thread's knowledge.
         """

@@ -47,7 +47,7 @@ def expected_output(kind: str, inputs: Sequence[Numbers], rank: int, root: int =
         case "gather":
             return np.concatenate(inputs) if rank == root else nothing
         case "all_to_all":
-            return np.concatenate([_share(one, rank, ranks) for one in inputs])
+            return np.concatenate([_share(array, rank, ranks) for array in inputs])
         case "all_to_next":
             return inputs[rank - 1] if rank else nothing
         case "broadcast":

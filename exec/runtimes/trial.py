@@ -69,14 +69,14 @@ def _sizes(program: Program, size_bytes: int | None) -> list[tuple[int, Connecti
 
 def _added_up(reports: Iterator[RuntimeReport]) -> RuntimeReport:
     total = RuntimeReport(0, 0, 0, 0, ())
-    for one in reports:
+    for report in reports:
         total = RuntimeReport(
-            total.launches + one.launches,
-            total.actions + one.actions,
-            total.elements + one.elements,
-            total.wrong + one.wrong,
-            one.findings,
+            total.launches + report.launches,
+            total.actions + report.actions,
+            total.elements + report.elements,
+            total.wrong + report.wrong,
+            report.findings,
         )
-        if not one.right:
+        if not report.right:
             break
     return total

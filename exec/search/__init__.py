@@ -3,5 +3,5 @@
 In: a request, or a sweep. Out: the result that `synth.portfolio` finds on one machine, for any number of
 ranks.
 
-Read `task`, `rank_pool`.
+Read `task`, then `rank_pool`.
 """

@@ -1,7 +1,7 @@
 """A pool whose workers are the other ranks of an MPI world; mpi4py.futures sends them their tasks.
 
-The ranks are already running, and MPI spawns none. Each rank runs a task in a separate process, so it can end
-the task and the solvers below it as soon as rank 0 ends the pool.
+The ranks are already running, and MPI spawns none. Each rank runs a task in a separate process. When rank 0
+ends the pool, the rank kills this process and its solvers at once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _CHECK_S = 0.05
 
 @contextmanager
 def pools_of(comm: Any, progress: Progress = SILENT) -> Iterator[WorkerPools | None]:
-    """Yield on rank 0 a function that makes pools of the other ranks; elsewhere None, after rank 0's block.
+    """Yield on rank 0 a function that makes pools of the other ranks; yield None on the other ranks.
 
-    All ranks of ``comm`` call it. If there is one rank, the workers are processes on its machine. Raises
-    UnavailableError if MPI does not let two threads of a rank communicate.
+    All ranks of ``comm`` call it. The other ranks run tasks until rank 0 leaves its block. If there is one
+    rank, the workers are processes on its machine. Raises UnavailableError if MPI does not let two threads of
+    a rank communicate.
     """
     if comm.Get_size() == 1:
         yield ProcessPool
@@ -81,7 +82,7 @@ def _tell(ends: Any, number: int) -> None:
 
 @dataclass(frozen=True)
 class _Done(Generic[Result]):
-    """The result of a task on ``rank``, and its process's peak memory; ``whole`` unless it was cut off."""
+    """The result of a task on ``rank``, and its process's peak memory; not ``whole`` if it was cut off."""
 
     rank: int
     held_bytes: int

@@ -65,8 +65,8 @@ class Channel:
 
         Raises UnsendableError before a byte is sent if the message is no record.
         """
-        # One piece, as a short message would otherwise wait for the header's acknowledgement (Nagle's
-        # algorithm).
+        # Header and content go as one piece; otherwise a short message would wait for the header's
+        # acknowledgement (Nagle's algorithm).
         self._end.sendall(self._framed(message))
 
     def post(self, message: object) -> None:
@@ -109,8 +109,8 @@ class Channel:
     def arrived(self) -> list[Any]:
         """Return the complete messages received so far, without waiting.
 
-        If there are none: raises EOFError or OSError if the connection has ended, BrokenMessage if the data
-        is not what was sent.
+        If there are no messages, raises EOFError or OSError if the connection has ended, and BrokenMessage if
+        the data is not what was sent.
         """
         if self._ended is None:
             try:
@@ -137,7 +137,7 @@ class Channel:
             self._poll(None)
 
     def put_back(self, messages: Sequence[Any]) -> None:
-        """Return ``messages``, the last received ones, to the front of the queue."""
+        """Put ``messages``, which were received last, back to the front of the queue."""
         self._waiting.extendleft(reversed(messages))
 
     def readable(self, limit_s: float = 0.0) -> bool:
@@ -151,8 +151,8 @@ class Channel:
     def expect_acknowledgements(self, limit_s: float) -> None:
         """Make the connection end with TimeoutError if the other host acknowledges nothing for ``limit_s``.
 
-        A live host's kernel acknowledges, however busy or stopped the process is. No effect on a connection
-        within one host.
+        A live host's kernel acknowledges, however busy or stopped the process is. A connection within one
+        host stays as it is.
         """
         if self._end.family == socket.AF_UNIX:
             return
@@ -252,16 +252,16 @@ class Challenge:
 def greet(end: socket.socket, key: bytes, limit_s: float) -> Channel:
     """Answer the other end's challenge, check its proof of the key, and return the channel on ``end``.
 
-    Raises OSError or EOFError, with ``end`` closed, if that takes longer than ``limit_s`` or fails.
+    Raises OSError or EOFError, with ``end`` closed, if the greeting fails or takes longer than ``limit_s``.
     """
     deadline_s = time.monotonic() + limit_s
     try:
         question = _exactly(end, len(_MAGIC) + _NONCE_BYTES, deadline_s)
         if not question.startswith(_MAGIC):
             raise BrokenMessage("is no command that starts ranks")
-        own = secrets.token_bytes(_NONCE_BYTES)
-        nonces = question.removeprefix(_MAGIC) + own
-        end.sendall(own + _derived(key, b"rank shows", nonces))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        nonces = question.removeprefix(_MAGIC) + nonce
+        end.sendall(nonce + _derived(key, b"rank shows", nonces))
         if not hmac.compare_digest(
             _exactly(end, _MAC_BYTES, deadline_s), _derived(key, b"command shows", nonces)
         ):

@@ -64,7 +64,6 @@ class Sent:
         self.mute = False
 
     def next_number(self) -> int:
-        """Return the number of the next message."""
         self._number += 1
         return self._number - 1
 

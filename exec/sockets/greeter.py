@@ -1,8 +1,8 @@
 """Admission of the processes of one run: each connection must prove that it knows the run's key.
 
 On one host the port is a socket in a folder that no other user can reach. Between hosts anybody on their
-network can reach it. One thread serves all connections that have not yet proven the key: each may send few
-bytes in limited time, and if there are too many, the oldest is closed.
+network can reach it. One thread serves all connections that have not yet proven the key. Each of these may
+send few bytes in limited time; if there are too many, the oldest is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Greeter"]
 _log = logging.getLogger(__name__)
 
 # The maximum number of unproven connections at a time, beyond the expected ones: a quarter of the 1,024 files
-# that a process may have open by default on Linux.
+# that Linux lets a process open by default.
 _MOST_STRANGERS = 256
 # The seconds that an unproven connection may last: the other end waits as long to be greeted
 # (exec.sockets.reach).
@@ -79,7 +79,7 @@ class Greeter:
             for channel in self._welcomed:
                 channel.close()
         self._waker.close()
-        # The thread wakes at once. It is a daemon, so nothing is lost if a busy host delays it for longer.
+        # The thread wakes at once. It is a daemon, so it need not end within the time limit.
         self._thread.join(2)
 
     def _run(self) -> None:
@@ -132,10 +132,10 @@ class Greeter:
             self._drop(guest)
 
     def _hear_answer(self, guest: _Guest) -> None:
-        said = guest.end.recv(ANSWER_BYTES - len(guest.answer))
-        if not said:
+        received = guest.end.recv(ANSWER_BYTES - len(guest.answer))
+        if not received:
             raise EOFError
-        guest.answer += said
+        guest.answer += received
         if len(guest.answer) == ANSWER_BYTES:
             guest.end.send(guest.challenge.proof(guest.answer))
             guest.channel = guest.challenge.channel(guest.end, guest.answer)

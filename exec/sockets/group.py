@@ -25,7 +25,7 @@ from probes.base import LostRankError
 
 __all__ = ["Group", "join", "rejoin"]
 
-# After this long without data it is checked whether a rank was lost.
+# After this long without data, check whether a rank was lost.
 _POLL_MS = 50
 # asm-generic/socket.h; Python has no name for it.
 _SO_TIMESTAMPNS = 35
@@ -46,7 +46,7 @@ def join(rank: int, size: int, exchange: Exchange, key: bytes, spares: Sequence[
 def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
     """Return the group of all ranks for a rank that is started later than the others.
 
-    The group only serves to make a session, through which the others let this rank in. Any other call in the
+    The group only serves to make a session, through which the others admit this rank. Any other call in the
     group raises LostRankError. Raises UnavailableError if this rank is on another host than before.
     """
     group = Group(Mesh(rank, size, meeting, key), range(size), "0")
@@ -57,8 +57,8 @@ def rejoin(rank: int, size: int, meeting: Meeting, key: bytes) -> Group:
 class Group:
     """Some ranks of a mesh, renumbered from 0: ``members[i]`` is rank i's number in the mesh.
 
-    ``epoch`` names the connections for data. Duplicates of a group share these, because their runs follow
-    each other.
+    ``epoch`` names the connections for data. Duplicates of a group share these connections, because their
+    runs follow each other.
     """
 
     def __init__(self, mesh: Mesh, members: Sequence[int], epoch: str, name: str = "") -> None:
@@ -75,18 +75,18 @@ class Group:
         return len(self.members)
 
     def Dup(self) -> Group:  # noqa: N802
-        """Return the same ranks with separate messages; members must duplicate in one order."""
+        """Return a group of the same ranks with separate messages; members must call it in one order."""
         return Group(self.mesh, self.members, self.epoch, f"{self._name}{next(self._duplicates)}/")
 
     def Free(self) -> None:  # noqa: N802
         self.mesh.forget(self._name)
 
     def named(self, name: str) -> Group:
-        """Return the same ranks with separate messages, for a thread that calls while others do."""
+        """Return a group of the same ranks with separate messages, for use on another thread."""
         return Group(self.mesh, self.members, self.epoch, f"{self.epoch}/{name}/")
 
     def among(self, members: Sequence[int], epoch: str) -> Group:
-        """Return the group of ``members`` (mesh numbers) in a new epoch, the same on all."""
+        """Return the group of ``members`` (mesh numbers) in a new ``epoch``, equal on all of them."""
         return Group(self.mesh, sorted(members), epoch)
 
     def revoke(self, why: str) -> None:
@@ -105,7 +105,6 @@ class Group:
         self.mesh.close_flows(f"{self.epoch}/")
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the values of all members, in the order of ranks."""
         for member in self.members:
             self.mesh.send(member, self._name, value)
         return [self._next(rank) for rank in range(len(self.members))]
@@ -114,23 +113,19 @@ class Group:
         self.allgather(None)
 
     def bcast(self, value: Any, root: int = 0) -> Any:
-        """Return the value of ``root``, on every member."""
         if self._rank == root:
             for member in self.members:
                 self.mesh.send(member, self._name, value)
         return self._next(root)
 
     def gather(self, value: Any, root: int = 0) -> list[Any] | None:
-        """Return the values of all members at ``root``; None elsewhere."""
         self.mesh.send(self.members[root], self._name, value)
         return [self._next(rank) for rank in range(len(self.members))] if self._rank == root else None
 
     def send(self, value: Any, dest: int, tag: int = 0) -> None:
-        """Send an object to one member."""
         self.mesh.send(self.members[dest], f"{self._name}#{tag}", value)
 
     def recv(self, source: int, tag: int = 0) -> Any:
-        """Return the next object of one member."""
         return self.mesh.receive(self.members[source], f"{self._name}#{tag}")
 
     def Send(  # noqa: N802
@@ -164,14 +159,15 @@ class Group:
     def arrivals(self, source: int, tag: int, count: int, piece_bytes: int, deadline_s: float) -> list[float]:
         """Return the arrival times at this host of ``count`` pieces from ``source``, in seconds.
 
-        The kernel takes the times, so a reader that waits for a core does not matter. Raises as ``Recv``.
+        The kernel takes the times, so they are right even if this process waits for a core. Raises as
+        ``Recv``.
         """
         end = self.mesh.flow(self.members[source], self._flow(tag), deadline_s, outgoing=False)
         end.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         piece, found = bytearray(piece_bytes), list[float]()
         for _ in range(count):
-            told = self._fill(end, memoryview(piece), source, deadline_s)
-            found.append(_arrived_s(told))
+            ancillary = self._fill(end, memoryview(piece), source, deadline_s)
+            found.append(_arrived_s(ancillary))
         return found
 
     def drop_flow(self, peer: int, tags: Sequence[int], *, outgoing: bool) -> None:
@@ -190,10 +186,10 @@ class Group:
 
     def _fill(self, end: socket.socket, view: memoryview, source: int, deadline_s: float) -> list[Any]:
         """Fill ``view`` with the next data of ``source``; return the last read's ancillary data."""
-        got, told = 0, list[Any]()
+        got, ancillary = 0, list[Any]()
         while got < len(view):
             try:
-                count, told, *_ = end.recvmsg_into([view[got:]], _TOLD_BYTES)
+                count, ancillary, *_ = end.recvmsg_into([view[got:]], _TOLD_BYTES)
             except BlockingIOError:
                 self._poll(end, select.POLLIN, deadline_s)
                 continue
@@ -202,7 +198,7 @@ class Group:
             if not count:
                 self._lost(source, EOFError("closed its connection"))
             got += count
-        return told
+        return ancillary
 
     def _flow(self, tag: int) -> str:
         return f"{self.epoch}/message {tag}"
@@ -223,9 +219,9 @@ class Group:
         raise LostRankError(f"rank {rank}: {error}") from error
 
 
-def _arrived_s(told: Sequence[tuple[int, int, bytes]]) -> float:
+def _arrived_s(ancillary: Sequence[tuple[int, int, bytes]]) -> float:
     """Return the arrival time from a read's ancillary data; the current time if it has none."""
-    for level, kind, data in told:
+    for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)
             return float(seconds + 1e-9 * nanoseconds)

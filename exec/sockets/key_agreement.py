@@ -1,8 +1,8 @@
 """Agreement on a run's key over a medium that others can read, such as a store of PyTorch.
 
 Rank 0 draws the key and sends it to each rank under a pad from a Diffie-Hellman exchange in the 2048-bit
-group of RFC 3526 (Sec. 3). A reader of the medium learns nothing. Someone who can write to it could act as a
-man in the middle, unless all ranks have a secret from their launcher. That secret is then part of every pad.
+group of RFC 3526 (Sec. 3). A reader of the medium learns nothing. A writer could act as a man in the middle,
+unless all ranks have a secret from their launcher. That secret is then part of every pad.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def agree(rank: int, size: int, exchange: Callable[[bytes], list[bytes]], secret
     exponentiations on rank 0.
     """
     private = secrets.randbits(_PRIVATE_BITS) | 1 << (_PRIVATE_BITS - 1)
-    own = pow(_GENERATOR, private, _PRIME).to_bytes(_PUBLIC_BYTES, "big")
-    public = exchange(own)
+    own_public = pow(_GENERATOR, private, _PRIME).to_bytes(_PUBLIC_BYTES, "big")
+    public = exchange(own_public)
 
     def pads(other: int, recipient: int) -> tuple[bytes, bytes]:
         """Return the pad and the MAC key that rank 0 and ``recipient`` share."""
-        theirs = int.from_bytes(public[other], "big")
-        if len(public[other]) != _PUBLIC_BYTES or not 1 < theirs < _PRIME - 1:
+        other_public = int.from_bytes(public[other], "big")
+        if len(public[other]) != _PUBLIC_BYTES or not 1 < other_public < _PRIME - 1:
             raise _refused(other)
-        shared = pow(theirs, private, _PRIME).to_bytes(_PUBLIC_BYTES, "big")
+        shared = pow(other_public, private, _PRIME).to_bytes(_PUBLIC_BYTES, "big")
         bound = shared + public[0] + public[recipient] + recipient.to_bytes(8, "big")
         key = blake2b(secret, digest_size=64).digest()
         derived = blake2b(bound, key=key, person=b"ccctl key", digest_size=64).digest()

@@ -52,8 +52,8 @@ def listen_towards(hosts: Collection[str]) -> list[socket.socket]:
 def published(listeners: Iterable[socket.socket]) -> list[str]:
     """Return the addresses of ``listeners`` for others: host:port, loopback addresses last, or a path."""
     found = []
-    for one in listeners:
-        bound = one.getsockname()
+    for listener in listeners:
+        bound = listener.getsockname()
         if isinstance(bound, str):
             found.append(bound)
         else:

@@ -121,9 +121,9 @@ class Mesh:
 
     Raises UnavailableError if a rank cannot be reached, or if this rank is on the wrong host.
 
-    ``known[r]`` is where rank r is, or was when it was lost. Users may set ``stalled``, called with a rank
-    when awaited data from or to it do not move, and ``admitted``, called when the others have let this rank
-    in.
+    ``known[r]`` is where rank r is, or was when it was lost. Users may set two callbacks: ``stalled(peer)``
+    is called when data to or from a peer do not move although this rank waits for them, and ``admitted()``
+    when the others have admitted this rank.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Mesh:
         self._listeners = (
             self._introduce_anew(how) if isinstance(how, Meeting) else self._introduce(how, spares)
         )
-        # From here on ranks may arrive.
+        # The greeter and the reader handle ranks that arrive from here on.
         self._greeter = Greeter(self._listeners, key, size * size, self._arrived)
         self._reader = threading.Thread(target=self._read, name="mesh", daemon=True)
         self._reader.start()
@@ -168,7 +168,6 @@ class Mesh:
             self._meet()
 
     def close(self) -> None:
-        """Close all connections."""
         self._closed = True
         self._greeter.close()
         for listener in self._listeners:
@@ -184,7 +183,7 @@ class Mesh:
         self._awoken.close()
 
     def send(self, peer: int, topic: str, payload: object) -> None:
-        """Send a message to ``peer``, which may be this rank; do nothing if it is lost."""
+        """Send a message to ``peer``, which may be this rank; do nothing if ``peer`` is lost."""
         if peer == self.rank:
             self._deliver(peer, topic, payload)
             return
@@ -368,10 +367,10 @@ class Mesh:
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
         """Exchange the addresses at which ranks listen; return this rank's listeners."""
-        said = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
-        hosts = [json.loads(text) for text in exchange(said)]
+        identity = json.dumps([socket.gethostname(), repr(host_key()), os.getpid()]).encode()
+        hosts = [json.loads(text) for text in exchange(identity)]
         keys = [key for _, key, _ in hosts]
-        homes = [keys.index(keys[one.host]) if one.host < len(keys) else one.host for one in spares]
+        homes = [keys.index(keys[place.host]) if place.host < len(keys) else place.host for place in spares]
         absent = [replace(spare, host=home) for spare, home in zip(spares, homes, strict=True)]
         others = {name for name, key, _ in hosts if key != keys[self.rank]}
         others |= {spare.name for spare in absent if spare.host != keys.index(keys[self.rank])}
@@ -399,8 +398,8 @@ class Mesh:
                 )
         listeners = listen_towards({where.name for where in known if where.host != host})
         addresses = tuple(published(listeners))
-        mine = Whereabouts(self.rank, meeting.start, host, name, key, os.getpid(), addresses)
-        self.known += [mine if where.rank == self.rank else where for where in known]
+        own_place = Whereabouts(self.rank, meeting.start, host, name, key, os.getpid(), addresses)
+        self.known += [own_place if where.rank == self.rank else where for where in known]
         self.lost |= {
             where.rank: "was not met by this rank, which was started later"
             for where in known
@@ -420,7 +419,7 @@ class Mesh:
             self._wake()
 
     def _renew(self, where: Whereabouts, channel: Channel) -> bool:
-        """Replace a rank's old start; if ``where`` is outdated, close ``channel``, return False.
+        """Connect a restarted rank by ``channel``; close it and return False if ``where`` is outdated.
 
         This runs on the reading thread, so that no message of the earlier start is read afterwards.
         """
@@ -521,7 +520,7 @@ class Mesh:
             self._go_round(peer)
 
     def _waits(self, peer: int, connection: _Connection) -> bool:
-        """Return whether a sender must wait; the reading thread never does, or nobody would read."""
+        """Return whether a sender must wait; the reading thread never waits, or nobody would read."""
         if not connection.channel.backlog or connection.sent.mute or peer in self.lost:
             return False
         return self._connections[peer] is connection and threading.current_thread() is not self._reader
@@ -568,7 +567,7 @@ class Mesh:
             self.probe(passed.dest)
 
     def _look(self) -> None:
-        """Check acknowledgements, and send messages on a detour if there are none."""
+        """Check acknowledgements, and send messages on a detour if none arrive."""
         now_s = time.monotonic()
         for peer, connection in tuple(self._connections.items()):
             channel, sent = connection.channel, connection.sent
@@ -638,8 +637,8 @@ class Mesh:
             self._take(peer, *frame)
 
     def _take(self, peer: int, number: int, content: bytes) -> None:
-        for one in self._arrivals[peer].take(number, content):
-            topic, payload = decode(one)
+        for message in self._arrivals[peer].take(number, content):
+            topic, payload = decode(message)
             if topic == _MET:
                 with self._changed:
                     self._met[peer] = payload

@@ -25,10 +25,10 @@ _ATTEMPTS, _AGAIN_S = 20, 0.25
 
 
 def first_to_answer(addresses: Sequence[str], key: bytes) -> Channel | None:
-    """Return a channel to the address that answers first; None if none does.
+    """Return a channel to the address that answers first; None if no address does.
 
-    Each address has a head start over the next (as in RFC 8305). So a stranger that listens at one of them
-    and stays silent costs only that head start.
+    Each address has a head start over the next (as in RFC 8305). So a stranger that listens at one address
+    and stays silent costs only the head start.
     """
     answers: queue.SimpleQueue[Channel | None] = queue.SimpleQueue()
     under_way = 0

@@ -1,8 +1,8 @@
-"""Detection of connections that carry nothing, as opposed to a peer that has nothing to send yet.
+"""Detection of connections that carry nothing, as opposed to peers that have nothing to send yet.
 
 A rank that waits for a peer's data, or for room to send, probes the peer's host. The kernel of a live host
-acknowledges data at once, whatever its processes do; a peer without room says so (RFC 9293). A connection
-without answer and without data for a second is stalled.
+acknowledges data at once, whatever its processes do; a peer without room says so (RFC 9293). If for a second
+there is neither an answer nor data, the connection is stalled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def unacknowledged_bytes(end: socket.socket) -> int:
 def goes_nowhere(end: socket.socket) -> bool:
     """Return whether data of this end was retransmitted after a timeout and is still not acknowledged.
 
-    False if the other end has no room, if all data is acknowledged, or if this is no TCP connection.
+    The result is False if the other end has no room, or if this is no TCP connection.
     """
     try:
         found = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64)
@@ -77,10 +77,10 @@ class Stalls:
             self._since.clear()
         self._looked_s = now_s
         waiting: dict[int, list[Pending]] = {}
-        for one in pending:
-            waiting.setdefault(one.peer, []).append(one)
+        for end in pending:
+            waiting.setdefault(end.peer, []).append(end)
         for peer, ends in waiting.items():
-            moved = sum(one.moved for one in ends)
+            moved = sum(end.moved for end in ends)
             before, since_s = self._since.get(peer, (-1, now_s))
             if moved != before:
                 self._since[peer] = (moved, now_s)
@@ -93,4 +93,4 @@ class Stalls:
         self._since = {peer: since for peer, since in self._since.items() if peer in waiting}
 
     def _carries_nothing(self, peer: int, ends: list[Pending]) -> bool:
-        return self._peers.is_mute(peer) or any(one.outgoing and goes_nowhere(one.end) for one in ends)
+        return self._peers.is_mute(peer) or any(end.outgoing and goes_nowhere(end.end) for end in ends)

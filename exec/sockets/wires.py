@@ -1,7 +1,7 @@
 """TCP connections of a plan between hosts; the counters of each link tell which messages may move.
 
 Each connection of a program has its own socket, which carries its messages in order. So no message waits
-behind one of another connection, and only data is sent.
+behind a message of another connection, and only data is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from probes.base import LostRankError, Mask
 
 __all__ = ["FlowWires"]
 
-# After this long without data it is checked whether a rank was lost.
+# After this long without data, check whether a rank was lost.
 _POLL_MS = 20
 # Linux's number of the option, which Python lacks, and the value for no limit.
 _SO_MAX_PACING_RATE, _UNPACED = 47, 2**64 - 1
@@ -48,7 +48,6 @@ class FlowWires:
         self._check, self._stalls = check, stalls
 
     def begin(self, run: int) -> None:
-        """Start run number ``run`` on every wire."""
         for end in self._ends:
             end.begin(run)
 
@@ -56,7 +55,7 @@ class FlowWires:
         """Leave these messages out of the coming runs, at both ends.
 
         ``messages`` maps (whether outgoing, peer, channel) of a wire to the mask of its messages that are
-        left out. A wire that it lacks sends all.
+        left out. Wires that are not in ``messages`` send all.
         """
         for end in self._ends:
             end.leave_out(messages.get(end.key))

@@ -34,7 +34,7 @@ class Arrivals:
     def of(moments_s: Floats) -> Arrivals:
         """Return the arrivals at these moments of any clock, one row per iteration.
 
-        Raises UsageError unless there are rows, at least two ranks, and only finite numbers.
+        Raises UsageError for a number that is not finite, for fewer than two ranks, or without rows.
         """
         if moments_s.ndim != 2 or moments_s.shape[0] < 1 or moments_s.shape[1] < 2:
             raise UsageError(

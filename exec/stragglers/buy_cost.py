@@ -15,8 +15,8 @@ communication graph. With n of N ranks ready and tensors of T bytes:
 | broadcast, scatter       | T                 | nothing                              |
 
 The first, fourth and last rows are the paper's; the others follow from them. T is the larger of a rank's send
-and receive buffer. `SimulatedCosts` simulates the schedules of both phases instead. Unlike S/B, that includes
-latency, how often a byte is forwarded, and which link is the bottleneck.
+and receive buffer. `SimulatedCosts` simulates the schedules of both phases instead. Unlike S/B, a simulation
+accounts for latency, how often a byte is forwarded, and which link is the bottleneck.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PhaseTimes:
 
     @property
     def buy_s(self) -> float:
-        """The cost of going."""
+        """The cost of going on without the late ranks."""
         return self.one_s + self.two_s
 
 
@@ -81,7 +81,7 @@ class CollectiveCosts(Protocol):
 
     @property
     def has_phases(self) -> bool:
-        """Whether the times of the two phases are known separately; only then is the completion known."""
+        """Whether the times of the two phases are known separately, which the completion needs."""
 
     def phases(self, ready: frozenset[int]) -> PhaseTimes:
         """Return the times with these ranks ready; phase 1's is infinite if none has data."""

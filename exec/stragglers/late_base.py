@@ -25,11 +25,12 @@ _RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
 
 def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
-    """Return ``schedule``, the same in finer pieces, and a ring in such pieces if the network has one.
+    """Return ``schedule``, its copy in finer pieces, and a ring in such pieces if the network has one.
 
     If two or more ranks are ``late``, and there are up to eight ranks, several rings are returned. Any two
-    ranks are neighbours in one of them. There the first hop adds the data of both, and one sum goes around.
-    Each base cuts the same buffers into equal chunks of whole elements; bases that cannot are left out.
+    ranks are neighbours in one of these rings. In that ring the first hop adds the data of both, and one sum
+    goes around. Each base cuts the same buffers into equal chunks of whole elements; bases that cannot are
+    left out.
     """
     found = [schedule]
     # Cutting gains nothing if the transfer of a piece takes less time than its start-up.
@@ -40,7 +41,7 @@ def late_bases(schedule: Schedule, *, late: int = 1) -> tuple[Schedule, ...]:
     whole = schedule.collective
     if whole.kind not in _RING or whole.members:
         return tuple(found)
-    # One chunk for each rank; an all_gather needs only one, as each rank starts with its own.
+    # One chunk for each rank; an all_gather needs only one, because each rank starts with its own.
     chunks = 1 if whole.kind == "all_gather" else whole.ranks
     shape = collective(whole.kind, whole.ranks, chunks, root=whole.root)
     total_bytes = whole.total_bytes(schedule.chunk_bytes)

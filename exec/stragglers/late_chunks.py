@@ -1,8 +1,8 @@
 """Late joining: chunks of a late rank join the running first part of a request (AdapCC, Sec. IV-C).
 
-The session's thread carries out the part. The data comes from the caller's thread, for which it cannot wait.
-Only the late rank knows which chunks joined. Before a later part it tells the others, and that part leaves
-these chunks out.
+The session's thread carries out the part, and cannot wait for the data, which comes from the caller's thread.
+Only the late rank knows which chunks joined. Before a later part the late rank tells the others, and that
+part leaves these chunks out.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Entrance:
 def joined_elements(phase: Phase, rank: int, joined: Mask, count: int) -> Mask:
     """Return for each of the ``count`` elements of a rank's data whether it has joined.
 
-    ``joined`` holds the same for each element of the rank's input of ``phase``.
+    ``joined`` tells which elements of the rank's input of ``phase`` have joined.
     """
     places = phase.input_places(rank)
     slots = joined.reshape(len(places), -1)

@@ -38,7 +38,7 @@ from probes.base import Floats, Mask
 __all__ = ["POLICIES", "Outcomes", "Replay", "ready_sets", "replay_arrivals"]
 
 POLICIES = ("break_even", "break_even_extra", "break_even_published", "always_wait", "always_go", "optimum")
-# Tolerance, in cycles, by which rounding must not move a decision into the next cycle.
+# Tolerance in cycles, so that rounding does not move a decision into the next cycle.
 _ROUNDING = 1e-9
 
 

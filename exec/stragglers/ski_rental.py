@@ -71,10 +71,10 @@ FAULT_FACTOR = 5.0
 
 @dataclass(frozen=True)
 class WaitingCollective:
-    """One collective that waits: since when, and the cost of going, ``compared_s``, that ends the wait.
+    """One collective that waits since ``first_ready_s``, until it has waited ``compared_s - spared_s``.
 
-    This cost is the least so far; if ``as_published``, it is the cost with the last ready set. ``spared_s``
-    is subtracted from it: 0 for the rule, C for a decision by the extra cost alone.
+    ``compared_s`` is the least cost of going so far, or with ``as_published`` the cost for the last ready
+    set. ``spared_s`` is 0 for the rule, and C for a decision by the extra cost alone.
     """
 
     first_ready_s: float

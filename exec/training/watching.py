@@ -1,7 +1,7 @@
 """Tensors that call back before a script reads or writes them.
 
 A wrapper that updates a parameter later than the script expects must notice when the script uses the
-parameter. A watched tensor's class is replaced by a subclass, as with torch's lazy parameters; its
+parameter. A watched tensor's class is replaced by a subclass, as with torch's lazy parameters. The subclass's
 `__torch_function__` sees every call of torch with the tensor among the arguments. The tensor keeps its
 identity, memory, hooks and place in the graph.
 
@@ -86,7 +86,6 @@ class Watch:
 
     @staticmethod
     def disarm(tensors: Iterable[Any]) -> None:
-        """Stop watching ``tensors``."""
         for each in tensors:
             if issubclass(type(each), _Watched):
                 each.__class__ = type(each).watched_class

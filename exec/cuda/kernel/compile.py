@@ -1,6 +1,6 @@
 """Kernels compiled by NVRTC for one architecture; this needs no driver, no GPU and no header.
 
-CuPy's own modules are not used, because their kernels flush subnormal numbers to zero; NumPy and MPI do not.
+CuPy does not compile them, because its kernels flush subnormal numbers to zero, unlike NumPy and MPI.
 """
 
 from __future__ import annotations

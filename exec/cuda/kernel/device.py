@@ -23,7 +23,7 @@ _HOST_TO_DEVICE = 1
 
 
 def gpus() -> int:
-    """Return the number of visible GPUs; raises UnavailableError if it is 0, and without CUDA or CuPy."""
+    """Return the number of visible GPUs; raises UnavailableError if there is none, or no CUDA or CuPy."""
     count = gpu_count()
     if not count:
         raise UnavailableError("CUDA sees no GPU", hint="ccctl doctor says what is missing.")
@@ -39,7 +39,7 @@ class Device:
             raise UnavailableError(f"GPU {number} was asked for, this machine has {count}")
         self.cupy, self.number = cupy_module(), number
         self._runtime = self.cupy.cuda.runtime
-        with self.told():
+        with self.translating_errors():
             self._device = self.cupy.cuda.Device(number)
             self._device.use()
             attributes = self._device.attributes
@@ -49,16 +49,16 @@ class Device:
             self.name = str(self._runtime.getDeviceProperties(number)["name"].decode())
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
-    def told(self) -> AbstractContextManager[None]:
+    def translating_errors(self) -> AbstractContextManager[None]:
         """Return a context that turns errors of CUDA into an UnavailableError that names the GPU."""
         return cuda_errors(self.number)
 
     def memory(self, size_bytes: int) -> Any:
         """Allocate zeroed memory, with its address as ``ptr``.
 
-        It does not come from CuPy's pool, because an IPC handle exports a whole allocation.
+        The memory is not from CuPy's pool, because an IPC handle exports a whole allocation.
         """
-        with self.told():
+        with self.translating_errors():
             found = self.cupy.cuda.Memory(max(size_bytes, 1))
             self._runtime.memset(found.ptr, 0, max(size_bytes, 1))
             # Other streams and processes may use the memory as soon as this returns.
@@ -74,23 +74,23 @@ class Device:
     def upload(self, memory: Any, table: Array) -> None:
         """Copy ``table`` to the start of ``memory``, and wait until that is done."""
         content = np.ascontiguousarray(table)
-        with self.told():
+        with self.translating_errors():
             self._runtime.memcpy(memory.ptr, content.ctypes.data, content.nbytes, _HOST_TO_DEVICE)
             self._runtime.deviceSynchronize()
 
     def synchronize(self) -> None:
-        """Wait until the GPU has done all that was asked of it.
+        """Wait for all work of the GPU.
 
         A copy from pageable host memory may return while its last part is still on its way, and a
         non-blocking stream would not wait for it.
         """
-        with self.told():
+        with self.translating_errors():
             self._runtime.deviceSynchronize()
 
     def pinned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Return zeros in host memory that the GPU reads and writes at the same address."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        with self.told():
+        with self.translating_errors():
             memory = self.cupy.cuda.alloc_pinned_memory(max(size, 1))
         found: Array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
         found[...] = 0
@@ -98,7 +98,7 @@ class Device:
 
 
 class Arguments:
-    """The arguments of a kernel, words of 8 bytes, as the driver takes them; ``values`` may change."""
+    """The arguments of a kernel, 8 bytes each, as the driver takes them; ``values`` may change."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self.values = (ctypes.c_int64 * len(values))(*values)
@@ -118,7 +118,7 @@ class Kernels:
     ) -> None:
         self.wire_protocol = wire_protocol
         code = cubin(dtype, redop, device.architecture, wire_protocol).code
-        with device.told():
+        with device.translating_errors():
             self._module = device.cupy.cuda.function.Module()
             self._module.load(code)
             self.interpret, self.combine, self.divide = (

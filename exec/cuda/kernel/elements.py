@@ -22,11 +22,11 @@ OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "avg": "S
 
 
 def element_of(dtype: str) -> str:
-    """Return the kernel's name of an element type; raises UsageError for one that it does not have."""
+    """Return the kernel's name of an element type; raises UsageError if the kernel lacks the type."""
     return ELEMENTS[dtype_name(dtype_of(dtype))]
 
 
 def operator_of(redop: str) -> str:
-    """Return the kernel's name of an operator; raises UsageError for one that it does not have."""
+    """Return the kernel's name of an operator; raises UsageError if the kernel lacks the operator."""
     ufunc_of(redop)
     return OPERATORS[redop]

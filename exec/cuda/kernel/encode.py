@@ -35,8 +35,8 @@ __all__ = [
     "wire_protocol_of",
 ]
 
-# A receiver detects a message of Simple by a count of messages, one of LL by a flag in each line of 16 bytes,
-# one of LL128 by a flag in each line of 128 bytes.
+# A receiver detects a message by a count of messages (Simple), by a flag in each line of 16 bytes (LL), or by
+# a flag in each line of 128 bytes (LL128).
 WireProtocol = Literal["Simple", "LL", "LL128"]
 # Columns of the tables; exec.cuda.kernel.source turns them into enumerations of the kernel.
 BLOCK = (
@@ -97,7 +97,7 @@ class Encoded:
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a FIFO's slot; in LL 8 bytes of data take a line of 16, in LL128 120 take one of 128."""
+        """Bytes of a FIFO's slot; LL puts 8 bytes of data into 16, LL128 puts 120 into 128."""
         size_bytes = self.tile * self.itemsize
         data_bytes, line_bytes = {"Simple": (1, 1), "LL": (8, 16), "LL128": (120, 128)}[self.wire_protocol]
         return -(-size_bytes // data_bytes) * line_bytes
@@ -110,13 +110,12 @@ class Encoded:
         return int((operands * length).sum()) * self.itemsize
 
     def blocks_of(self, rank: int) -> range:
-        """Return the threadblocks of a rank."""
         first, last = np.searchsorted(self.blocks[:, BLOCK.index("rank")], [rank, rank + 1])
         return range(int(first), int(last))
 
 
 def wire_protocol_of(program: Program, *, message_bytes: int = 0, whole_lines: bool = False) -> WireProtocol:
-    """Return the kernel's protocol for a program: the one it asks for, or a faster one for LL128.
+    """Return the kernel's protocol for a program: usually its own, for LL128 the fastest that can run.
 
     ``whole_lines`` says whether lines of 128 bytes arrive whole between all ranks, as they do within a GPU
     and over NVLink. If not, a program that asks for LL128 uses Simple. Otherwise it uses LL for short

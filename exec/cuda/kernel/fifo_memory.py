@@ -1,8 +1,8 @@
 """The memory of FIFOs: one allocation (arena) for each rank.
 
-All ranks compute the layout of every arena, so they exchange only base addresses. A rank's arena holds the
-slots of the FIFOs that it receives from, the count of messages put into each of them, and, for each FIFO that
-it sends to, the count of messages taken out (GC3 Sec. 4.3). Each count has a cache line of its own.
+All ranks compute the layout of every arena, so they exchange only base addresses. A FIFO's slots and its
+count of messages put in are in the receiver's arena; its count of messages taken out is in the sender's arena
+(GC3 Sec. 4.3). Each count has a cache line of its own.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class Arenas:
         base = np.array(bases, dtype=np.int64)
         table = np.zeros((len(blocks), len(LINK)), dtype=np.int64)
         out, into = encoded.fifos[blocks.start : blocks.stop].T
-        for way, fifos in (("out", out), ("in", into)):
+        for direction, fifos in (("out", out), ("in", into)):
             rows = np.flatnonzero(fifos >= 0)
             fifo = fifos[rows]
-            table[rows, LINK.index(f"{way}_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
-            table[rows, LINK.index(f"{way}_head")] = base[self.receiver[fifo]] + self.head[fifo]
-            table[rows, LINK.index(f"{way}_credit")] = base[self.sender[fifo]] + self.credit[fifo]
+            table[rows, LINK.index(f"{direction}_slots")] = base[self.receiver[fifo]] + self.slots[fifo]
+            table[rows, LINK.index(f"{direction}_head")] = base[self.receiver[fifo]] + self.head[fifo]
+            table[rows, LINK.index(f"{direction}_credit")] = base[self.sender[fifo]] + self.credit[fifo]
         return table
 
 
 def arenas(encoded: Encoded, host_of: Sequence[int] = ()) -> Arenas:
     """Return the arenas of all ranks: counts first, then slots; O(threadblocks).
 
-    ``host_of`` is the host of each rank. With it, FIFOs between hosts get no slots here, because their slots
-    are in pinned memory.
+    ``host_of`` is the host of each rank. If it is given, FIFOs between hosts have their slots in pinned
+    memory, not here.
     """
     fifos = len(encoded.room)
     sender, receiver = (np.full(fifos, -1, dtype=np.int64) for _ in range(2))

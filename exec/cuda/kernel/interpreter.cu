@@ -1,20 +1,21 @@
 // GC3's interpreter (GC3 Sec. 4.4): one persistent kernel, a block for each threadblock of the program.
 //
-// The text that exec/cuda/kernel/source.py puts before this one names the columns of the tables (STEP_*, BLOCK_*,
-// LINK_*, RECORD_*), what a step does (RECEIVES ...), ELEMENT, OPERATOR, THREADS, and LL or both LL and LL128 for
-// those protocols. In a build for the host, CCCTL_HOST names a header with the same primitives on threads.
+// exec/cuda/kernel/source.py puts definitions before this text: the columns of the tables (STEP_*, BLOCK_*, LINK_*,
+// RECORD_*), the actions of a step (RECEIVES ...), ELEMENT, OPERATOR, THREADS, LL for the protocol LL, and both LL and
+// LL128 for LL128. A build for the host defines CCCTL_HOST as a header with the same primitives on threads.
 //
-// A FIFO lies in the receiver's memory with the count of what was put in; the count of what was taken out
-// lies in the sender's. Each count has one writer, so plain stores with release order are enough, over
-// PCIe too, which has no atomics between peers.
+// A FIFO and the count of messages put in are in the receiver's memory. The count of messages taken out is in the
+// sender's memory. Each count has one writer, so plain stores with release order are enough. PCIe has no atomics
+// between peers.
 //
-// LL messages (GC3 Sec. 4.3) need no count: each 8 bytes travel in a line of 16, as twice 4 bytes of data and 4 of
-// flag, the number of the message. Each half is stored and loaded atomically, so a thread that sees the flag has its
-// data, without a release and without waiting for the whole slice. LL has half of the bandwidth.
+// LL messages (GC3 Sec. 4.3) need no count. Each 8 bytes of data travel in a line of 16 bytes: data, flag, data, flag,
+// of 4 bytes each; the flag is the number of the message. Each half of a line is stored and loaded atomically, so a
+// thread that sees the flag has its data, without a release and without waiting for the whole slice. LL has half of
+// the bandwidth.
 //
 // A line of LL128 has 128 bytes: 15 words of data and the number of the message. Eight neighbouring threads store
-// and load it at the same time, 16 bytes each. Within a GPU and over NVLink such a line arrives whole (Demystifying
-// NCCL, arXiv 2507.04786); neither PTX nor PCIe promises that.
+// and load it at the same time, 16 bytes each. Within a GPU and over NVLink the line arrives whole (Demystifying
+// NCCL, arXiv 2507.04786). PTX and PCIe do not promise this.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -34,7 +35,7 @@ struct Bfloat {
 #define DEVICE __device__ __forceinline__
 // Not inlined, so that its registers do not add to those of its caller.
 #define APART __device__ __noinline__
-// Two blocks on a multiprocessor; for Volta the compiler needs more registers than that leaves.
+// Two blocks run on a multiprocessor. On Volta it is one, because two would leave too few registers for each.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
 #define RESIDENT 1
 #else
@@ -58,7 +59,7 @@ DEVICE void rest() {
 #endif
 }
 
-// Polls of a count or a line between two looks at the clock and at the request to stop, which cost more.
+// Polls of a count or line before each look at the clock and the stop request. A look costs more than a poll.
 #define POLLS 256
 DEVICE u64 now_ns() {
     u64 time;
@@ -81,7 +82,7 @@ DEVICE u64 acquire_device(const u64* at) {
 DEVICE void release_device(u64* at, u64 value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// This processor's first cache may hold old values of data that another one wrote, so these loads bypass it.
+// These loads bypass the L1 cache, which may hold old values of data that another processor wrote.
 DEVICE Bits load_bits(const void* at) {
     Bits bits;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -114,7 +115,7 @@ DEVICE bool load_line(const void* at, unsigned flag, u64& data) {
     data = static_cast<u64>(line.word[2]) << 32 | line.word[0];
     return line.word[1] == flag && line.word[3] == flag;
 }
-// A part of a line of LL128: two words for each of eight threads, of which the last one has the flag as its second.
+// Eight threads share a line of LL128, two words each. The second word of the eighth thread is the flag.
 #define LANES 8
 #define WORDS 2
 DEVICE bool has_flag() { return threadIdx.x % LANES == LANES - 1; }
@@ -248,7 +249,7 @@ struct Operands {
     const i64* buffers;  // where the buffers of this rank are
     i64 offset;          // of this slice in the buffers
     T *into, *also;      // either may be absent
-    const char* in;      // by LL the lines of the message received and of the one sent (either may be absent)
+    const char* in;      // LL: the lines of the received and of the sent message (either may be absent)
     char* out;
 
     DEVICE i64 sources() const { return (second ? 2 : 1) + more_count; }
@@ -267,7 +268,7 @@ struct Operands {
 DEVICE void load(Bits& bits, const void* at) { bits = load_bits(at); }
 DEVICE void load(u64& bits, const void* at) { bits = load_word(at); }
 
-// Combine the elements of `total`, which come from the first source, with those of all further sources.
+// Combine `total`, the elements of the first source, with the elements of all further sources.
 template <class T, class Op, class Unit, int COUNT>
 DEVICE void combine_others(Unit (&total)[COUNT], const Operands<T>& operands, i64 at, i64 stride) {
     constexpr int ELEMENTS = sizeof(Unit) / sizeof(T);
@@ -306,7 +307,7 @@ constexpr int WIDTH = 4;
 template <class T, class Op>
 DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 workers) {
     constexpr int ELEMENTS = 16 / sizeof(T);
-    // In place, data may be its own destination. Copying it could overwrite what another threadblock writes there.
+    // In place, source and destination may be equal. A copy could overwrite what another threadblock writes there.
     if (operands.sources() == 1 && operands.into == operands.first && !operands.also) return;
     const i64 packs = operands.aligned(16) ? length / ELEMENTS : 0;
     i64 at = worker;
@@ -335,8 +336,8 @@ enum { RAN_OUT = 1, WAS_STOPPED };
 // Rows of the table of steps that a block holds at a time.
 constexpr i64 ROWS = 64;
 
-// A block's tables and progress, in shared memory. Each acquire empties the multiprocessor's first cache, so rows of
-// steps would otherwise come from global memory again and again.
+// A block's tables and progress, in shared memory because each acquire empties the L1 cache: rows of steps would come
+// from global memory again and again.
 struct BlockState {
     i64 block[BLOCK_COLUMNS], link[LINK_COLUMNS], buffers[3], rows[ROWS * STEP_COLUMNS];
     i64* record;
@@ -345,13 +346,13 @@ struct BlockState {
     // Messages sent and received over all launches, the slots of the next ones, and the counts as they were last read.
     i64 sent, received, place_out, place_in;
     u64 put_in, taken_out;
-    // Whether the block goes on, and by LL whether the time of one of its threads ran out.
+    // alive: the block goes on. ran_out (only LL): a thread of the block reached the time limit.
     int alive, ran_out;
-    // By LL whether all threads got their lines, and the counts to publish; each for this slice and the next in turn.
+    // Slices use the two entries in turn. whole (only LL): all threads got their lines. The others: counts to publish.
     int whole[2];
     u64 head[2], credit[2], finished[2];
 
-    // Wait until a count reaches `goal`. `seen` is its value when it was last read, which is often enough.
+    // Wait until a count reaches `goal`. `seen` is the value last read; often it already suffices.
     DEVICE bool until(const u64* count, i64 goal, int reason, i64 peer, u64& seen) const {
         if (goal <= static_cast<i64>(seen)) return true;
         u64 begun = 0;
@@ -395,7 +396,7 @@ struct BlockState {
     }
 #endif
 
-    // Rest, then return why a wait since `begun` (0: it begins) is over, RAN_OUT or WAS_STOPPED; 0 if it goes on.
+    // Rest, then return why a wait since `begun` (0: since now) is over: RAN_OUT or WAS_STOPPED. Return 0 to go on.
     DEVICE int ended(u64& begun) const {
         rest();
         const u64 now = now_ns();
@@ -404,13 +405,13 @@ struct BlockState {
         return now - begun < static_cast<u64>(limit_ns) ? 0 : RAN_OUT;
     }
 
-    // Record that a thread gave up a line of this slice.
+    // Record that a thread gave up waiting for a line of this slice.
     APART void give_up(unsigned turn, int state) {
         if (state == RAN_OUT) ran_out = 1;
         whole[turn] = 0;
     }
 
-    // Record for the host that a message did not come. The leading thread does so for whichever thread gave up.
+    // Let the first thread record for the host that a message did not come, whichever thread gave up.
     APART void write_lost_message(unsigned turn) const {
         if (thread_number() != 0) return;
         const i64 number = static_cast<i64>(credit[turn]);
@@ -464,7 +465,7 @@ APART int move_lines(const Operands<T>& operands, i64 length, const BlockState& 
     constexpr int ELEMENTS = 8 / sizeof(T);
     const i64 words = (length + ELEMENTS - 1) / ELEMENTS, whole = operands.aligned(8) ? length / ELEMENTS : 0;
     const i64 lines = (words + LINE_WORDS - 1) / LINE_WORDS;
-    // The thread with the flag has one word of data: it loads that one twice and stores it once.
+    // The thread with the flag has one word of data. It loads the word twice and stores it once.
     const i64 step = has_flag() ? 0 : 1;
     for (i64 line = thread_number() / LANES; line < lines; line += threads() / LANES) {
         const i64 at = line * LINE_WORDS + thread_number() % LANES * WORDS;
@@ -496,7 +497,7 @@ typedef unsigned Flag;
 // Lines in flight in each thread, to hide the memory's latency.
 constexpr int LINES = 4;
 
-// The lines `at`, `at` + `stride` ..., all of whose elements are in the message and in words of 8 bytes.
+// Move the lines `at`, `at` + `stride` ..., which are full and whose elements are in aligned words of 8 bytes.
 template <class T, class Op, int COUNT>
 DEVICE int move_whole_lines(const Operands<T>& operands, i64 at, i64 stride, const BlockState& near, i64 received,
                              unsigned sent) {
@@ -566,7 +567,7 @@ DEVICE void copy_words(i64* to, const i64* from, i64 count) {
     for (i64 at = thread_number(); at < count; at += threads()) to[at] = from[at];
 }
 
-// The first thread of the n-th warp. Each count is published by another warp, so that their fences overlap.
+// The first thread of the n-th warp. Different counts are published by different warps, so that the fences overlap.
 DEVICE int thread_of_warp(int number) { return number * 32 % threads(); }
 
 struct Machine {
@@ -580,11 +581,11 @@ struct Machine {
 template <class T>
 struct Shared {
     BlockState near;
-    Operands<T> operands;  // of this slice
-    i64 count;             // of its elements
+    Operands<T> operands;  // of the current slice
+    i64 count;             // elements of the current slice
 };
 
-// The leading thread fills in what all threads do with a slice, waits until they can, and returns whether they can.
+// Let the first thread set up `operands` of a slice and wait until it can be moved. Return false if it gave up.
 template <class T>
 APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands, i64& count, const i64* step, int number,
                   int parts, int slice, unsigned turn) {

@@ -76,12 +76,12 @@ class Interpreter:
         """Queue the kernel on the device's stream; ``finish`` waits for it."""
         stream = self._device.stream
         if self._addresses != addresses:
-            with self._device.told():
+            with self._device.translating_errors():
                 stream.synchronize()
             self._device.upload(self._buffers, np.array(addresses, dtype=np.int64))
             self._addresses = addresses
         self._arguments.values[_LAUNCH] = self._launches
-        with self._device.told():
+        with self._device.translating_errors():
             self._kernels.start(self._blocks, self._arguments, stream)
         self._launches += 1
 
@@ -91,7 +91,7 @@ class Interpreter:
         Raises LostRankError, naming what each threadblock waited for, if the kernel gave up. FIFOs then still
         hold messages, so a new interpreter must be made.
         """
-        with self._device.told():
+        with self._device.translating_errors():
             self._device.stream.synchronize()
         if self._stop[0]:
             raise LostRankError(waiters(self._encoded, self._records))
@@ -105,7 +105,7 @@ def divide_sums(
     device: Device, kernels: Kernels, sums: Iterable[tuple[int, int, int]], output: int, itemsize: int
 ) -> None:
     """Queue the division of an average's ``sums`` (`Layout.sums`) in the output at address ``output``."""
-    with device.told():
+    with device.translating_errors():
         for first, stop, summands in sums:
             grid = (min(-(-(stop - first) // THREADS), 2 * device.multiprocessors),)
             arguments = (np.int64(output + first * itemsize), np.int64(stop - first), np.int32(summands))

@@ -1,10 +1,10 @@
 """FIFOs between hosts for the persistent kernel, carried by a proxy, a CPU thread (GC3 Sec. 5).
 
-A kernel cannot access the memory of another host. Each end of such a FIFO therefore has separate slots and
-counts in pinned host memory, and the kernel uses them like the slots and counts of a peer GPU. The sender's
-proxy waits until the kernel counts a slice as put in, sends it to the receiver's proxy, and counts it as
-taken out. The receiver's proxy waits for room, receives the slice into a slot, and counts it as put in. A
-rank has one proxy, because it sends and receives through one NIC. A slice is one MPI message.
+A kernel cannot access the memory of another host, so each end of such a FIFO has separate slots and counts in
+pinned host memory. The kernel uses them like the slots and counts of a peer GPU. The sender's proxy waits
+until the kernel counts a slice as put in, sends it to the receiver's proxy, and counts it as taken out. The
+receiver's proxy waits for room, receives the slice into a slot, and counts it as put in. A rank has one
+proxy, because it sends and receives through one NIC. A slice is one MPI message.
 
 Counts are plain words, written after the data that they count; x86 keeps the order of stores.
 """
@@ -95,12 +95,12 @@ class RemoteFifos:
         """Write the addresses of these ends into ``links``, the kernel's table for ``blocks``."""
         fifos = self._encoded.fifos[blocks.start : blocks.stop]
         for end in self.ends:
-            way = "out" if end.outgoing else "in"
+            direction = "out" if end.outgoing else "in"
             (row,) = np.flatnonzero(fifos[:, 0 if end.outgoing else 1] == end.fifo)
             put_in, taken_out = (int(end.counts[at : at + 1].ctypes.data) for at in (0, 1))
-            links[row, LINK.index(f"{way}_slots")] = end.places.ctypes.data
-            links[row, LINK.index(f"{way}_head")] = put_in
-            links[row, LINK.index(f"{way}_credit")] = taken_out
+            links[row, LINK.index(f"{direction}_slots")] = end.places.ctypes.data
+            links[row, LINK.index(f"{direction}_head")] = put_in
+            links[row, LINK.index(f"{direction}_credit")] = taken_out
 
     def _end(self, fifo: int, outgoing: bool, peer: int, memory: Callable[[int], Array]) -> RemoteEnd:
         encoded = self._encoded

@@ -104,10 +104,10 @@ class Rows:
         }
 
     def _can_join(self, tb: int, row: dict[str, int]) -> bool:
-        """Return whether a local reduction can become one more source of the row before it.
+        """Return whether a local reduction can become one more source of the previous row.
 
-        The row before then also waits for what ``row`` waits for. That could close a circle if another
-        threadblock waits for the row before; in this case the two are not joined.
+        Joining makes the previous row also wait for what ``row`` waits for. If another threadblock waits for
+        the previous row, this could deadlock; then the rows stay apart.
         """
         local = DOES["accumulates"] | DOES["reads"] | DOES["writes"]
         if len(self.steps) == self.first[tb] or row["does"] != local or not _cannot_overlap(row):

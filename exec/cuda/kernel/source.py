@@ -21,8 +21,8 @@ _DEFINES: dict[WireProtocol, str] = {"Simple": "", "LL": "#define LL", "LL128": 
 def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> str:
     """Return the CUDA C++ of ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide``.
 
-    It is for one element type and operator, and for messages by ``wire_protocol``. It includes no header, so
-    any C++ compiler can compile it.
+    The source is for one element type, operator and protocol. It includes no header, so any C++ compiler can
+    compile it.
     """
     return "\n".join(
         (

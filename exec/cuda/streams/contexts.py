@@ -1,8 +1,8 @@
 """Transmission contexts: a stream for each threadblock; events order the copies of chunks (AdapCC Sec. V).
 
-The CPU queues all work ahead of the GPU: if a context must wait for another, it queues that wait on its
-stream and goes on. The CPU itself waits only until the owner of an event (another context or process) has
-recorded it, because CUDA does not wait for an event that is not recorded yet.
+The CPU queues all work ahead of the GPU: a context that must wait for another queues the wait on its stream.
+CUDA ignores a wait for an event that is not recorded yet, so the CPU first waits until the event's owner
+(another context or process) has recorded it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Incoming", "Outgoing", "Role", "StreamContexts", "Streams", "role_of
 # The longest time without progress. Even on a loaded host a peer needs less, and a user is ready to wait this
 # long for the error.
 LIMIT_S = 30.0
-# Sleep between two looks for work: other threads get the core, and a message waits hardly longer.
+# Sleep between two polls, so that other threads get the core; a message is hardly delayed.
 _IDLE_S = 20e-6
 
 
@@ -28,7 +28,7 @@ _IDLE_S = 20e-6
 class Role:
     """The role of a rank in a program: AdapCC's behaviour tuple (Sec. IV-C).
 
-    ``active``: it has steps at all. ``kernel``: it combines data, for which copies are not enough.
+    ``active``: the rank has steps. ``kernel``: the rank combines data, for which copies are not enough.
     """
 
     active: bool
@@ -237,14 +237,14 @@ class _Context:
 
     def _move(self, row: dict[str, int], offset: int, elements: int, received: int, place: int) -> None:
         does, size_bytes = row["does"], elements * self._encoded.itemsize
-        own = self._address("src", row, offset) if does & DOES["reads"] else 0
+        source = self._address("src", row, offset) if does & DOES["reads"] else 0
         into = self._address("dst", row, offset) if does & DOES["writes"] else 0
-        first = received or (into if does & DOES["accumulates"] else own)
-        second = own if first != own else 0
+        first = received or (into if does & DOES["accumulates"] else source)
+        second = source if first != source else 0
         sinks = [sink for sink in (into, place) if sink]
         if not second and len(sinks) == 1:
-            # If input and output share memory, the source of a copy can be its destination. Such a copy is
-            # skipped, so that it does not overwrite data that others write there meanwhile.
+            # If input and output share memory, source and destination of a copy can be equal. Such a copy is
+            # skipped, because it could overwrite data that another context writes there meanwhile.
             if sinks[0] != first:
                 self._streams.copy(sinks[0], first, size_bytes, self._stream)
             return

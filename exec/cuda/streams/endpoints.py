@@ -24,14 +24,14 @@ def arena_bases(
     arenas on other hosts are not opened.
     """
     rank, runtime = comm.Get_rank(), device.cupy.cuda.runtime
-    with device.told():
+    with device.translating_errors():
         handles = comm.allgather(runtime.ipcGetMemHandle(arena.ptr))
     bases = [0] * comm.Get_size()
     bases[rank] = arena.ptr
     ends = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
     peers = {peer for pair in ends if rank in pair for peer in pair} - {rank}
     peers = {peer for peer in peers if not len(host_of) or host_of[peer] == host_of[rank]}
-    with device.told():
+    with device.translating_errors():
         for peer in sorted(peers):
             bases[peer] = runtime.ipcOpenMemHandle(handles[peer])
     comm.Barrier()
@@ -72,7 +72,7 @@ class Endpoints:
             if isinstance(wire, MessageIn):
                 wire.close()
         self._comm.Barrier()
-        with self._device.told():
+        with self._device.translating_errors():
             for address in self._opened:
                 self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
         self._notices.Free()
@@ -81,36 +81,36 @@ class Endpoints:
     def _by_peer(self, places: Arenas, ends: Sequence[tuple[int, int]], fifos: Sequence[int]) -> None:
         """Make the ends in peer memory: each rank exports its events and opens those of its peers."""
         rank, room = self._comm.Get_rank(), self._encoded.room
-        mine = {
+        own_events = {
             fifo: [self._streams.shared_event() for _ in range(int(room[fifo]))]
             for fifo in fifos
             for end in ends[fifo]
             if end == rank
         }
         runtime = self._device.cupy.cuda.runtime
-        with self._device.told():
+        with self._device.translating_errors():
             exported = {
                 fifo: [runtime.ipcGetEventHandle(event.ptr) for event in events]
-                for fifo, events in mine.items()
+                for fifo, events in own_events.items()
             }
         every = self._comm.allgather(exported)
         arena = self._device.memory(int(places.sizes[rank]))
         bases, self._opened = arena_bases(self._comm, self._device, places, arena)
-        self._kept += [arena, mine]
-        for fifo, own in mine.items():
+        self._kept += [arena, own_events]
+        for fifo, own in own_events.items():
             sender, receiver = ends[fifo]
             peer = receiver if rank == sender else sender
-            with self._device.told():
-                theirs = [Opened(runtime.ipcOpenEventHandle(handle)) for handle in every[peer][fifo]]
+            with self._device.translating_errors():
+                peer_events = [Opened(runtime.ipcOpenEventHandle(handle)) for handle in every[peer][fifo]]
             base = bases[receiver] + int(places.slots[fifo])
             at = [base + number * self._encoded.place_bytes for number in range(int(room[fifo]))]
             tags = (2 * fifo, 2 * fifo + 1)
             if rank == sender:
-                told = MpiNotices(self._notices, peer, *tags)
-                self.outgoing[fifo] = PeerOut(self._streams, at, own, theirs, told)
+                notices = MpiNotices(self._notices, peer, *tags)
+                self.outgoing[fifo] = PeerOut(self._streams, at, own, peer_events, notices)
             else:
-                told = MpiNotices(self._notices, peer, *reversed(tags))
-                self.incoming[fifo] = PeerIn(self._streams, at, theirs, own, told)
+                notices = MpiNotices(self._notices, peer, *reversed(tags))
+                self.incoming[fifo] = PeerIn(self._streams, at, peer_events, own, notices)
 
     def _make(self, fifo: int, sender: int, receiver: int, wire: Wire) -> None:
         """Make one end over NCCL or MPI, with slots of its own."""

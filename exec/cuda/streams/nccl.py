@@ -1,7 +1,7 @@
 """Connections over NCCL: each has its own communicator of two ranks and its own stream.
 
-NCCL's send may wait for the receive, but it only holds up the connection's stream. Meanwhile messages stay in
-the slots of the program's FIFO, so the context can go on until these are full.
+NCCL's send may wait for the receive, but then only the connection's stream waits. Meanwhile messages stay in
+the slots of the program's FIFO, so the context can go on until all slots are full.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def available() -> bool:
 
 
 def connected(comm: Any, peer: int, tag: int, place: int, stream: Any, *, sends: bool) -> Any:
-    """Return a communicator of this rank and ``peer``; both call this, all ranks in the same order.
+    """Return a communicator of this rank and ``peer``, which must call this too.
 
-    One byte of GPU memory at ``place`` is sent: NCCL connects two ranks at their first message and waits for
-    the other rank meanwhile. If each rank of a ring began by a send, all would wait for ever.
+    All ranks make their communicators in the same order. One byte of GPU memory at ``place`` is sent, because
+    NCCL connects two ranks at their first message and blocks until both take part. In a ring whose ranks all
+    start with a send, that would deadlock.
     """
     from cupy.cuda import nccl
 

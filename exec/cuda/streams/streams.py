@@ -35,17 +35,17 @@ class CudaStreams:
         self._streams: list[Any] = []
 
     def stream(self) -> Any:
-        with self._device.told():
+        with self._device.translating_errors():
             self._streams.append(self._cuda.Stream(non_blocking=True))
         return self._streams[-1]
 
     def event(self) -> Any:
-        with self._device.told():
+        with self._device.translating_errors():
             return self._cuda.Event(disable_timing=True)
 
     def shared_event(self) -> Any:
         """Return an event that other processes may open."""
-        with self._device.told():
+        with self._device.translating_errors():
             return self._cuda.Event(disable_timing=True, interprocess=True)
 
     def record(self, event: Any, stream: Any) -> None:
@@ -56,7 +56,7 @@ class CudaStreams:
 
     def done(self, event: Any) -> bool:
         """Return whether the GPU has reached the last record of ``event``."""
-        with self._device.told():
+        with self._device.translating_errors():
             return bool(event.done)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: Any) -> None:
@@ -69,6 +69,6 @@ class CudaStreams:
         self._kernels.combine(grid, (THREADS,), arguments, stream=stream)
 
     def synchronize(self) -> None:
-        with self._device.told():
+        with self._device.translating_errors():
             for stream in self._streams:
                 stream.synchronize()

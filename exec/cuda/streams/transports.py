@@ -2,8 +2,8 @@
 
 Each connection has the slots of its FIFO ("places"). Peer copies (AdapCC Sec. V-B) go straight into the
 receiver's slots, whose events the sender opens once through CUDA IPC. Between hosts the slots are in pinned
-memory on both sides, or in GPU memory if MPI reads that. The GPU copies later chunks while earlier ones
-travel, which hides the copies.
+memory on both sides, or in GPU memory if MPI can read GPU memory. The GPU copies later chunks while earlier
+ones travel, which hides the copies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["MessageIn", "MessageOut", "MpiNotices", "Notices", "PeerIn", "PeerOu
 
 
 class Notices(Protocol):
-    """Counts of the messages that each end has queued on its GPU, whose work need not be complete."""
+    """Each end's count of the messages queued on its GPU; the GPU may not have moved them yet."""
 
     def tell(self) -> None:
         """Tell the other end that one more message is queued here."""

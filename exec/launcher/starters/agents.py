@@ -30,7 +30,7 @@ _AGENT = "exec.launcher.starters.host_agent"
 _TOLD_S = 0.5
 # Seconds for which a rank counts as running after its agent has seen it run.
 _SEEN_S = 2.0
-# A remote agent whose ranks have all ended waits this long for orders, as its connection may be cut.
+# A remote agent whose ranks have all ended waits this long for orders, because its connection may be cut.
 _PATIENCE_S = 5.0
 
 
@@ -40,13 +40,13 @@ class _Agent:
     def __init__(self, entry: HostSlots, ranks: range, env: Mapping[str, str], output: Path) -> None:
         program = [sys.executable, "-P", "-m", _AGENT]
         words = program if entry.is_here else on_host(entry.host, program, env)
-        with output.open("ab") as said:
+        with output.open("ab") as log:
             try:
                 self.process = subprocess.Popen(
                     words,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=said,
+                    stderr=log,
                     env=env,
                     start_new_session=True,
                 )
@@ -109,7 +109,7 @@ class _Agent:
 class Agents:
     """The agents that start the ranks of one run; ``spares`` are hosts of ranks that come later.
 
-    A rank that is started later has an agent of its own, as its host's agent may have ended with the host.
+    A rank that is started later has a separate agent, because its host's agent may have ended with the host.
     """
 
     label = "ranks"
@@ -192,7 +192,7 @@ class Agents:
         entry = self._spares[rank] if before is None else before.entry
         self._agents.append(_Agent(entry, range(rank, rank + 1), env, self._output))
         if before is not None and len(before.ranks) == 1:
-            # If that agent can be reached, it has killed its only rank and may end.
+            # The earlier agent, if it can be reached, has killed its only rank and may end.
             before.tell("done")
 
     def failed_again(self, rank: int) -> str:
@@ -217,7 +217,6 @@ class Agents:
         return all(agent.process.poll() is not None for agent in self._agents)
 
     def close(self) -> None:
-        """Close the pipes to the agents."""
         for agent in self._agents:
             agent.hang_up()
             agent.process.stdout.close()  # type: ignore[union-attr]  # it has a pipe

@@ -1,6 +1,6 @@
 """The process that starts the ranks of one host, reports how each ended, and kills ranks on order.
 
-Started as ``python -P -m exec.launcher.starters.host_agent``. Its stdin is a line of JSON, then lines ``kill
+Start it as ``python -P -m exec.launcher.starters.host_agent``. Its stdin is a line of JSON, then lines ``kill
 RANK`` or ``look RANK``, then ``done``. Its stdout has lines ``ended RANK STATUS``, and ``runs RANK`` in
 answer to ``look`` if the rank is not stopped. If its stdin ends before ``done``, the command is gone: the
 agent kills its ranks and removes the run's leftovers on this host.
@@ -31,17 +31,17 @@ _ENDING_S = 5.0
 class HostAgent:
     """The ranks of one host."""
 
-    def __init__(self, ask: dict[str, Any], said: bytes = b"") -> None:
-        """Start the ranks that ``ask`` describes; ``said`` is the input read after it."""
+    def __init__(self, ask: dict[str, Any], received: bytes = b"") -> None:
+        """Start the ranks that ``ask`` describes; ``received`` is the input that was read after ``ask``."""
         self._lock, self._patience_s = threading.Lock(), ask["patience_s"]
         self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
         self._ended, self._told = threading.Event(), threading.Event()
-        self._done, self._said = False, said
+        self._done, self._input = False, received
         for rank in range(ask["first"], ask["stop"]):
             process = subprocess.Popen(
                 ask["program"],
                 stdin=subprocess.DEVNULL,
-                # Ranks print to this process's stderr, as its stdout is for reports.
+                # Ranks print to this process's stderr, because its stdout is for reports.
                 stdout=2,
                 env={**os.environ, protocol.RANK: str(rank)},
                 start_new_session=True,
@@ -73,7 +73,7 @@ class HostAgent:
 
     def _obey(self) -> None:
         while not self._done:
-            *lines, self._said = self._said.split(b"\n")
+            *lines, self._input = self._input.split(b"\n")
             for line in lines:
                 match line.split():
                     case [b"kill", rank]:
@@ -85,7 +85,7 @@ class HostAgent:
             piece = b"" if self._done else os.read(_STDIN, 1 << 12)
             if not piece:
                 break
-            self._said += piece
+            self._input += piece
         self._told.set()
         if not self._done or not self._ended.wait(_ENDING_S):
             self._kill()
@@ -113,18 +113,18 @@ def _say(line: bytes) -> None:
 
 def main() -> None:
     """Serve one command."""
-    said = b""
-    while b"\n" not in said:
+    received = b""
+    while b"\n" not in received:
         piece = os.read(_STDIN, 1 << 16)
         if not piece:
             return
-        said += piece
-    first, _, rest = said.partition(b"\n")
+        received += piece
+    first, _, rest = received.partition(b"\n")
     ask = json.loads(first)
     os.environ.update(ask["environment"], **{protocol.AGENT: str(os.getpid())})
     with contextlib.suppress(OSError):
         os.chdir(ask["folder"])
-    # Held open until this process ends, so that nobody removes the folder as a leftover.
+    # The folder is held until this process ends, so that nobody removes it as a leftover.
     scratch = Path(protocol.scratch_directory())
     held = temporary_folders.hold(scratch)
     agent = HostAgent(ask, rest)

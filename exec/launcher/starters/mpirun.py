@@ -54,26 +54,26 @@ class Mpirun:
         return f"{self.process.args[0]!s} ended with status {status}{why}"  # type: ignore[index]
 
     def how_it_died(self, rank: int) -> str:
-        """Return in words how mpirun ended, as its status is that of the first rank to die."""
+        """Return in words how mpirun ended, because its status is that of the first rank to die."""
         try:
             status = self.process.wait(_GATHERING_S)
         except subprocess.TimeoutExpired:
             return "died"
-        told = how_it_ended(status if status < 0 else 128 - status)
-        return told if "killed" in told else f"died (mpirun ended with status {status})"
+        ending = how_it_ended(status if status < 0 else 128 - status)
+        return ending if "killed" in ending else f"died (mpirun ended with status {status})"
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
         found = _BLAMED.findall(self.output.read_text(errors="replace"))
         return [(int(rank), int(pid), host) for rank, pid, host in found]
 
     def look_at(self, rank: int) -> None:
-        """Do nothing, as mpirun reports nothing about running processes."""
+        """Do nothing: mpirun reports nothing about running processes."""
 
     def seen_running(self, rank: int) -> bool:
         return False
 
     def kill(self, rank: int) -> None:
-        """Do nothing, as mpirun would kill the others, too; the rank leaves when its connection closes."""
+        """Do nothing: mpirun would also kill the others. The rank leaves when its connection closes."""
 
     def restart(self, rank: int, start: int) -> None:
         raise UnavailableError("MPI does not let ranks in later")
@@ -90,16 +90,16 @@ class Mpirun:
         return self.process.poll() is not None
 
     def close(self) -> None:
-        """Do nothing, as nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def start(words: Sequence[str], env: Mapping[str, str], output: Path) -> Mpirun:
     """Start mpirun with the command line ``words`` (see `command`), in a session of its own."""
-    with output.open("wb") as said:
+    with output.open("wb") as log:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=log,
             stderr=subprocess.STDOUT,
             env=env,
             start_new_session=True,
@@ -142,7 +142,7 @@ def command(
     """
     where = _where(launcher, hosts, folder)
     if launcher.kind != "openmpi":
-        # Without this option MPICH's mpirun kills every rank when one dies, and blames any of them.
+        # Without this option MPICH's mpirun kills every rank when one dies, and may blame any of them.
         watched = ["-disable-auto-cleanup"] if launcher.kind == "mpich" else []
         return [launcher.path, *watched, "-n", str(ranks), *where, *program]
     # START is left out: MPI has no restarts, and Open MPI's mpirun warns about unset variables.
@@ -170,9 +170,10 @@ def variables(ranks_here: int, folder: str, shared_memory: str, *, alone: bool =
     """Return the environment of mpirun and the ranks, without the variables for reporting.
 
     MPI's session files go to ``folder`` and its shared memory to ``shared_memory``, so that nothing stays
-    behind when ranks are killed. More ranks than cores must yield while they poll. With ``alone`` all ranks
-    are on this host, and none listens for connections or looks for libfabric's devices: in Open MPI 5 each
-    process that finds none sleeps for a second (``mca_btl_ofi_component_close``).
+    behind when ranks are killed. If there are more ranks than cores, ranks yield while they poll. With
+    ``alone`` all ranks are on this host, so MPI neither listens for connections nor looks for libfabric's
+    devices. In Open MPI 5 a process that finds no such device sleeps for a second
+    (``mca_btl_ofi_component_close``).
     """
     crowded = ranks_here > (os.cpu_count() or 1)
     ours = {
@@ -199,17 +200,17 @@ def _kind(path: str) -> Kind:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{path} --version failed: {error}") from error
-    said = done.stdout
-    if "Open MPI" in said or "open-mpi" in said:
+    version = done.stdout
+    if "Open MPI" in version or "open-mpi" in version:
         return "openmpi"
-    if "HYDRA" in said:
+    if "HYDRA" in version:
         return "mpich"
-    if "Intel(R) MPI" in said:
+    if "Intel(R) MPI" in version:
         return "intel"
-    if not said.strip():
-        told = next((line for line in done.stderr.splitlines() if line.strip()), "and says nothing")
-        raise UnavailableError(f"{path} --version ends with status {done.returncode}: {told.strip()[:200]}")
+    if not version.strip():
+        reason = next((line for line in done.stderr.splitlines() if line.strip()), "and says nothing")
+        raise UnavailableError(f"{path} --version ends with status {done.returncode}: {reason.strip()[:200]}")
     raise UnavailableError(
-        f"{path} is neither the mpirun of Open MPI nor MPICH's: {said.strip()[:80]!r}",
+        f"{path} is neither the mpirun of Open MPI nor MPICH's: {version.strip()[:80]!r}",
         hint=f"{install('openmpi')}, or run the command inside your own mpirun or srun.",
     )

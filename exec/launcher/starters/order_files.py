@@ -29,37 +29,37 @@ def keeps_slots(form: str) -> bool:
 
 def _hostfile(hosts: Sequence[PlacedHost]) -> list[str]:
     """Write for Open MPI: ``mpirun --hostfile FILE``."""
-    return [f"{one.host} slots={len(one.slots)}" for one in hosts]
+    return [f"{machine.host} slots={len(machine.slots)}" for machine in hosts]
 
 
 def _machinefile(hosts: Sequence[PlacedHost]) -> list[str]:
     """Write for MPICH's and Intel's hydra: ``mpiexec -f FILE``."""
-    return [f"{one.host}:{len(one.slots)}" for one in hosts]
+    return [f"{machine.host}:{len(machine.slots)}" for machine in hosts]
 
 
 def _rankfile(hosts: Sequence[PlacedHost]) -> list[str]:
     """Write for Open MPI: ``mpirun --map-by rankfile:file=FILE``; a slot is a core."""
-    placed = [(one.host, slot) for one in hosts for slot in one.slots]
+    placed = [(machine.host, slot) for machine in hosts for slot in machine.slots]
     return [f"rank {rank}={host} slot={slot}" for rank, (host, slot) in enumerate(placed)]
 
 
 def _slurm(hosts: Sequence[PlacedHost]) -> list[str]:
     """Write the host of each task: ``SLURM_HOSTFILE=FILE srun --distribution=arbitrary``."""
-    return [one.host for one in hosts for _ in one.slots]
+    return [machine.host for machine in hosts for _ in machine.slots]
 
 
 def _torchrun(hosts: Sequence[PlacedHost]) -> list[str]:
     """Write the words for ``torchrun`` on each host, one line per host."""
     return [
-        f"{one.host} --nnodes={len(hosts)} --node-rank={rank} --nproc-per-node={len(one.slots)} "
+        f"{machine.host} --nnodes={len(hosts)} --node-rank={rank} --nproc-per-node={len(machine.slots)} "
         f"--master-addr={hosts[0].host}"
-        for rank, one in enumerate(hosts)
+        for rank, machine in enumerate(hosts)
     ]
 
 
 def _kubernetes(hosts: Sequence[PlacedHost]) -> list[str]:
     """Write the node rank of each pod of an indexed job, the pod with index 0 first."""
-    place = {one.index: rank for rank, one in enumerate(hosts)}
+    place = {machine.index: rank for rank, machine in enumerate(hosts)}
     return [",".join(str(place[index]) for index in sorted(place))]
 
 

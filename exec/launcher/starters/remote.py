@@ -57,8 +57,8 @@ def remote_shell() -> list[str]:
 def nodes() -> tuple[HostSlots, ...]:
     """Return the nodes of this process's Slurm job, with one slot per task; none outside of a job.
 
-    If SLURM_TASKS_PER_NODE does not list all nodes of the job, as in a step on some of them, each node has
-    one slot.
+    In a step on some of the job's nodes, SLURM_TASKS_PER_NODE does not list all nodes; then each node has one
+    slot.
     """
     try:
         named = parse(os.environ.get("SLURM_JOB_NODELIST", ""))
@@ -73,7 +73,7 @@ def nodes() -> tuple[HostSlots, ...]:
 
 
 def other_nodes() -> str | None:
-    """Return `nodes` as a node set, gpu1:2,gpu2:2; None if there is no host but this one."""
+    """Return `nodes` as a node set, gpu1:2,gpu2:2; None if this host is the only one."""
     found = nodes()
     if not found or (len(found) == 1 and found[0].is_here):
         return None

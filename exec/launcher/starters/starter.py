@@ -22,7 +22,7 @@ FORWARDED = (
 
 
 class Starter(Protocol):
-    """The processes that have started the ranks of one run, and their knowledge of these ranks."""
+    """The processes that have started the ranks of one run, and what they report about these ranks."""
 
     label: str
     """The prefix of each line printed by these processes and by the ranks."""
@@ -32,13 +32,13 @@ class Starter(Protocol):
         """The processes on this host that are not ranks and that clean up after the ranks."""
 
     def ended(self, heard: Collection[int]) -> str:
-        """Return what has ended although its ranks are needed; "" for nothing.
+        """Return in words which rank or process ended although it is needed; "" if none did.
 
-        Ranks in ``heard`` have said hello and are ignored, as their connection tells more.
+        Ranks in ``heard`` have said hello and are ignored, because their connections tell more.
         """
 
     def how_it_died(self, rank: int) -> str:
-        """Return how a rank with a broken connection ended, as far as that becomes known soon."""
+        """Return how a rank with a broken connection ended, as far as it is known soon."""
 
     def blamed(self) -> list[tuple[int, int | None, str]]:
         """Return (rank, pid if known, host) of each rank whose end no other rank caused."""
@@ -55,7 +55,7 @@ class Starter(Protocol):
     def restart(self, rank: int, start: int) -> None:
         """Start a lost rank again on its host, or a spare; return at once.
 
-        ``start`` is the number of this start. Raises UnavailableError if it cannot be tried.
+        ``start`` is the number of this start. Raises UnavailableError if the start cannot be tried.
         """
 
     def failed_again(self, rank: int) -> str:

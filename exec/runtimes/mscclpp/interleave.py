@@ -1,9 +1,9 @@
 """Random interleavings of a plan, to find results that depend on the order.
 
-A phase of a threadblock ends at a ``nop`` or a ``barrier``. Within a phase, the atoms of one thread run in
-program order, and those of different threads in any order. Each proxy, and each block of a launch, has a
-random speed; some are up to a thousand times faster than others. An atom that reads and writes does so in two
-separate acts.
+A phase of a threadblock ends at a ``nop`` or a ``barrier``. Within a phase, the atoms (`operations`) of one
+thread run in program order, and those of different threads in any order. An atom that reads and writes does
+so in two separate acts. Each proxy, and each block of a launch, has a random speed; some are up to a thousand
+times faster than others.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class _Actor(Protocol):
     speed: int
 
     def go(self) -> bool:
-        """Make one act; return False if it must wait or has nothing to do."""
+        """Do one act; return False if the actor must wait or has nothing to do."""
 
     def obstacles(self) -> list[str]:
-        """Return what it waits for, in words."""
+        """Return in words what the actor waits for."""
 
 
 class _Block:
@@ -64,8 +64,8 @@ class _Block:
         for at, operation in enumerate(self.run.plan.gpus[self.rank].threadblocks[self.at].operations):
             units = range(UNITS) if operation.name == "pipeline" else (-1,)
             for unit in units:
-                for one in operation.inner or (operation,):
-                    yield at, one, unit
+                for part in operation.inner or (operation,):
+                    yield at, part, unit
 
     def fill(self) -> None:
         """Fetch operations up to the next one at which all threads of the block synchronize."""
@@ -105,16 +105,16 @@ class _Block:
             ordering.meet(self.number)
             self.fill()
         else:
-            there = [one for one in self.run.blocks[self.rank] if one.at_barrier(self.meets.barrier)]
+            there = [block for block in self.run.blocks[self.rank] if block.at_barrier(self.meets.barrier)]
             if len(there) < self.meets.blocks:
                 return False
-            numbers = [one.number for one in there]
+            numbers = [block.number for block in there]
             for number in numbers:
                 ordering.meet(number)
             for number in numbers:
                 ordering.join(number, numbers)
-            for one in there:
-                one.fill()
+            for block in there:
+                block.fill()
         return True
 
     def at_barrier(self, number: int) -> bool:
@@ -162,7 +162,7 @@ class _Rank:
         if self.launch >= 0:
             run.machine.end(rank, self.launch)
         self.launch += 1
-        run.actors = [one for one in run.actors if one not in run.blocks[rank]]
+        run.actors = [actor for actor in run.actors if actor not in run.blocks[rank]]
         run.blocks[rank] = []
         if self.launch < _LAUNCHES:
             run.machine.begin(rank, self.launch)

@@ -24,7 +24,7 @@ UNITS = 2
 Channel = tuple[int, str, int, int]
 """One end of a connection: rank, type, peer, and its number among the rank's channels to that peer."""
 _OUT_OF_PLACE = {"allgather", "reducescatter"}
-# Collectives by the names that plans have; the result of another one is not known.
+# Collectives by the names that plans have; the results of other collectives are not known.
 _KINDS = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -38,9 +38,9 @@ _POISON = -(1 << 40)
 
 @dataclass(slots=True, eq=False)
 class Atom:
-    """``acts`` run one after the other once ``ready`` returns True; ``thread`` -1 is any thread.
+    """A step of one thread: ``acts`` run one after the other once ``ready`` returns True.
 
-    ``what`` says where the atom is in the plan, and what it waits for.
+    ``thread`` is -1 for any thread. ``what`` says where the atom is in the plan, and what it waits for.
     """
 
     thread: int
@@ -73,7 +73,7 @@ class PlanMachine:
     """
 
     def __init__(self, plan: ExecutionPlan, seed: int) -> None:
-        slices = [one.slices for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations]
+        slices = [step.slices for gpu in plan.gpus for block in gpu.threadblocks for step in block.operations]
         self.plan = plan
         # The numbers of a chunk.
         self.length = UNITS * math.lcm(*slices, 1) + (max(slices, default=1) > 1)
@@ -92,15 +92,15 @@ class PlanMachine:
         gpu, length = self.plan.gpus[rank], self.length
         halves = 2 if self.plan.double_scratch else 1
         shape = {"i": gpu.input_chunks, "o": gpu.output_chunks}
-        own = np.full((max(shape.values()) if self.plan.in_place else shape["i"], length), _POISON)
+        buffer = np.full((max(shape.values()) if self.plan.in_place else shape["i"], length), _POISON)
         if not self.plan.in_place:
-            first, second = own, np.full((shape["o"], length), _POISON)
+            first, second = buffer, np.full((shape["o"], length), _POISON)
         else:
             begin = {name: 0 for name in shape}
             if self.plan.collective in _OUT_OF_PLACE:
                 smaller = min(shape, key=lambda name: shape[name])
                 begin[smaller] = rank * shape[smaller]
-            first, second = (own[begin[name] : begin[name] + shape[name]] for name in "io")
+            first, second = (buffer[begin[name] : begin[name] + shape[name]] for name in "io")
         return _Rank(
             first,
             second,
@@ -157,9 +157,9 @@ class PlanMachine:
             keys = [(launch, source) for source in range(self.plan.ranks)]
             if all(key in self.inputs for key in keys):
                 flat = [self.inputs[key].reshape(-1) for key in keys]
-                held = self.outputs.pop((launch, rank)).reshape(-1)
-                found += int((held != expected_output(kind, flat, rank)).sum())
-                self.elements += len(held)
+                output = self.outputs.pop((launch, rank)).reshape(-1)
+                found += int((output != expected_output(kind, flat, rank)).sum())
+                self.elements += len(output)
         return found
 
 
@@ -178,7 +178,6 @@ class BufferSpan:
         return array.reshape(-1)[self.begin : self.end]
 
     def plain(self) -> Numbers:
-        """Return the numbers as plain data."""
         here = self.machine.ranks[self.rank]
         if self.buffer == "s":
             return self._of(here.scratch[self.half])

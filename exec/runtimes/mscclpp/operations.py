@@ -1,6 +1,6 @@
 """The effect of each operation of a plan, as atoms that a driver puts in an order.
 
-An atom is a step of one thread, or of all threads for one chunk. It may wait for a condition, and it reads
+An atom is a step of one thread, or of all threads for one chunk. An atom may wait for a condition, and reads
 before it writes. The effects follow the executor's sources alone (``execution_kernel.hpp``).
 """
 
@@ -127,13 +127,13 @@ class _Effects:
         """
 
         def ask() -> None:
-            known = [self.ordering.knows(self.number, thread), *(one for more in extra for one in more())]
-            told = np.maximum.reduce(known)
+            known = [self.ordering.knows(self.number, thread), *(other for more in extra for other in more())]
+            clock = np.maximum.reduce(known)
             proxy = self.machine.proxy(channel)
             first = request.acts[0]
 
             def begin() -> None:
-                self.ordering.take_over(proxy, told)
+                self.ordering.take_over(proxy, clock)
                 first()
 
             acts = (begin, *request.acts[1:])
@@ -184,17 +184,17 @@ class _Effects:
         proxy = self.machine.proxy(channel)
         place = replace(self.where, proxy=True)
         spans = list(zip(self._spans(source), self._spans(target), strict=True))
-        held: list[Numbers] = []
+        copies: list[Numbers] = []
 
         def read() -> None:
-            for one, _ in spans:
-                for array in one[0].packet() if packets else (one[0].plain(),):
-                    held.append(array.copy())
-                data = one[0].packet()[0] if packets else one[0].plain()
+            for source_cells, _ in spans:
+                for array in source_cells[0].packet() if packets else (source_cells[0].plain(),):
+                    copies.append(array.copy())
+                data = source_cells[0].packet()[0] if packets else source_cells[0].plain()
                 self.ordering.cells.read(cells_of(data), proxy, place)
 
         def write() -> None:
-            values = iter(held)
+            values = iter(copies)
             written = []
             for _, two in spans:
                 for array in two[0].packet() if packets else (two[0].plain(),):
@@ -213,7 +213,7 @@ class _Effects:
             acts.append(lambda: self._count_up(channel, self.ordering.release(proxy)))
         if operation.name == "pwsf":
             acts.append(lambda: done.append(self.ordering.release(proxy)))
-        awaited = [one[0] for one, _ in spans] if operation.name == "rppkt" else []
+        awaited = [source_cells[0] for source_cells, _ in spans] if operation.name == "rppkt" else []
         request = Atom(-1, tuple(acts), None, str(place))
         ask = self._asking(channel, request, thread, lambda: self._packets_known(awaited))
         words = f"{self.where} waits for packets"
@@ -242,15 +242,15 @@ class _Effects:
     def _together(self, sources: Sequence[Operand], targets: Sequence[Operand]) -> Iterator[Atom]:
         """Yield an atom per chunk or part: all threads sum the sources and store at the targets."""
         name = self.operation.name
-        given, taken = ([self._spans(one) for one in operands] for operands in (sources, targets))
+        given, taken = ([self._spans(operand) for operand in operands] for operands in (sources, targets))
         from_packets = _PLAIN_SOURCES.get(name, len(given))
         to_packets = _PLAIN_TARGETS.get(name, len(taken))
         for at in range(len(given[0])):
             yield self._sum(
-                [span for one in given[:from_packets] for span in one[at]],
-                [span for one in given[from_packets:] for span in one[at]],
-                [span for one in taken[:to_packets] for span in one[at]],
-                [span for one in taken[to_packets:] for span in one[at]],
+                [span for spans in given[:from_packets] for span in spans[at]],
+                [span for spans in given[from_packets:] for span in spans[at]],
+                [span for spans in taken[:to_packets] for span in spans[at]],
+                [span for spans in taken[to_packets:] for span in spans[at]],
             )
 
     def _sum(
@@ -261,7 +261,7 @@ class _Effects:
         packed: list[BufferSpan],
     ) -> Atom:
         """Return the atom that adds plain and packet sources, and stores at plain and packet targets."""
-        held: list[Numbers] = []
+        sums: list[Numbers] = []
         known: list[Ints] = []
         cells = self.ordering.cells
 
@@ -270,22 +270,22 @@ class _Effects:
                 cells.read(cells_of(span.plain()), self.number, self.where)
             known.extend(self._packets_known(packets))
             parts = [span.plain() for span in plain] + [span.packet()[0] for span in packets]
-            held.append(np.sum(parts, axis=0) if len(parts) > 1 else parts[0].copy())
+            sums.append(np.sum(parts, axis=0) if len(parts) > 1 else parts[0].copy())
 
         def write() -> None:
             follows = np.maximum.reduce(known) if known else None
             for span in into:
                 cells.write(cells_of(span.plain()), self.number, self.where, follows)
-                span.plain()[:] = held[0]
+                span.plain()[:] = sums[0]
             if not packed:
                 return
-            told = self.ordering.now(self.number, -1)
+            clock = self.ordering.now(self.number, -1)
             for span in packed:
                 data, flag = span.packet()
                 cells.write(cells_of(data), self.number, self.where, follows)
-                data[:] = held[0]
+                data[:] = sums[0]
                 flag[:] = self.launch
-                self.ordering.send_packets(cells_of(data), told)
+                self.ordering.send_packets(cells_of(data), clock)
 
         words = f"{self.where} waits for packets"
         return Atom(-1, (read, write), (lambda: self._arrived(packets)) if packets else None, words)

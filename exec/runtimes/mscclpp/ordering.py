@@ -1,12 +1,11 @@
 """The order that signals and barriers impose on a plan's accesses while the plan runs.
 
 The threads of a block meet at a ``nop``; a phase lies between two of these. Within a phase a single thread
-may wait or signal. The other threads get the knowledge from its waits when the block meets. A
-thread's signals and semaphores hand on what the thread knows, but not what its block has done in the same
-phase. A
-relaxed signal counts like any other here: `synth.mscclpp` judges which of them order data. A packet also
-hands on what its block has done in the phase, although it really follows only the accesses of its own
-operation.
+may wait or signal. The other threads get the knowledge from its waits when the block meets. A thread's
+signals and semaphores hand on what the thread knows, but not what its block has done in the same phase. A
+relaxed signal counts like any other here: `synth.mscclpp` judges which relaxed signals order data. A packet
+also hands on what its block has done in the phase, although the packet really follows only the accesses of
+its own operation.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class BlockPlace:
 
 @dataclass(slots=True)
 class _Counter:
-    """A counter: entry n - 1 of ``known`` is the knowledge that its first n ups hand on."""
+    """A counter: ``known[n - 1]`` is the knowledge that its first n increments hand on."""
 
     known: list[Ints] = field(default_factory=list)
     downs: int = 0
@@ -105,14 +104,14 @@ class Ordering:
         return self._clocks.release(number)
 
     def count_up(self, key: Hashable, known: Ints) -> None:
-        """Count a counter up; ``known`` is the knowledge of the thread that counts."""
+        """Increment a counter; ``known`` is the knowledge of the incrementing thread."""
         ups = self._counters.setdefault(key, _Counter()).known
         ups.append(np.maximum(ups[-1], known) if ups else known)
 
     def count_down(self, key: Hashable, initial: int = 0) -> Ints | None:
-        """Count a counter down, and return the knowledge that the ups before it hand on.
+        """Decrement a counter, and return the knowledge that the increments before it hand on.
 
-        Return None if the initial value was enough, or if an up is still missing.
+        Return None if the initial value was enough, or if an increment is still missing.
         """
         counted = self._counters.setdefault(key, _Counter())
         counted.downs += 1

@@ -1,8 +1,9 @@
 """Work beside a training job, in a separate process: searches for schedules, and compilation.
 
 In the job's own process the work would hold Python's global lock, which the script needs. The separate
-process has a lower priority than the job, and ends with it. After an order it waits for the next one of any
-group, because starting another process costs more than a second of CPU time, which the ranks would lack.
+process has a lower priority than the job, and ends with it. After an order the process waits for the next
+order of any group, because starting another process costs more than a second of CPU time, which the ranks
+would lack.
 """
 
 from __future__ import annotations
@@ -70,14 +71,14 @@ class _Worker:
     """The background process, and the connection to it."""
 
     def __init__(self) -> None:
-        self._connection, theirs = Pipe()
-        with theirs:
+        self._connection, child_end = Pipe()
+        with child_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(os.getpid()), str(theirs.fileno()), *sys.path],
+                [sys.executable, "-P", "-c", _COMMAND, str(os.getpid()), str(child_end.fileno()), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
             )
 
     def ask(self, order: _Search | _Compile) -> object:

@@ -54,10 +54,10 @@ class _Call:
         began_s = getattr(self.work, "began_s", self.asked_s)
         return 0.0 if began_s is None else time.monotonic() - began_s
 
-    def once(self, what: str) -> bool:
-        """Return whether this is the first call with ``what``."""
-        first = what not in self.told
-        self.told.add(what)
+    def once(self, event: str) -> bool:
+        """Return whether this is the first call with ``event``."""
+        first = event not in self.told
+        self.told.add(event)
         return first
 
 
@@ -74,7 +74,6 @@ class CallLog:
 
     @property
     def called(self) -> bool:
-        """Whether this rank has called a collective."""
         return self._number > 0
 
     def begin(self) -> int:

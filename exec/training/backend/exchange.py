@@ -22,19 +22,19 @@ class MessageExchange:
         self._gloo, self._rank, self._size = gloo, rank, size
         self._tag = _FIRST_TAG
 
-    def __call__(self, said: bytes) -> list[bytes]:
+    def __call__(self, message: bytes) -> list[bytes]:
         """Return the bytes of every rank, in the order of ranks."""
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
-        self._swap(torch.tensor([len(said)]), lengths)
+        self._swap(torch.tensor([len(message)]), lengths)
         heard = [torch.zeros(int(length), dtype=torch.uint8) for length in lengths]
-        self._swap(torch.frombuffer(bytearray(said or b"\0"), dtype=torch.uint8)[: len(said)], heard)
-        return [one.numpy().tobytes() for one in heard]
+        self._swap(torch.frombuffer(bytearray(message or b"\0"), dtype=torch.uint8)[: len(message)], heard)
+        return [row.numpy().tobytes() for row in heard]
 
-    def _swap(self, own: Any, heard: list[Any]) -> None:
-        heard[self._rank] = own
+    def _swap(self, row: Any, heard: list[Any]) -> None:
+        heard[self._rank] = row
         others = [rank for rank in range(self._size) if rank != self._rank]
         works = [self._gloo.recv([heard[rank]], rank, self._tag) for rank in others]
-        works += [self._gloo.send([own], rank, self._tag) for rank in others]
+        works += [self._gloo.send([row], rank, self._tag) for rank in others]
         for work in works:
             work.wait(_PATIENCE)
         self._tag += 1

@@ -88,7 +88,7 @@ def hear_rank_0(
 def _tell(store: TorchStore, size: int, word: Word[_T], why: str | None, limit_s: float) -> list[int]:
     """Answer every rank's question; return the ranks that have not confirmed after ``limit_s``."""
     missing, answered = list(range(1, size)), dict[int, str]()
-    said = json.dumps([word.scope, word.text, why])
+    answer = json.dumps([word.scope, word.text, why])
     for _ in looks(limit_s):
         for rank in tuple(missing):
             if _read(store, f"heard/{rank}") == word.scope:
@@ -96,7 +96,7 @@ def _tell(store: TorchStore, size: int, word: Word[_T], why: str | None, limit_s
                 continue
             asked = _read(store, f"asked/{rank}")
             if asked and asked != answered.get(rank):
-                store.set(f"word/{rank}", f"{asked} {said}")
+                store.set(f"word/{rank}", f"{asked} {answer}")
                 answered[rank] = asked
         if not missing:
             break
@@ -107,9 +107,9 @@ def _heard(store: TorchStore, rank: int, limit_s: float) -> Word[_T]:
     asked = secrets.token_hex(8)
     store.set(f"asked/{rank}", asked)
     for _ in looks(limit_s):
-        answer, _, said = _read(store, f"word/{rank}").partition(" ")
+        answer, _, content = _read(store, f"word/{rank}").partition(" ")
         if answer == asked:
-            scope, text, why = json.loads(said)
+            scope, text, why = json.loads(content)
             store.set(f"heard/{rank}", scope)
             if why is not None:
                 raise UsageError(f"rank 0: {why}")
@@ -137,10 +137,10 @@ def exchange_through(store: TorchStore, rank: int, size: int, limit_s: float) ->
     """Return an all-gather of bytes over an empty store, such as one prefixed by a word's ``scope``."""
     rounds = itertools.count()
 
-    def exchange(said: bytes) -> list[bytes]:
+    def exchange(message: bytes) -> list[bytes]:
         number = next(rounds)
-        store.set(f"{number}/{rank}", f"said {said.hex()}")
-        heard = {rank: said}
+        store.set(f"{number}/{rank}", f"said {message.hex()}")
+        heard = {rank: message}
         for _ in looks(limit_s):
             for other in set(range(size)) - heard.keys():
                 if answer := _read(store, f"{number}/{other}"):
@@ -174,7 +174,6 @@ class Shutdown:
         group.mesh.subscribe(_TOPIC, self._hear)
 
     def count(self) -> None:
-        """Count a finished collective."""
         with self._changed:
             self._done += 1
             self._answer()
@@ -192,9 +191,9 @@ class Shutdown:
 
     def _hear(self, peer: int, message: tuple[str, int]) -> None:
         """Handle a message; runs on the mesh's thread."""
-        said, done = message
+        kind, done = message
         with self._changed:
-            if said == "go":
+            if kind == "go":
                 self._granted.add(peer)
                 self._changed.notify_all()
             else:

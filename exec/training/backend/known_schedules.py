@@ -2,7 +2,7 @@
 
 The key of a schedule has three parts: the place of its group (a given network, or the hosts of the ranks),
 its collective and its size class. Measuring links is quick, while a search takes seconds. So each group
-measures its links, and uses a cached schedule if they cost about as much as when it was made.
+measures its links, and uses a cached schedule that was made for links with about the same costs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class KnownSchedules:
         return schedule
 
     def keep(self, key: Mapping[str, object], schedule: Schedule) -> None:
-        """Add ``schedule`` to the cache."""
         self._found[repr(key)] = schedule
         if self._store is not None:
             self._store.keep(key, schedule)

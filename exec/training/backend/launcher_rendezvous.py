@@ -47,7 +47,7 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 # ranks try all ports.
 _CHOICES = 4
 _BACKLOG = 4096
-# Interval between tries to reach rank 0, and TCPStore's default timeout, for calls without one.
+# Interval between tries to reach rank 0, and the default timeout of TCPStore, for calls without one.
 _AGAIN_S, _LIMIT_S = 0.1, 300.0
 
 
@@ -87,7 +87,7 @@ class Rendezvous:
         if self.port is not None:
             return (self.port,)
         drawn = (self._derived(f"port {number}") for number in range(_CHOICES))
-        return tuple(_FIRST_PORT + int.from_bytes(one, "big") % _PORTS for one in drawn)
+        return tuple(_FIRST_PORT + int.from_bytes(piece, "big") % _PORTS for piece in drawn)
 
     def _derived(self, use: str) -> bytes:
         secret = blake2b(self.secret, digest_size=64).digest()
@@ -97,10 +97,10 @@ class Rendezvous:
 def launched(variables: Mapping[str, str]) -> Rendezvous | None:
     """Return the rendezvous from a rank's environment; None if torchrun's variables are set.
 
-    MASTER_ADDR and MASTER_PORT have precedence. Without them, rank 0 is on this host if all ranks are, and
-    otherwise on the first host of Slurm's step. Raises UnavailableError if no launcher has started this
-    process, or if rank 0's host is unknown. Without MASTER_PORT it is also raised if the job has no name, or
-    if ranks on several hosts have no secret to authenticate each other.
+    MASTER_ADDR and MASTER_PORT have precedence. Without them, rank 0 is on this host if all ranks are here,
+    and otherwise on the first host of Slurm's step. Raises UnavailableError if no launcher has started this
+    process, or if rank 0's host is unknown. Without MASTER_PORT also raises it if the job has no name, or if
+    ranks on several hosts have no secret to authenticate each other.
     """
     if "RANK" in variables and "WORLD_SIZE" in variables:
         return None

@@ -45,7 +45,7 @@ def size_class(size_bytes: int) -> int:
 
 
 class BrokenGroupError(CcctlError):
-    """The ranks of a group did not complete a collective together, so none can follow."""
+    """The ranks of a group did not complete a collective together, so no other collective can follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,9 @@ class Prepared:
 class PlannedCollectives:
     """The planned collectives of ``group``.
 
-    ``make`` is collective and runs on one thread; ``keep`` and ``run`` run on another. On each of the two,
-    all ranks make their calls in the same order. ``given`` is rank 0's network, None to measure it. Rank 0
-    uses ``search`` for schedules that are not in ``known``.
+    ``make`` is collective and runs on one thread; ``keep`` and ``run`` run on another. On each thread, all
+    ranks make their calls in the same order. ``given`` is rank 0's network, None to measure it. Rank 0 uses
+    ``search`` for schedules that are not in ``known``.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class PlannedCollectives:
 
     def make(self, request: CollectiveCall, group: Group) -> Prepared:
         """Make the plan for ``request`` (averages included) over ``group``; collective."""
-        # Imported late, as it takes a second or two and jobs with small collectives never need it.
+        # The import is late, because it takes a second or two and jobs with small collectives never need it.
         from exec.mpi import MpiPlan
 
         asked = group.allgather(request)
         if len({*asked}) > 1:
-            other = next(rank for rank, one in enumerate(asked) if one != asked[0])
+            other = next(rank for rank, asking in enumerate(asked) if asking != asked[0])
             raise UsageError(
                 f"ranks call different collectives: rank 0 {asked[0]}, rank {other} {asked[other]}"
             )
@@ -108,7 +108,6 @@ class PlannedCollectives:
             oldest.plan.abandon()
 
     def has(self, request: CollectiveCall) -> bool:
-        """Return whether there is a plan for ``request``."""
         return request in self._plans
 
     def run(self, request: CollectiveCall, data: Array, result: Array | None = None) -> None:

@@ -121,7 +121,6 @@ class Preparation:
             self.plans.close()
 
     def has(self, request: CollectiveCall) -> bool:
-        """Return whether there is a plan for ``request`` now."""
         return self.plans is not None and self.plans.has(request)
 
     def _want(self, request: CollectiveCall) -> None:
@@ -215,11 +214,11 @@ class Preparation:
         self._held = None
         self._changed.notify_all()
 
-    def _say(self, what: str, error: Exception) -> None:
-        """Warn of an error of this rank; an error of another rank is reported there."""
+    def _say(self, message: str, error: Exception) -> None:
+        """Warn of an error of this rank; another rank reports its own errors."""
         if not self._closed:
             level = logging.DEBUG if isinstance(error, LostRankError) else logging.WARNING
-            _log.log(level, "ccctl: %s", what)
+            _log.log(level, "ccctl: %s", message)
 
 
 @dataclass(frozen=True, eq=False)

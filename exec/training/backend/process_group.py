@@ -160,8 +160,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             own.known,
             at_once=prefer == "ccctl",
         )
-        # A weak reference: a strong one would keep the group and gloo's threads alive after
-        # destroy_process_group, and a process forked later would try to join threads that it does not have.
+        # The reference is weak, because a strong one would keep the group and gloo's threads alive after
+        # destroy_process_group. A process forked later would try to join threads that it does not have.
         itself = weakref.ref(self)
         self._calls = CallLog(self._store, rank, size, lambda: _name_of_group(itself()))
         self._queue = WorkQueue("ccctl collectives")
@@ -486,29 +486,29 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         first = call.tensors[0]
         if why := self._unplanned(call):
             return self._hand_over(why, first, call.gloo, call.result)
-        what = f"{call.kind} of {_size_of(call.tensors)}"
+        name = f"{call.kind} of {_size_of(call.tensors)}"
         if call.size_bytes < self._settings.least_bytes or self._size == 1:
-            return self._at_once(what, call.gloo, call.result, call.limit)
+            return self._at_once(name, call.gloo, call.result, call.limit)
         _check_writable(call.kind, call.result)
         request = self._request(call)
         waits = self._settings.prefer == "ccctl" and not self._preparation.has(request)
-        return self._queued_work(what, lambda: self._serve(request, call), call.result, call.limit, waits)
+        return self._queued_work(name, lambda: self._serve(request, call), call.result, call.limit, waits)
 
     def _queued_work(
-        self, what: str, run: Callable[[], Any], result: list[Any], limit: timedelta, waits: bool = False
+        self, name: str, run: Callable[[], Any], result: list[Any], limit: timedelta, waits: bool = False
     ) -> Any:
         number, calls, plans = self._calls.begin(), self._calls, self._preparation
-        work = QueuedWork(run, result, partial(calls.explained, number, what))
+        work = QueuedWork(run, result, partial(calls.explained, number, name))
         # A call that waits for a plan gets the time for making the plan in addition.
         limit_s = self._limit_s(limit) + (_PLANNING_S if waits else 0.0)
-        calls.watch(number, what, limit_s, work, plans.revoke)
+        calls.watch(number, name, limit_s, work, plans.revoke)
         return self._queue.put(work)
 
-    def _at_once(self, what: str, gloo: Callable[[Any], Any], result: Sequence[Any], limit: timedelta) -> Any:
-        _check_writable(what, result)
+    def _at_once(self, name: str, gloo: Callable[[Any], Any], result: Sequence[Any], limit: timedelta) -> Any:
+        _check_writable(name, result)
         work = gloo(self._direct)
         if work is not None:
-            self._calls.watch(self._calls.begin(), what, self._limit_s(limit), work)
+            self._calls.watch(self._calls.begin(), name, self._limit_s(limit), work)
         return work
 
     def _unplanned(self, call: _Call) -> str:
@@ -569,7 +569,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return None
 
     def _hand_over(
-        self, what: str, tensor: Any, gloo: Callable[[Any], Any], result: Sequence[Any] | None = None
+        self, name: str, tensor: Any, gloo: Callable[[Any], Any], result: Sequence[Any] | None = None
     ) -> Any:
         """Pass an operation without plans to gloo or NCCL, and log that once.
 
@@ -577,14 +577,14 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         """
         device = tensor.device if tensor is not None else _CPU
         by = "gloo" if device.type == "cpu" else "nccl"
-        if self._rank == 0 and (what, by) not in _SAID:
-            _log.warning("ccctl has no plans for %s: %s carries it out", what, by)
-            _SAID.add((what, by))
-        if by == "nccl" and device.type not in {one.type for one in self._direct._device_types}:
+        if self._rank == 0 and (name, by) not in _SAID:
+            _log.warning("ccctl has no plans for %s: %s carries it out", name, by)
+            _SAID.add((name, by))
+        if by == "nccl" and device.type not in {kind.type for kind in self._direct._device_types}:
             self._add_nccl()
         if result is None or by == "nccl":
             return gloo(self._direct)
-        return self._at_once(what, gloo, result, timedelta(0))
+        return self._at_once(name, gloo, result, timedelta(0))
 
     def _refused(self, gloo: Callable[[Any], Any]) -> Any:
         """Pass invalid arguments of this rank to gloo, which refuses them before it communicates."""
@@ -594,7 +594,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         return 0 <= root < self._size
 
     def _of_one_root(self, root: int, tensors: Sequence[Any], lists: Sequence[Any]) -> bool:
-        """Return whether there is one tensor, and at the root only, one list with a tensor for each rank."""
+        """Return whether there is one tensor and, at the root only, one list with a tensor for each rank."""
         if not self._has(root) or len(tensors) != 1 or len(lists) != int(root == self._rank):
             return False
         like = {(each.numel(), each.dtype) for parts in lists for each in (*parts, tensors[0])}
@@ -602,9 +602,9 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
 
     def _gathered(self, output: Any, given: Any, plans: PlannedCollectives, request: CollectiveCall) -> None:
         with flat(output) as row:
-            own, source = self._own(row), given.detach().reshape(-1)
-            if own.data_ptr() != source.data_ptr():
-                own.copy_(source)
+            block, source = self._own(row), given.detach().reshape(-1)
+            if block.data_ptr() != source.data_ptr():
+                block.copy_(source)
             plans.run(request, bytes_of(row))
 
     def _own(self, row: Any) -> Any:
@@ -663,7 +663,6 @@ class _Several(dist.Work):  # type: ignore[misc]  # torch is not there for mypy
         return self._result
 
     def get_future(self) -> Any:
-        """Return a future whose value is ``result``."""
         every = torch.futures.collect_all([work.get_future() for work in self._works])
 
         def checked(done: Any) -> list[Any]:
@@ -684,12 +683,12 @@ def _name_of_group(group: TorchGroup | None) -> str:
     return str(group.group_name) if group is not None else ""
 
 
-def _check_writable(what: str, tensors: Sequence[Any]) -> None:
+def _check_writable(name: str, tensors: Sequence[Any]) -> None:
     """Raise ValueError for a tensor whose elements overlap in memory: gloo would write past its memory."""
     for tensor in tensors:
         if tensor.layout == torch.strided and torch._debug_has_internal_overlap(tensor) == 1:
             raise ValueError(
-                f"ccctl: {what}: expected a tensor whose elements do not overlap, found one of shape "
+                f"ccctl: {name}: expected a tensor whose elements do not overlap, found one of shape "
                 f"{tuple(tensor.shape)} with strides {tensor.stride()}, as expand() returns; clone() it"
             )
 
@@ -768,12 +767,10 @@ def _between(given: Any, output: Any, view: Callable[[Any], Array]) -> _Planned:
 
 
 def _spread(row: Any, parts: Sequence[Any]) -> None:
-    """Copy the blocks of ``row`` to ``parts``."""
     for part, block in zip(parts, row.chunk(len(parts)), strict=True):
         part.detach().copy_(block.view(part.shape))
 
 
-def _overlap(one: Any, other: Any) -> bool:
-    """Return whether two flat tensors share memory."""
-    first, second = (row.data_ptr() for row in (one, other))
-    return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([one]))
+def _overlap(tensor: Any, other: Any) -> bool:
+    first, second = (row.data_ptr() for row in (tensor, other))
+    return bool(first < second + _size_bytes([other]) and second < first + _size_bytes([tensor]))

@@ -140,7 +140,7 @@ class WorkQueue:
                 self._carry_out(work)
             else:
                 work.finish(self.error)
-            self._elsewhere = [one for one in self._elsewhere if not one.is_completed()]
+            self._elsewhere = [each for each in self._elsewhere if not each.is_completed()]
             # A reference held until the next work would keep the process group alive.
             work = None
         self.settle()

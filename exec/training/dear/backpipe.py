@@ -18,8 +18,8 @@ class BackPipe:
     """Counter of arriving gradients that starts each complete bucket.
 
     A round is one reduce_scatter of every bucket, and `end` ends it. If a gradient arrives a second time
-    before that, a new round starts, because the accumulated gradient replaces the first. ``update_all``
-    finishes the updates of buckets that the last forward pass did not use.
+    before the round ends, a new round starts, because the accumulated gradient replaces the first.
+    ``update_all`` finishes the updates of buckets that the last forward pass did not use.
     """
 
     def __init__(

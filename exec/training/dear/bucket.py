@@ -16,8 +16,8 @@ __all__ = ["GradientBucket"]
 class GradientBucket:
     """The gradients of ``parameters``, of one type on one device, followed by a flag for each.
 
-    A flag is 1 if this rank has a gradient for the parameter. A sum of 0 shows that no rank used the
-    parameter: it gets no gradient, and optimizers leave it unchanged, as with DistributedDataParallel.
+    A flag is 1 if this rank has a gradient for the parameter. A parameter whose flags add up to 0 was used by
+    no rank: it gets no gradient, and optimizers leave it unchanged, as with DistributedDataParallel.
     ``reduced`` is set after the reduce_scatter, ``gathering`` once the all_gather has started, and
     ``pending`` while the parameters wait for their update.
     """

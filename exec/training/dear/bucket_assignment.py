@@ -20,9 +20,9 @@ _MOST_TOLD = 5
 def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
     """Return the parameters of ``named`` (in forward order) by bucket; bucket 0 is ready first.
 
-    ``plan`` is a fusion plan or a number of bytes, up to which neighbouring layers share a bucket. With 0 no
-    two parameters share one; None is 25 MiB. Tensors of different types or devices are never
-    fused. Raises UsageError if a plan is for another model.
+    ``plan`` is a fusion plan or a number of bytes, up to which neighbouring layers share a bucket (0: each
+    parameter has its own bucket; None: 25 MiB). Tensors of different types or devices are never fused. Raises
+    UsageError if a plan is for another model.
     """
     if isinstance(plan, FusionPlan):
         groups = _planned(named, plan)
@@ -31,7 +31,7 @@ def buckets_of(named: Sequence[tuple[str, Any]], plan: Plan) -> list[list[Any]]:
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise UsageError(f"plan: expected a fusion plan or a number of bytes, found {quoted(str(size))}")
         groups = [
-            [parameter for _, parameter in named[one.first : one.end]] for one in _by_layer_size(named, size)
+            [parameter for _, parameter in named[run.first : run.end]] for run in _by_layer_size(named, size)
         ]
     return [alike for group in groups for alike in _by_type(group)]
 
@@ -61,11 +61,11 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
     parameters = dict(named)
     missing = [name for name in parameters if name not in set(plan.tensors)]
     unknown = [name for name in plan.tensors if name not in parameters]
-    for names, what in ((missing, "the plan lacks"), (unknown, "the optimizer lacks")):
+    for names, problem in ((missing, "the plan lacks"), (unknown, "the optimizer lacks")):
         if names:
-            told = ", ".join(quoted(name) for name in names[:_MOST_TOLD])
+            listed = ", ".join(quoted(name) for name in names[:_MOST_TOLD])
             raise UsageError(
-                f"plan: {what} {told}{' and others' if len(names) > _MOST_TOLD else ''}",
+                f"plan: {problem} {listed}{' and others' if len(names) > _MOST_TOLD else ''}",
                 hint="Make a plan of this model: ccctl.torch.capture, then ccctl training fusion.",
             )
     groups: list[list[Any]] = [[] for _ in range(plan.buckets)]
@@ -79,7 +79,6 @@ def _planned(named: Sequence[tuple[str, Any]], plan: FusionPlan) -> list[list[An
 
 
 def _by_type(group: list[Any]) -> list[list[Any]]:
-    """Return ``group`` divided by type and device."""
     found: dict[tuple[Any, Any], list[Any]] = {}
     for parameter in group:
         found.setdefault((parameter.dtype, parameter.device), []).append(parameter)

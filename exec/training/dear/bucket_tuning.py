@@ -51,10 +51,9 @@ class Retuning:
 
     @property
     def done(self) -> bool:
-        """Whether all trials are done."""
         return self.search.trials >= self._trials
 
     def _agreed(self, size_bytes: int) -> int:
-        said = torch.tensor([size_bytes], dtype=torch.int64, device=self._device)
-        dist.broadcast(said, dist.get_global_rank(self._group, 0), group=self._group)
-        return int(said.item())
+        agreed = torch.tensor([size_bytes], dtype=torch.int64, device=self._device)
+        dist.broadcast(agreed, dist.get_global_rank(self._group, 0), group=self._group)
+        return int(agreed.item())

@@ -23,8 +23,8 @@ def clip_shards(
 ) -> Any:
     """Scale the reduced gradients so that their norm is at most ``max_norm``; return the norm before.
 
-    The norm is that of `torch.nn.utils.clip_grad_norm_`, but summed in double precision. It takes one
-    all_reduce of one number.
+    The norm is that of `torch.nn.utils.clip_grad_norm_`, but summed in double precision, by one all_reduce of
+    one number.
     """
     shards = [shard for bucket in buckets for shard in bucket.shards if shard.numel()]
     device = buckets[0].exchange.row.device

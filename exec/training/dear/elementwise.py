@@ -1,4 +1,4 @@
-"""The optimizers that may be wrapped: those that update each element independently of the others."""
+"""The optimizers that may be wrapped: each element's update must not depend on other elements."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class SharedNumbers:
             )
 
     def _now(self) -> dict[str, Any]:
-        own: dict[str, Any] = {
+        numbers: dict[str, Any] = {
             name: value for name, value in vars(self._optimizer).items() if isinstance(value, int | float)
         }
         for at, group in enumerate(self._optimizer.param_groups):
             for key, value in group.items():
                 if key != "params":
-                    own[f"{key!r} of parameter group {at}"] = (
+                    numbers[f"{key!r} of parameter group {at}"] = (
                         (id(value), value._version) if isinstance(value, torch.Tensor) else value
                     )
-        return own
+        return numbers

@@ -39,10 +39,10 @@ class FeedPipe:
         self._ran: set[Any] = set()
         self._needs: dict[Any, list[Any]] | None = None
         self._handles: list[Any] = []
-        own = weakref.WeakMethod(self._before)
+        hook = weakref.WeakMethod(self._before)
         after = weakref.WeakMethod(self._after)
         for module in model.modules():
-            self._handles.append(module.register_forward_pre_hook(_weak(own)))
+            self._handles.append(module.register_forward_pre_hook(_weak(hook)))
         self._handles.append(model.register_forward_hook(_weak(after), always_call=True))
 
     def expect(self, parameters: Sequence[Any]) -> None:
@@ -52,7 +52,6 @@ class FeedPipe:
             self._needs = self._parameters_by_module()
 
     def close(self) -> None:
-        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -87,14 +86,14 @@ class FeedPipe:
         found: dict[Any, list[Any]] = {}
         needed: dict[Any, set[int]] = {}
         for name, module in at.items():
-            mine = [each for each in module.parameters(recurse=False) if id(each) in left]
-            if not mine:
+            direct = [each for each in module.parameters(recurse=False) if id(each) in left]
+            if not direct:
                 continue
             while name and at[name] not in self._ran:
                 name = name.rpartition(".")[0]
             known = needed.setdefault(at[name], set())
-            found.setdefault(at[name], []).extend(each for each in mine if id(each) not in known)
-            known.update(id(each) for each in mine)
+            found.setdefault(at[name], []).extend(each for each in direct if id(each) not in known)
+            known.update(id(each) for each in direct)
         inside = {each for known in needed.values() for each in known}
         # Parameters outside the model, such as those of a loss.
         found.setdefault(model, []).extend(each for key, each in left.items() if key not in inside)

@@ -54,7 +54,7 @@ def capture(
         layers=tuple(keys[module] or type(module).__name__ for module in layers),
         forward_s=floats([median(each.forward_s.get(module, 0.0) for each in passes) for module in layers]),
         backward_s=floats(
-            [median(each) for each in zip(*(one.backward_s(order) for one in passes), strict=True)]
+            [median(each) for each in zip(*(timed.backward_s(order) for timed in passes), strict=True)]
         ),
         tensors=tuple(named[at][0] for _, at in rows),
         tensor_layer=ints([layer for layer, _ in rows]),
@@ -104,7 +104,6 @@ class _Clock:
             handle.remove()
 
     def time(self, forward: Callable[[], Any]) -> _Pass:
-        """Time one pass, forward and backward."""
         self._now, self._layer = _Pass(), None
         for each in self._parameters:
             each.grad = None
@@ -167,9 +166,9 @@ def _restore_state(model: Any) -> Iterator[None]:
     """Restore the model's gradients, buffers and random numbers at the end of the block."""
     gradients = [(each, each.grad) for each in model.parameters()]
     buffers = [(each, each.clone()) for each in model.buffers()]
-    with ExitStack() as held:
-        held.enter_context(torch.random.fork_rng())
-        held.enter_context(torch.enable_grad())
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng())
+        stack.enter_context(torch.enable_grad())
         try:
             yield
         finally:
@@ -191,9 +190,9 @@ def _output_of(model: Any, batch: Any) -> Any:
 def _loss_of(output: Any, loss: Callable[[Any], Any] | None) -> Any:
     if loss is not None:
         return loss(output)
-    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if own is not None:
-        return own
+    given_loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if given_loss is not None:
+        return given_loss
     leaves = torch.utils._pytree.tree_leaves(output)
     sums = [each.float().sum() for each in leaves if isinstance(each, torch.Tensor) and each.requires_grad]
     if not sums:

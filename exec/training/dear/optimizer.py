@@ -228,7 +228,7 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
         on all ranks, between `step` and the next backward pass. ``search`` gives the range of sizes, and
         earlier trials.
         """
-        # Imported here, as it loads scipy.
+        # The import is here because it loads scipy.
         from synth.fusion import begun
 
         if trials < 1 or steps < 1:
@@ -416,10 +416,10 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     def _named(self) -> list[tuple[str, Any]]:
         """Return the optimizer's parameters by their names in the model, in the model's order."""
-        mine = {each: None for group in self.param_groups for each in group["params"]}
-        named = [(name, each) for name, each in self._model.named_parameters() if each in mine]
+        owned = {each: None for group in self.param_groups for each in group["params"]}
+        named = [(name, each) for name, each in self._model.named_parameters() if each in owned]
         known = {each for _, each in named}
-        others = [each for each in mine if each not in known]
+        others = [each for each in owned if each not in known]
         return [*named, *((f"optimizer.{at}", each) for at, each in enumerate(others))]
 
     def _trainable(self) -> list[Any]:
@@ -444,15 +444,15 @@ class DistributedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torc
 
     def _check_alike(self, groups: Sequence[Sequence[Any]]) -> None:
         """Raise UsageError on a rank whose buckets differ from those of rank 0."""
-        mine = [len(groups), *(each.numel() for group in groups for each in group), *map(len, groups)]
+        shape = [len(groups), *(each.numel() for group in groups for each in group), *map(len, groups)]
         device = groups[0][0].device
-        count = torch.tensor([len(mine)], device=device)
+        count = torch.tensor([len(shape)], device=device)
         self._broadcast([count])
-        said = torch.zeros(int(count.item()), dtype=torch.int64, device=device)
+        first_shape = torch.zeros(int(count.item()), dtype=torch.int64, device=device)
         if dist.get_rank(self._group) == 0:
-            said = torch.tensor(mine, device=device)
-        self._broadcast([said])
-        if said.tolist() != mine:
+            first_shape = torch.tensor(shape, device=device)
+        self._broadcast([first_shape])
+        if first_shape.tolist() != shape:
             raise UsageError(
                 "the buckets of this rank are not those of rank 0: another model, or another plan"
             )

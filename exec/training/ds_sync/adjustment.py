@@ -61,8 +61,8 @@ class Adjustment:
         for record in records:
             if record.group == self.groups.group_of(rank, record.iteration):
                 by_row.setdefault(record.iteration % self.groups.period, []).append(record.seconds)
-        own = {row: statistics.median(seconds) for row, seconds in by_row.items()}
-        now = group_times(self.groups, gathered(own))
+        medians = {row: statistics.median(seconds) for row, seconds in by_row.items()}
+        now = group_times(self.groups, gathered(medians))
         if not self._timed:
             self._timed, self._usual_s = True, now
             return True
@@ -84,12 +84,12 @@ def _make_timer(device: Any) -> Time:
     def time_pairs(pairs: Sequence[Pair]) -> Mapping[Pair, Cost]:
         rank = dist.get_rank()
         cost: Cost | None = None
-        own = next((pair for pair in pairs if rank in pair), None)
-        if own is not None:
+        own_pair = next((pair for pair in pairs if rank in pair), None)
+        if own_pair is not None:
             # The first message connects the two ranks and synchronizes them.
-            _round_trip_s(empty, own)
-            alpha_s = min(_round_trip_s(empty, own) for _ in range(_TRIES)) / 2
-            whole_s = min(_round_trip_s(full, own) for _ in range(_TRIES)) / 2
+            _round_trip_s(empty, own_pair)
+            alpha_s = min(_round_trip_s(empty, own_pair) for _ in range(_TRIES)) / 2
+            whole_s = min(_round_trip_s(full, own_pair) for _ in range(_TRIES)) / 2
             cost = (alpha_s, max(whole_s - alpha_s, _LEAST_S) / _SIZE_BYTES)
         costs = gathered(cost)
         found = {}

@@ -30,15 +30,15 @@ def layers_of(model: Any, trained: Iterable[Any], buffers: Iterable[Any] = ()) -
     Layers contain only ``trained`` parameters; a shared parameter belongs to the first module that has it. A
     module that has only ``buffers`` is a layer too.
     """
-    left, averaged = {id(one) for one in trained}, {id(one) for one in buffers}
+    left, averaged = {id(tensor) for tensor in trained}, {id(tensor) for tensor in buffers}
     found = []
     for module in model.modules():
-        own = [one for one in module.parameters(recurse=False) if id(one) in left]
-        kept = [one for one in module.buffers(recurse=False) if id(one) in averaged]
-        left -= set(map(id, own))
+        parameters = [tensor for tensor in module.parameters(recurse=False) if id(tensor) in left]
+        kept = [tensor for tensor in module.buffers(recurse=False) if id(tensor) in averaged]
+        left -= set(map(id, parameters))
         averaged -= set(map(id, kept))
-        if own or kept:
-            found.append(Layer(own, kept))
+        if parameters or kept:
+            found.append(Layer(parameters, kept))
     return found[::-1]
 
 
@@ -54,7 +54,7 @@ def buckets_of(layers: Sequence[Layer], least_bytes: int) -> list[AveragedBucket
             for tensor in tensors:
                 open_.setdefault((tensor.dtype, tensor.device), ([], []))[at].append(tensor)
         for key, (parameters, buffers) in list(open_.items()):
-            size_bytes = sum(one.numel() * one.element_size() for one in (*parameters, *buffers))
+            size_bytes = sum(each.numel() * each.element_size() for each in (*parameters, *buffers))
             if size_bytes >= least_bytes:
                 found.append(AveragedBucket(parameters, buffers))
                 del open_[key]
@@ -72,7 +72,7 @@ class AveragedBucket:
         self.parameters, self.buffers = list(parameters), list(buffers)
         self.tensors = self.parameters + self.buffers
         first = self.tensors[0]
-        self._sizes = [one.numel() for one in self.tensors]
+        self._sizes = [tensor.numel() for tensor in self.tensors]
         self._row = torch.empty(sum(self._sizes), dtype=first.dtype, device=first.device)
         self.averages: Any = None
         self.left = len(self.parameters)
@@ -105,7 +105,7 @@ class AveragedBucket:
         """
         self.launched, self._factor = True, factor
         with torch.no_grad():
-            torch.cat([one.detach().reshape(-1) for one in self.tensors], out=self._row)
+            torch.cat([tensor.detach().reshape(-1) for tensor in self.tensors], out=self._row)
             if ranks > 1:
                 # Divide before the sum, because the sum could overflow in half precision.
                 self._row.div_(ranks)
@@ -132,9 +132,9 @@ class AveragedBucket:
 
     def put_averages(self, known: dict[int, Any]) -> None:
         """Set the moving average from ``known``, keyed by tensor id, if it holds all tensors."""
-        if all(id(one) in known for one in self.tensors):
+        if all(id(tensor) in known for tensor in self.tensors):
             precise = _PRECISE.get(self._row.dtype, self._row.dtype)
-            self.averages = torch.cat([known[id(one)].reshape(-1).to(precise) for one in self.tensors])
+            self.averages = torch.cat([known[id(tensor)].reshape(-1).to(precise) for tensor in self.tensors])
 
     def _move(self, factor: float) -> None:
         precise = self._row.to(_PRECISE.get(self._row.dtype, self._row.dtype))

@@ -99,7 +99,7 @@ class _Message:
     def follow(self, work: Any) -> None:
         """Record the time at which ``work`` ends."""
         if self._on_gpu:
-            # On a separate stream, so that the recorded time does not include computation.
+            # Wait on a separate stream, so that the recorded time does not include computation.
             with torch.cuda.stream(torch.cuda.Stream()):
                 work.wait()
                 self._ended.record()
@@ -130,16 +130,16 @@ def gathered(value: _T) -> list[_T]:
 
 def agreed(make: Callable[[], _T]) -> _T:
     """Return rank 0's result of ``make`` on every rank; its error is raised on all. Collective."""
-    said: list[Any] = [None, "", False]
+    answer: list[Any] = [None, "", False]
     failed: CcctlError | None = None
     if dist.get_rank() == 0:
         try:
-            said[0] = make()
+            answer[0] = make()
         except CcctlError as error:
             failed = error
-            said = [None, str(error), isinstance(error, UsageError)]
-    dist.broadcast_object_list(said, src=0)
-    value, why, usage = said
+            answer = [None, str(error), isinstance(error, UsageError)]
+    dist.broadcast_object_list(answer, src=0)
+    value, why, usage = answer
     if failed is not None:
         raise failed
     if why:
@@ -154,7 +154,7 @@ def broadcast(tensors: Sequence[Any]) -> None:
         key = (tensor.dtype, tensor.device)
         row = rows.setdefault(key, [])
         row.append(tensor)
-        if sum(one.numel() * one.element_size() for one in row) >= _BROADCAST_BYTES:
+        if sum(each.numel() * each.element_size() for each in row) >= _BROADCAST_BYTES:
             _broadcast_row(rows.pop(key))
     for row in rows.values():
         _broadcast_row(row)
@@ -162,10 +162,10 @@ def broadcast(tensors: Sequence[Any]) -> None:
 
 def _broadcast_row(tensors: Sequence[Any]) -> None:
     with torch.no_grad():
-        row = torch.cat([one.detach().reshape(-1) for one in tensors])
+        row = torch.cat([each.detach().reshape(-1) for each in tensors])
         if row.numel() == 0:
             return
         dist.broadcast(row, src=0)
-        parts = row.split([one.numel() for one in tensors])
+        parts = row.split([each.numel() for each in tensors])
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.detach().copy_(part.view(tensor.shape))

@@ -18,7 +18,8 @@ _NORMALIZING = (
     *("Adam", "AdamW", "SparseAdam", "Adamax", "NAdam", "RAdam"),
     *("RMSprop", "Adagrad", "Adadelta"),
 )
-# Optimizers with decoupled weight decay: it is scaled by the learning rate and not added to the gradient.
+# Optimizers with decoupled weight decay: the decay is scaled by the learning rate and not added to the
+# gradient.
 _DECOUPLED = ("AdamW", "Adafactor", "Muon")
 # Optimizers for which no learning-rate factor makes the mean of the ranks' steps equal to DDP's step.
 _WITHOUT_FACTOR = {
@@ -73,17 +74,16 @@ class PartialSteps:
         self._rate_factor = rate_factor
 
     def parameters(self) -> list[Any]:
-        """Return all parameters of the optimizer."""
-        return [one for group in self._optimizer.param_groups for one in group["params"]]
+        return [each for group in self._optimizer.param_groups for each in group["params"]]
 
     def step(self, parameters: Iterable[Any]) -> None:
         """Step only these parameters."""
         groups = self._optimizer.param_groups
         if not self._place:
-            self._place = {id(one): at for at, group in enumerate(groups) for one in group["params"]}
+            self._place = {id(each): at for at, group in enumerate(groups) for each in group["params"]}
         chosen: list[list[Any]] = [[] for _ in groups]
-        for one in parameters:
-            chosen[self._place[id(one)]].append(one)
+        for each in parameters:
+            chosen[self._place[id(each)]].append(each)
         before = (
             []
             if self._tried
@@ -102,13 +102,13 @@ class PartialSteps:
         """Hide ``stepped`` from the optimizer until `restore`."""
         known = set(map(id, stepped))
         groups = self._optimizer.param_groups
-        self._hide([[one for one in group["params"] if id(one) not in known] for group in groups])
+        self._hide([[each for each in group["params"] if id(each) not in known] for group in groups])
 
     def restore(self) -> None:
         """Give all parameters and the original learning rates back to the optimizer."""
         if self._hidden is not None:
-            for group, own in zip(self._optimizer.param_groups, self._hidden, strict=True):
-                group.update(own)
+            for group, settings in zip(self._optimizer.param_groups, self._hidden, strict=True):
+                group.update(settings)
         self._hidden = None
 
     def forget_groups(self) -> None:
@@ -138,7 +138,7 @@ class PartialSteps:
         """Return whether the next step is an early RAdam step, linear in the gradient like SGD's."""
         if not parameters or not _is_one_of(self._optimizer, ("RAdam",)):
             return False
-        step = 1 + min(int(self._optimizer.state[one].get("step", 0)) for one in parameters)
+        step = 1 + min(int(self._optimizer.state[each].get("step", 0)) for each in parameters)
         _, beta = group["betas"]
         freedom = 2 / (1 - beta) - 1 - 2 * step * beta**step / (1 - beta**step)
         return bool(freedom <= _RECTIFIED_FROM)

@@ -15,7 +15,7 @@ __all__ = ["TrainingJob", "adjusted", "equal_links", "planned_for", "require_agr
 
 _log = logging.getLogger(__name__)
 
-# Costs of unknown links. As they are the same for all links, they do not influence the groups.
+# Costs of unknown links. They are equal for all links, so they do not influence the groups.
 _ALPHA_S, _BETA_S_PER_BYTE = 50e-6, 1 / 1.25e9
 
 
@@ -50,8 +50,7 @@ def planned_for(network: Network, job: TrainingJob) -> Groups:
 def adjusted(first: Groups, now: Groups, network: Network) -> Planned:
     """Return groups for the newly measured ``network`` (DS-Sync, Sec. III-A, step 3).
 
-    These are ``now`` unless the slow racks or ranks have changed, and ``first`` if the slow racks and ranks
-    are those of ``first`` again.
+    Return ``now`` if the slow racks and ranks are unchanged, ``first`` if they are those of ``first`` again.
     """
     planned = adjust_groups(now, network)
     found = planned.groups

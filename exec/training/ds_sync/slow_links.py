@@ -1,7 +1,7 @@
 """Detection of slow links: if the times of groups change, links are timed (DS-Sync, Sec. III-A).
 
-A group takes as long as its slowest link, so its time shows that a link is slow but not which one: the
-inter-rack group of the paper's pattern contains every rack. Links are therefore timed, but only when the
+A group takes as long as its slowest link, so its time shows that a link is slow, but not which link. The
+inter-rack group of the paper's pattern even contains every rack. Links are therefore timed, but only when the
 times of groups have changed. Links that share a rank or a rack's trunk are not timed at the same time.
 """
 
@@ -31,7 +31,7 @@ _Times = dict[tuple[int, tuple[int, ...]], float]
 def group_times(groups: Groups, seconds: Sequence[Mapping[int, float]]) -> _Times:
     """Return the time of each group from the ranks' times in each iteration of the period.
 
-    It is the least time among its ranks: the rank with the least time came last and waited for no other.
+    The time of a group is the least of its ranks' times: this rank came last and waited for no other.
     """
     return {
         (row, group): min(known)
@@ -70,17 +70,17 @@ def measured(groups: Groups, time: Time) -> Network:
     costs: dict[Pair, Cost] = {}
     for rounds in itertools.zip_longest(*map(tournament, racks), fillvalue=()):
         costs |= time([pair for each in rounds for pair in each])
-    own = dict.fromkeys(itertools.chain.from_iterable(racks), 0.0)
-    for rank in own:
-        own[rank] = min((beta for pair, (_, beta) in costs.items() if rank in pair), default=0.0)
-    fastest = [min(rack, key=lambda rank: (own[rank], rank)) for rack in racks]
+    best_beta = dict.fromkeys(itertools.chain.from_iterable(racks), 0.0)
+    for rank in best_beta:
+        best_beta[rank] = min((beta for pair, (_, beta) in costs.items() if rank in pair), default=0.0)
+    fastest = [min(rack, key=lambda rank: (best_beta[rank], rank)) for rack in racks]
     across: dict[Pair, Cost] = {}
     for pairs in tournament(range(len(racks))):
         ends = {tuple(sorted((fastest[a], fastest[b]))): (a, b) for a, b in pairs}
         found = time([(low, high) for low, high in ends])
         across |= {ends[pair]: cost for pair, cost in found.items()}
     for (a, b), (alpha_s, beta) in across.items():
-        for one, other in itertools.product(racks[a], racks[b]):
-            costs[min(one, other), max(one, other)] = (alpha_s, max(beta, own[one], own[other]))
+        for u, v in itertools.product(racks[a], racks[b]):
+            costs[min(u, v), max(u, v)] = (alpha_s, max(beta, best_beta[u], best_beta[v]))
     links = [Link(*ends, *cost) for pair, cost in sorted(costs.items()) for ends in (pair, pair[::-1])]
     return build("links measured in training", groups.network.hosts, links)

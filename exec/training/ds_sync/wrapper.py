@@ -102,9 +102,9 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         self._compiled = False
         self._require_same_model()
         broadcast([*model.parameters(), *model.buffers()])
-        self._number = {id(one): at for at, one in enumerate(self._trained)}
+        self._number = {id(tensor): at for at, tensor in enumerate(self._trained)}
         self._averaged_buffers: list[Any] = []
-        self._buffers_before: list[Any] | None = [one.detach().clone() for one in self._float_buffers()]
+        self._buffers_before: list[Any] | None = [tensor.detach().clone() for tensor in self._float_buffers()]
         self._buckets: list[AveragedBucket] = []
         self._called: set[int] = set()
         self._divide([])
@@ -185,14 +185,14 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
                 row = ensemble.get(id(tensor), tensor).detach().reshape(-1) * weight
                 dist.all_reduce(row)
                 tensor.detach().copy_(row.view(tensor.shape))
-        broadcast([one for one in self.module.buffers() if not one.is_floating_point()])
+        broadcast([buffer for buffer in self.module.buffers() if not buffer.is_floating_point()])
 
     @contextlib.contextmanager
     def consensus(self, samples: float | None = None) -> Iterator[None]:
         """Apply `finish` within the block, then restore this rank's replica; collective."""
         self.synchronize()
         tensors = [*self._trained, *self.module.buffers()]
-        kept = [one.detach().clone() for one in tensors]
+        kept = [each.detach().clone() for each in tensors]
         self.finish(samples)
         try:
             yield
@@ -208,11 +208,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         return {
             "iteration": self.iteration,
-            "averages": {name: ensemble[id(one)].clone() for name, one in named if id(one) in ensemble},
+            "averages": {name: ensemble[id(each)].clone() for name, each in named if id(each) in ensemble},
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the state from `get_extra_state`."""
         self.synchronize()
         self.iteration = state["iteration"]
         named = dict([*self.module.named_parameters(), *self.module.named_buffers()])
@@ -221,20 +220,20 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             bucket.put_averages(averages)
 
     def _trained_parameters(self) -> list[Any]:
-        optimized = {id(one) for one in self._steps.parameters()}
-        own = list(self.module.parameters())
-        if foreign := len(optimized - set(map(id, own))):
+        optimized = {id(each) for each in self._steps.parameters()}
+        parameters = list(self.module.parameters())
+        if foreign := len(optimized - set(map(id, parameters))):
             raise UsageError(
                 f"{foreign} of the optimizer's {len(optimized)} parameters are not the model's",
                 hint="They would never be averaged: give DSSync one module that has them all.",
             )
-        return [one for one in own if one.requires_grad and id(one) in optimized]
+        return [each for each in parameters if each.requires_grad and id(each) in optimized]
 
     def _require_same_model(self) -> None:
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         trained = set(map(id, self._trained))
-        told = [(name, tuple(one.shape), str(one.dtype), id(one) in trained) for name, one in named]
-        digests = gathered(hashlib.sha256(repr(told).encode()).hexdigest())
+        described = [(name, tuple(each.shape), str(each.dtype), id(each) in trained) for name, each in named]
+        digests = gathered(hashlib.sha256(repr(described).encode()).hexdigest())
         if len(set(digests)) > 1:
             other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
             raise UsageError(
@@ -270,13 +269,13 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         place = {id(self._trained[number]): at for at, number in enumerate(order)}
 
         def complete(layer: Layer) -> float:
-            return max((place.get(id(one), math.inf) for one in layer.parameters), default=math.inf)
+            return max((place.get(id(each), math.inf) for each in layer.parameters), default=math.inf)
 
         layers = layers_of(self.module, self._trained, self._averaged_buffers)
         if order:
             layers.sort(key=complete)
         self._buckets = buckets_of(layers, self._bucket_bytes)
-        self._holding = {id(one): bucket for bucket in self._buckets for one in bucket.tensors}
+        self._holding = {id(each): bucket for bucket in self._buckets for each in bucket.tensors}
         for bucket in self._buckets:
             bucket.put_averages(known)
         self._assign_waits()
@@ -307,7 +306,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
     def _assign_waits(self) -> None:
         """Assign to each module the buckets that it must wait for before its forward pass.
 
-        They are the buckets of its own tensors, and of those of submodules whose forward is never called.
+        A module waits for its own tensors, and for the tensors of submodules whose forward is never called.
         """
         above: dict[int, Any] = {}
         for module in self.module.modules():
@@ -321,12 +320,12 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             while id(holder) not in self._called and id(holder) in above:
                 holder = above[id(holder)]
             waits = self._waits.setdefault(id(holder), [])
-            for bucket in (self._holding.get(id(one)) for one in tensors):
+            for bucket in (self._holding.get(id(tensor)) for tensor in tensors):
                 if bucket is not None and bucket not in waits:
                     waits.append(bucket)
 
     def _accumulated(self, parameter: Any) -> None:
-        """Count a complete gradient; step its bucket once that has all gradients, and start averages."""
+        """Count a complete gradient; step its bucket if it was the last one, and start averages."""
         if not self._averaging:
             return
         if self._backward != (now := torch._C._current_graph_task_id()):
@@ -353,18 +352,18 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         """Return whether gradients are unchanged since parameters were stepped by them."""
         same = all(each.grad is known and known._version == at for each, known, at in self._gradients)
         return same and all(
-            torch.allclose(one, kept, rtol=0.0, atol=0.0, equal_nan=True) for one, kept in self._shown
+            torch.allclose(grad, kept, rtol=0.0, atol=0.0, equal_nan=True) for grad, kept in self._shown
         )
 
     def _watch_stepped(self) -> None:
         if not self._compiled:
-            self._watch.arm(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
+            self._watch.arm(each for bucket in self._buckets if bucket.stepped for each in bucket.parameters)
 
     def _watch_averaged(self) -> None:
         """Watch tensors that wait for averages; wait now if compiled or if memory is shared."""
-        shared = set(map(id, shared_memory(one for bucket in self._buckets for one in bucket.tensors)))
+        shared = set(map(id, shared_memory(tensor for bucket in self._buckets for tensor in bucket.tensors)))
         for bucket in self._buckets:
-            if self._compiled or any(id(one) in shared for one in bucket.tensors):
+            if self._compiled or any(id(tensor) in shared for tensor in bucket.tensors):
                 bucket.settle()
             elif bucket.under_way:
                 self._watch.arm(bucket.tensors)
@@ -388,10 +387,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     def _step(self, bucket: AveragedBucket) -> None:
         bucket.settle()
-        given = [one for one in bucket.parameters if one.grad is not None]
+        given = [each for each in bucket.parameters if each.grad is not None]
         self._steps.step(given)
         bucket.stepped = True
-        self._gradients += [(one, one.grad, one.grad._version) for one in given]
+        self._gradients += [(each, each.grad, each.grad._version) for each in given]
 
     def _launch(self, may: Callable[[AveragedBucket], bool]) -> None:
         """Start averages in bucket order, equal on all ranks, until ``may`` refuses a bucket."""
@@ -425,7 +424,7 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         for bucket in self._buckets:
             if not bucket.stepped:
                 bucket.settle()
-        self._steps.hide(one for bucket in self._buckets if bucket.stepped for one in bucket.parameters)
+        self._steps.hide(each for bucket in self._buckets if bucket.stepped for each in bucket.parameters)
 
     def _after_step(self, _optimizer: Any, _args: Any, _options: Any) -> None:
         """End the iteration: average the remaining buckets, such as those without gradients."""
@@ -439,10 +438,10 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
         for bucket in self._buckets:
             bucket.begin()
         self.iteration += 1
-        came, self._came = list(self._came), {}
+        order, self._came = list(self._came), {}
         self._require_known_parameters()
         if self._buffers_before is not None:
-            self._settle_order(came)
+            self._settle_order(order)
         elif self._called != self._waited_in:
             self._assign_waits()
         self._called = set()
@@ -456,25 +455,25 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
             self._records.append(self._before.record())
         self._before = None
 
-    def _settle_order(self, came: list[int]) -> None:
+    def _settle_order(self, arrived: list[int]) -> None:
         """Sort buckets by the order of rank 0's gradients, and add the buffers that change.
 
         Runs after the first iteration; collective.
         """
         self.synchronize()
-        order = agreed(lambda: came)
+        order = agreed(lambda: arrived)
         buffers, before = self._float_buffers(), self._buffers_before or []
         changed = gathered([not torch.equal(*both) for both in zip(buffers, before, strict=True)])
         normalizing = {
-            id(one)
+            id(buffer)
             for module in self.module.modules()
             if isinstance(module, _NormBase)
-            for one in module.buffers(recurse=False)
+            for buffer in module.buffers(recurse=False)
         }
         self._averaged_buffers = [
-            one
-            for one, flags in zip(buffers, zip(*changed, strict=True), strict=True)
-            if any(flags) or id(one) in normalizing
+            buffer
+            for buffer, flags in zip(buffers, zip(*changed, strict=True), strict=True)
+            if any(flags) or id(buffer) in normalizing
         ]
         self._buffers_before = None
         self._divide(order)
@@ -499,15 +498,15 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
 
     def _require_known_parameters(self) -> None:
         """Raise UsageError for a parameter that is trained now but was not when the wrapper was made."""
-        for one in self._steps.parameters():
-            if one.requires_grad and id(one) not in self._number:
+        for each in self._steps.parameters():
+            if each.requires_grad and id(each) not in self._number:
                 raise UsageError(
-                    f"a parameter of shape {tuple(one.shape)} is trained, but was not when DSSync was made",
+                    f"a parameter of shape {tuple(each.shape)} is trained, but was not when DSSync was made",
                     hint="Unfreeze it and give it to the optimizer before DSSync is made.",
                 )
 
     def _float_buffers(self) -> list[Any]:
-        return [one for one in self.module.buffers() if one.is_floating_point()]
+        return [buffer for buffer in self.module.buffers() if buffer.is_floating_point()]
 
     def _ensemble(self) -> dict[int, Any]:
         """Return the moving averages of this rank, by the ids of their tensors."""
@@ -521,9 +520,9 @@ class DivideAndShuffle(nn.Module):  # type: ignore[misc]  # torch is not there f
     def _weight(self, samples: float | None) -> float:
         """Return this rank's share in the mean of all; collective."""
         given = gathered(samples)
-        if all(one is None for one in given):
+        if all(count is None for count in given):
             return 1.0 / self._ranks
-        known = [one for one in given if one is not None and one >= 0]
+        known = [count for count in given if count is not None and count >= 0]
         if len(known) < len(given) or not sum(known):
             raise UsageError(f"samples: expected a number ≥ 0 from each rank, one above 0, found {given}")
         return known[self._rank] / sum(known)
@@ -534,7 +533,7 @@ def _in_backward_pass() -> bool:
 
 
 class _Hook:
-    """A module's hook whose copies do nothing, as copies of the module are not the wrapper's."""
+    """A module's hook whose copies do nothing, because the wrapper does not use copies of the module."""
 
     __slots__ = ("_call",)
 

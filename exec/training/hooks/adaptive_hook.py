@@ -36,8 +36,8 @@ class _Bucket:
 class AdaptiveHook:
     """Reduction of the gradients of ``replica``, a DistributedDataParallel, by ``session``; collective.
 
-    The hook registers itself. Without a session it makes one by `adaptive_session`, and `close` closes that
-    too. Gradients become the mean over the ranks that contribute. Ranks have equal weights, or with
+    The hook registers itself. Without ``session`` the hook makes one by `adaptive_session`, and `close`
+    closes it. Gradients become the mean over the ranks that contribute. Ranks have equal weights, or with
     ``batches`` the weights of their samples. All live ranks get the same bits.
 
     DDP's broadcast of buffers is switched off, because it would fail once a rank is lost; call
@@ -101,7 +101,7 @@ class AdaptiveHook:
                 try:
                     yield batch
                 finally:
-                    # Also runs if the caller leaves its loop after this batch.
+                    # This also runs if the caller leaves its loop after this batch.
                     used, self._used = self._used, None
                     if used is not None:
                         changed, pending = sampler.record(used, pending), 0
@@ -119,7 +119,7 @@ class AdaptiveHook:
         rows = [tensor.cpu().contiguous().view(-1).view(torch.uint8) for tensor in buffers]
         found = torch.from_numpy(self._broadcast(bytes_of(torch.cat(rows))))
         for tensor, part in zip(buffers, found.split([row.numel() for row in rows]), strict=True):
-            # A copy, as a part may be unaligned for its element type.
+            # A copy, because a part may be unaligned for its element type.
             tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class AdaptiveHook:
         return future
 
     def _broadcast(self, data: Array) -> Array:
-        """Return the ``data`` of the lowest live rank; if it is lost meanwhile, of the next live rank."""
+        """Return the ``data`` of the lowest live rank, or of the next one if that rank is lost meanwhile."""
         for root in sorted(self._agreed):
             try:
                 self.session.setup(data.size, "uint8", kind="broadcast", root=root)

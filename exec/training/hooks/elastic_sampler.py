@@ -145,10 +145,10 @@ class ElasticSampler:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint, with the current members and global batch."""
-        own = self.state_dict()
+        current = self.state_dict()
         for name in ("samples", "shuffle", "seed"):
-            if state[name] != own[name]:
-                raise UsageError(f"{name}: the checkpoint has {state[name]}, this sampler {own[name]}")
+            if state[name] != current[name]:
+                raise UsageError(f"{name}: the checkpoint has {state[name]}, this sampler {current[name]}")
         self.epoch = state["epoch"]
         self._begin()
         self._cursor = state["cursor"]

@@ -33,9 +33,8 @@ class Dataset:
     held_labels: Any
 
     def to(self, device: torch.device) -> Dataset:
-        """Return the same data on a device."""
         return Dataset(
-            *(one.to(device) for one in (self.inputs, self.labels, self.held_inputs, self.held_labels))
+            *(part.to(device) for part in (self.inputs, self.labels, self.held_inputs, self.held_labels))
         )
 
 
@@ -66,13 +65,13 @@ def indices(step: int, batch: int, rank: int, ranks: int, seed: int, examples: i
 def _given(examples: Floats, seed: int) -> Dataset:
     """Split the examples at random; scale each feature to mean 0 and deviation 1 over those for training."""
     rows = examples[np.random.default_rng(seed).permutation(len(examples))]
-    held = len(rows) // HELD_OUT_OF
-    learned = rows[held:, :-1]
+    held_out = len(rows) // HELD_OUT_OF
+    learned = rows[held_out:, :-1]
     # A feature that never changes stays 0.
     scale = np.where(learned.std(axis=0) > 0, learned.std(axis=0), 1.0)
     inputs = torch.from_numpy(((rows[:, :-1] - learned.mean(axis=0)) / scale).astype(np.float32))
     labels = torch.from_numpy(rows[:, -1].astype(np.int64))
-    return Dataset(inputs[held:], labels[held:], inputs[:held], labels[:held])
+    return Dataset(inputs[held_out:], labels[held_out:], inputs[:held_out], labels[:held_out])
 
 
 def _points(labels: Any, chance: Any) -> Any:

@@ -63,11 +63,11 @@ def _train_mode(
         progress.update(done + step, len(request.modes) * request.steps, f"{mode.name}, iteration {step}")
 
     try:
-        mine = _train_replica(hook, replica, request, data, ranks, told)
+        trained = _train_replica(hook, replica, request, data, ranks, told)
     finally:
         hook.close()
     row = parameters_to_vector(model.parameters()).detach().numpy()
-    every = gathered(session, (mine, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)))
+    every = gathered(session, (trained, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)))
     lost = tuple(sorted(session.lost))
     return summed_up(
         mode,
@@ -83,7 +83,7 @@ def _train_mode(
 
 
 def _train_replica(
-    hook: AdaptiveHook, replica: Any, request: TrainRequest, data: Dataset, ranks: int, told: Any
+    hook: AdaptiveHook, replica: Any, request: TrainRequest, data: Dataset, ranks: int, report: Any
 ) -> TrainingCurve:
     """Train one replica on its share of each global batch, until all iterations are done."""
     session = hook.session
@@ -94,10 +94,10 @@ def _train_replica(
     )
     examples = torch.utils.data.TensorDataset(data.inputs, data.labels)
     loader = torch.utils.data.DataLoader(examples, batch_sampler=sampler)
-    mine, before_bytes, step, epoch = TrainingCurve(), 0, 0, 0
+    curve, before_bytes, step, epoch = TrainingCurve(), 0, 0, 0
     while step < request.steps:
         for inputs, labels in hook.batches(loader, epoch):
-            told(step)
+            report(step)
             if step == request.warmup:
                 before_bytes = sent_bytes()
             begin_s = perf_counter()
@@ -105,17 +105,17 @@ def _train_replica(
             loss = torch.nn.functional.cross_entropy(replica(inputs), labels)
             loss.backward()
             optimizer.step()
-            mine.losses.append(float(loss.detach()))
-            mine.times_s.append(perf_counter() - begin_s)
+            curve.losses.append(float(loss.detach()))
+            curve.times_s.append(perf_counter() - begin_s)
             step += 1
             if step % request.evaluate == 0 or step == request.steps:
-                mine.evaluated.append(step)
-                mine.accuracies.append(accuracy_of(replica.module, data))
+                curve.evaluated.append(step)
+                curve.accuracies.append(accuracy_of(replica.module, data))
             if step == request.steps:
                 break
         epoch += 1
-    mine.sent_bytes = sent_bytes() - before_bytes
-    return mine
+    curve.sent_bytes = sent_bytes() - before_bytes
+    return curve
 
 
 def _difference(session: Session, row: NDArray[np.float32], digests: list[str]) -> float:

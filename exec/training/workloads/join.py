@@ -35,9 +35,9 @@ def join_process_group(comm: Group, backend: str, timeout_s: float) -> None:
     found = ("127.0.0.1", "127.0.0.1") if rank == 0 else _reach_store(where, port)
     every = comm.allgather(found)
     # Rank 0 uses the address at which another rank has reached it.
-    own = every[1][0] if rank == 0 and size > 1 else found[1]
+    address = every[1][0] if rank == 0 and size > 1 else found[1]
     if not alone:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(own))
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_of(address))
     if store is None:
         store = dist.TCPStore(found[0], port, None, False, timeout)
     dist.init_process_group(
@@ -63,9 +63,8 @@ def device_of(backend: str, comm: Group) -> torch.device:
 
 
 def _addresses(comm: Group) -> list[str]:
-    """Return the addresses of rank 0's host."""
-    told = comm.mesh.known[0].addresses
-    return list(dict.fromkeys(one.rpartition(":")[0] for one in told if not one.startswith("/")))
+    addresses = comm.mesh.known[0].addresses
+    return list(dict.fromkeys(each.rpartition(":")[0] for each in addresses if not each.startswith("/")))
 
 
 def _reach_store(addresses: list[str], port: int) -> tuple[str, str]:

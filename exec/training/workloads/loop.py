@@ -67,8 +67,8 @@ def whole_of(comm: Group, request: TrainRequest) -> Any:
     """Return a function from rows to the report of this run; collective."""
     model = build(request.model, request.layers, request.width, request.seed)
     hosts = tuple(dict.fromkeys(comm.allgather(socket.gethostname())))
-    told = machine(comm) | {"torch": str(torch.__version__)}
-    size_bytes = sum(one.numel() * one.element_size() for one in model.parameters())
+    facts = machine(comm) | {"torch": str(torch.__version__)}
+    size_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
     def report(rows: tuple[TrainedMode, ...]) -> TrainingReport:
         return TrainingReport(
@@ -85,7 +85,7 @@ def whole_of(comm: Group, request: TrainRequest) -> Any:
             target=request.accuracy,
             seed=request.seed,
             rows=rows,
-            machine=told,
+            machine=facts,
         )
 
     return report
@@ -113,14 +113,14 @@ def _train_mode(
         def told(step: int) -> None:
             progress.update(done + step, len(request.modes) * request.steps, f"{mode.name}, iteration {step}")
 
-        mine = _train_replica(replica, request, data, comm, told)
+        curve = _train_replica(replica, request, data, comm, told)
         difference = _spread_of(comm, parameters_to_vector(model.parameters()).detach())
         replica.finish()
         final = parameters_to_vector(model.parameters()).detach()
         accuracy = float(np.mean(comm.allgather(accuracy_of(model, data))))
         parameters = final.cpu().numpy()
         row = summed_up(
-            mode, request, comm.allgather(mine), difference, accuracy, parameters, reference, replica.note
+            mode, request, comm.allgather(curve), difference, accuracy, parameters, reference, replica.note
         )
         comm.Barrier()
         return row, parameters
@@ -129,13 +129,13 @@ def _train_mode(
 
 
 def _train_replica(
-    replica: Replica, request: TrainRequest, data: Dataset, comm: Group, told: Any
+    replica: Replica, request: TrainRequest, data: Dataset, comm: Group, report: Any
 ) -> TrainingCurve:
     """Train one replica; return its losses, accuracies, and the time of each iteration without evaluation."""
     rank, size = comm.Get_rank(), comm.Get_size()
-    mine, before_bytes = TrainingCurve(), 0
+    curve, before_bytes = TrainingCurve(), 0
     for step in range(request.steps):
-        told(step)
+        report(step)
         if step == request.warmup:
             before_bytes = sent_bytes()
         chosen = indices(step, request.batch, rank, size, request.seed, len(data.labels))
@@ -149,15 +149,15 @@ def _train_replica(
         evaluates = (step + 1) % request.evaluate == 0 or step + 1 == request.steps
         if evaluates:
             replica.settle()
-        mine.losses.append(float(loss.detach()))
-        mine.times_s.append(perf_counter() - begin_s)
+        curve.losses.append(float(loss.detach()))
+        curve.times_s.append(perf_counter() - begin_s)
         if evaluates:
-            mine.evaluated.append(step + 1)
-            mine.accuracies.append(accuracy_of(replica.model, data))
+            curve.evaluated.append(step + 1)
+            curve.accuracies.append(accuracy_of(replica.model, data))
     # After the barrier, this rank has sent everything that other ranks need.
     comm.Barrier()
-    mine.sent_bytes = sent_bytes() - before_bytes
-    return mine
+    curve.sent_bytes = sent_bytes() - before_bytes
+    return curve
 
 
 def summed_up(
@@ -172,16 +172,16 @@ def summed_up(
     lost: tuple[int, ...] = (),
 ) -> TrainedMode:
     """Return the row of one mode from each rank's curve."""
-    times_s = np.array([one.times_s for one in curves])
+    times_s = np.array([curve.times_s for curve in curves])
     timed_s = times_s[:, request.warmup :]
     mean_s = timed_s.mean(axis=0)
     least, p25, p50, p75, most = np.percentile(mean_s, (0, 25, 50, 75, 100)).tolist()
     evaluated = np.array(curves[0].evaluated)
     start_s = max(0.0, float(times_s[:, 0].mean()) - p50)
     evaluated_s = times_s.mean(axis=0).cumsum()[evaluated - 1] - start_s
-    accuracies = np.mean([one.accuracies for one in curves], axis=0)
+    accuracies = np.mean([curve.accuracies for curve in curves], axis=0)
     reached = np.flatnonzero(accuracies >= request.accuracy)
-    sent = np.array([one.sent_bytes for one in curves]) / timed_s.shape[1]
+    sent = np.array([curve.sent_bytes for curve in curves]) / timed_s.shape[1]
     return TrainedMode(
         mode=mode.name,
         bucket_bytes=mode.bucket_bytes,
@@ -190,7 +190,7 @@ def summed_up(
         rank_s=tuple(timed_s.mean(axis=1).tolist()),
         wire_bytes=float(sent.mean()),
         most_wire_bytes=float(sent.max()),
-        losses=floats(np.mean([one.losses for one in curves], axis=0)),
+        losses=floats(np.mean([curve.losses for curve in curves], axis=0)),
         evaluated=longs(evaluated),
         evaluated_s=floats(evaluated_s),
         accuracies=floats(accuracies),

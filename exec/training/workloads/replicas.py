@@ -33,7 +33,7 @@ class Replica:
 
     An iteration calls ``before``, then ``forward`` for the loss, then, after the backward pass, ``after``,
     which also steps the optimizer. ``settle`` waits until ``model`` is up to date. ``finish`` averages the
-    replicas after training, if the method does so. ``close`` frees resources.
+    replicas after training; by default it does nothing. ``close`` frees resources.
     """
 
     model: torch.nn.Module
@@ -95,13 +95,13 @@ def _ddp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[
 
 def _hierarchical(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
     groups = groups_of_hosts(request, hosts)
-    way = synchronizer("hierarchical")(groups)
+    method = synchronizer("hierarchical")(groups)
     replica, optimizer = data_parallel(mode, model), optimizer_of(request.model, model.parameters())
     # DDP accepts only its own annotations on a hook; a lambda has none.
-    replica.register_comm_hook(None, lambda state, bucket: way.hook(state, bucket))
-    told = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
+    replica.register_comm_hook(None, lambda state, bucket: method.hook(state, bucket))
+    listed = " ".join("{" + ", ".join(map(str, group)) + "}" for group in groups)
     return Replica(
-        model, replica, optimizer.zero_grad, optimizer.step, close=way.close, note=f"groups {told}"
+        model, replica, optimizer.zero_grad, optimizer.step, close=method.close, note=f"groups {listed}"
     )
 
 
@@ -114,25 +114,27 @@ def _horovod(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
         device = next(model.parameters()).device
         tuning = Retuning(begun("bo"), _TRIALS, _TRIAL_STEPS, dist.group.WORLD, device)
         note += f", buffers tuned in the first {plural(_TRIALS * (_TRIAL_STEPS + 1), 'iteration')}"
-    way = synchronizer("horovod")(model, request.cycle_s, mode.bucket_bytes, tuning)
-    return _on_both_sides(way, request, model, close=way.close, note=note)
+    method = synchronizer("horovod")(model, request.cycle_s, mode.bucket_bytes, tuning)
+    return _on_both_sides(method, request, model, close=method.close, note=note)
 
 
 def _gossip(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
-    way = synchronizer("gossip")(model)
-    return _on_both_sides(way, request, model, finish=way.average_all, note="the mean of all at the end")
+    method = synchronizer("gossip")(model)
+    return _on_both_sides(
+        method, request, model, finish=method.average_all, note="the mean of all at the end"
+    )
 
 
-def _on_both_sides(way: Any, request: TrainRequest, model: torch.nn.Module, **others: Any) -> Replica:
-    """Return a replica for which ``way`` starts before the forward pass and ends after the backward pass."""
+def _on_both_sides(method: Any, request: TrainRequest, model: torch.nn.Module, **others: Any) -> Replica:
+    """Return a replica whose ``method`` starts before the forward pass and ends after the backward pass."""
     optimizer = optimizer_of(request.model, model.parameters())
 
     def before() -> None:
         optimizer.zero_grad()
-        way.before_forward()
+        method.before_forward()
 
     def after() -> None:
-        way.after_backward()
+        method.after_backward()
         optimizer.step()
 
     return Replica(model, model, before, after, **others)
@@ -141,7 +143,7 @@ def _on_both_sides(way: Any, request: TrainRequest, model: torch.nn.Module, **ot
 def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[int]) -> Replica:
     if request.backend == "nccl":
         raise UnavailableError("asp: its servers receive on threads, which NCCL does not allow")
-    way = synchronizer("asp")(
+    method = synchronizer("asp")(
         model, lambda parameters: optimizer_of(request.model, parameters), request.steps
     )
     note = f"a server a rank, each gradient at 1/{len(hosts)} of the rate, all over gloo"
@@ -149,9 +151,9 @@ def _asp(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: list[
         model,
         model,
         lambda: model.zero_grad(),
-        way.after_backward,
-        finish=way.finish,
-        close=way.close,
+        method.after_backward,
+        finish=method.finish,
+        close=method.close,
         note=note,
     )
 
@@ -168,18 +170,18 @@ def _ds_sync(mode: Mode, request: TrainRequest, model: torch.nn.Module, hosts: l
 
     optimizer = optimizer_of(request.model, model.parameters())
     limit: dict[str, Any] = {"bucket_bytes": mode.bucket_bytes} if mode.bucket_bytes else {}
-    way = DivideAndShuffle(model, optimizer, planned, warmup=request.warmup, **limit)
-    used = way.groups
+    method = DivideAndShuffle(model, optimizer, planned, warmup=request.warmup, **limit)
+    used = method.groups
     note = f"all ranks average in the first {plural(request.warmup, 'iteration')}"
     if used is not None:
         note += f", then groups by the pattern {used.pattern}, period {used.period}"
     return Replica(
         model,
-        way,
+        method,
         optimizer.zero_grad,
         optimizer.step,
-        settle=way.synchronize,
-        finish=way.finish,
+        settle=method.synchronize,
+        finish=method.finish,
         note=f"{note}; the mean of all at the end",
     )
 

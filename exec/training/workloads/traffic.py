@@ -31,8 +31,8 @@ def sent_bytes() -> int:
             with socket.socket(fileno=os.dup(number)) as end:
                 if end.family not in (socket.AF_INET, socket.AF_INET6) or end.type != socket.SOCK_STREAM:
                     continue
-                told = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                if len(told) >= _SENT_AT + _SENT.size:
-                    sent, again = _SENT.unpack_from(told, _SENT_AT)
+                info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                if len(info) >= _SENT_AT + _SENT.size:
+                    sent, again = _SENT.unpack_from(info, _SENT_AT)
                     total += sent - again
     return total
