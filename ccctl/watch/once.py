@@ -303,7 +303,7 @@ def _cost(request: WatchRequest, now: Profile, change: Change) -> float:
 def _events(found: WatchFindings, before: History, at_s: float) -> tuple[Event, ...]:
     """Return the differences from the last run."""
     verdict = found.verdict
-    events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
+    events = [Event(at_s, "drift", one.change.summary) for one in found.standing if one.new]
     events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
     events += [
         Event(at_s, "gone", _GONE.format(name)) for name in verdict.drift.gone if _is_newly_gone(before, name)
