@@ -63,8 +63,8 @@ class LinkTurns:
 
 Measure = Callable[[LinkTurns], "Profile"]
 
-# A higher latency is reported only if it slows down the collective by more than this factor: that by which
-# the smallest reported loss of bandwidth slows down a link. Nobody drains a node for less.
+# A higher latency is reported only if it slows the collective down by more than this factor, the slowdown of
+# a link by the smallest reported loss of bandwidth. Nobody drains a node for less.
 _MATTERS = 1 / (1 - EFFECT)
 # Most changes, the largest first, whose cost is predicted.
 _MOST_COSTS = 8

@@ -28,7 +28,7 @@ _COSTS = 1.005
 def findings(request: WatchRequest, found: WatchFindings) -> list[str]:
     """Return the findings for the operator, the most expensive first."""
     gone = [f"{name} of the baseline is not there" for name in found.verdict.drift.gone]
-    return gone + [_told(request, found, one) for one in found.standing]
+    return gone + [_sentence(request, found, one) for one in found.standing]
 
 
 def say_found(request: WatchRequest, found: WatchFindings) -> None:
@@ -134,7 +134,7 @@ def summary(
     }
 
 
-def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
+def _sentence(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
     cost = found.cost_of(one)
     label = request.schedule_file.schedule.collective.label
     costs = f"; {label} takes {_times(cost)}" if cost is not None else ""
@@ -186,8 +186,8 @@ def _standing(found: WatchFindings, one: Standing) -> dict[str, Any]:
 
 
 def _recovered(found: WatchFindings, one: Any) -> dict[str, Any]:
-    told = {"kind": "recovered", **figures(one, "what quantity before now")}
-    return told | {"since": moment(one.since_s), "links": _links(found, one.rows)}
+    result = {"kind": "recovered", **figures(one, "what quantity before now")}
+    return result | {"since": moment(one.since_s), "links": _links(found, one.rows)}
 
 
 def _links(found: WatchFindings, rows: tuple[int, ...]) -> list[list[int]]:
