@@ -25,7 +25,7 @@ from pathlib import Path
 __all__ = ["CASES", "compile_into", "uncompiled"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
-# In the form of a profile: each link has ports that other links share.
+# Links as in a profile: each link has ports that other links share.
 _LINKS = "src,dst,alpha,bandwidth,port\n" + "".join(
     f"{src},{dst},{1 + (src ^ dst)}us,{10 + src}GB/s,out{src // 2}\n"
     for src in range(4)

@@ -108,7 +108,7 @@ def raw(content: bytes) -> None:
     """Write an artifact to stdout, byte for byte."""
     _waiting.over()
     flush()
-    with _stdout_told():
+    with _writing_stdout():
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
 
@@ -126,26 +126,26 @@ def read_in_pager(page: Path) -> bool:
         if shutil.which(program) is None:
             continue
         # Leave Ctrl-C to the pager.
-        heard = signal.signal(signal.SIGINT, lambda *_: None)
+        before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             if subprocess.run([program, option, page], stderr=subprocess.DEVNULL).returncode == 0:
                 return True
         except OSError:
             continue
         finally:
-            signal.signal(signal.SIGINT, heard)
+            signal.signal(signal.SIGINT, before)
     return False
 
 
 def flush() -> None:
     """Flush stdout."""
     _waiting.over()
-    with _stdout_told():
+    with _writing_stdout():
         sys.stdout.flush()
 
 
 def summary(values: dict[str, Any]) -> None:
-    """Print the ``--json`` summary, ``-q`` or not: one object on stdout, keys in snake_case with units."""
+    """Print the ``--json`` summary, even with ``-q``: one object on stdout, keys in snake_case with units."""
     import json
 
     if _doubts:
@@ -322,12 +322,12 @@ class _Plain:
 
     def __init__(self, label: str, total: float) -> None:
         self._label, self._total = label, total
-        self._told_s = time.monotonic()
+        self._shown_s = time.monotonic()
 
     def update(self, done: float, text: str = "") -> None:
         now_s = time.monotonic()
-        if now_s - self._told_s >= _PLAIN_S:
-            self._told_s = now_s
+        if now_s - self._shown_s >= _PLAIN_S:
+            self._shown_s = now_s
             share = 100 * done / self._total if self._total else 100.0
             note(f"{self._label}: {share:.0f} % done{f', {text}' if text else ''}")
 
@@ -471,7 +471,7 @@ def _print(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    with _stdout_told():
+    with _writing_stdout():
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
@@ -484,7 +484,7 @@ def _rights(cells: list[list[str]], columns: int) -> list[bool]:
 
 
 @contextmanager
-def _stdout_told() -> Iterator[None]:
+def _writing_stdout() -> Iterator[None]:
     """Turn a full disk behind stdout into an expected error; let a closed pipe pass."""
     try:
         yield

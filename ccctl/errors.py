@@ -49,7 +49,7 @@ __all__ = [
     "UsageError",
     "WrongResultsError",
     "exit_status",
-    "told",
+    "message_of",
 ]
 
 
@@ -92,7 +92,7 @@ EXIT_STATUS: dict[type[CcctlError], int] = {
 _OPTIONS = {"peers": "vs", "runtime": "for"}
 
 
-def told(error: CcctlError) -> str:
+def message_of(error: CcctlError) -> str:
     """Return the message of an error, with names of library arguments replaced by their options."""
     if not error.argument:
         return error.message

@@ -14,7 +14,7 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any, get_args
 
 from ccctl import console
-from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status, told
+from ccctl.errors import EXIT_STATUS, INTERNAL, CcctlError, TimeoutExpired, exit_status, message_of
 from ccctl.rescue import reason_of, rescue_now
 from exec.errors import RankFailed
 from exec.launcher import Ending, HostSlots, World, run, started_by_mpi
@@ -41,9 +41,9 @@ __all__ = [
     "world_of",
 ]
 
-# The default of --hosts; a lab sets it for the commands inside it.
+# Environment variable with the default of --hosts; a lab sets it for commands inside the lab.
 HOSTS_VARIABLE = "CCCTL_HOSTS"
-# The most ranks that are named as waited for.
+# The most ranks that are named because others wait for them.
 _MOST_AWAITED = 4
 _FLAGS = {"ranks": "-n", "hosts": "--hosts", "hostfile": "--hostfile", "spare": "--spare"}
 _ARGUMENT = re.compile(r"^(ranks|hosts|hostfile|spare)(?=: )|\b(ranks|hosts|hostfile)=(\d+|'[^']*')")
@@ -150,7 +150,7 @@ def run_ranks(
         limits |= {"wires": "sockets", "survive": survive, "rejoin": rejoin}
     with _naming_flags():
         if started_by_mpi():
-            return _inside(lambda: run.run_ranks(task, arguments, world, ending=_Told(), **limits))
+            return _inside(lambda: run.run_ranks(task, arguments, world, ending=_ReportedEnding(), **limits))
         ranks = RankDisplay()
         view = console.progress(label, 1.0, lambda: [*below(), *ranks.lines()])
         with view as bar, _showing_output():
@@ -225,7 +225,7 @@ class Drawn(Progress):
 
 
 class RankDisplay:
-    """The state of the ranks as lines for a terminal: which are waited for, by how many, which are lost."""
+    """The state of the ranks as lines for a terminal: the ranks that others wait for, and lost ranks."""
 
     def __init__(self) -> None:
         self._now: dict[int, tuple[str, Heartbeat]] = {}
@@ -275,7 +275,7 @@ class RankDisplay:
         return lines + [f"rank {rank} is lost: {how}" for rank, how in sorted(gone.items())[:_MOST_AWAITED]]
 
 
-class _Told(Ending):
+class _ReportedEnding(Ending):
     """The end of an aborted job: saves the results so far, then tells the user why."""
 
     out_of_time_status = EXIT_STATUS[TimeoutExpired]
@@ -294,7 +294,7 @@ class _Told(Ending):
     def failed(self, rank: str, error: BaseException) -> int:
         kept = rescue_now(reason_of(error))
         if isinstance(error, CcctlError):
-            console.error(f"{rank}: {told(error)}", kept or error.hint)
+            console.error(f"{rank}: {message_of(error)}", kept or error.hint)
             return exit_status(error)
         traceback.print_exception(error)
         console.error(f"{rank}: this is a bug in ccctl", "please report it with the lines above")

@@ -28,7 +28,7 @@ from ccctl.errors import (
     UnavailableError,
     UsageError,
     exit_status,
-    told,
+    message_of,
 )
 from ccctl.help_sections import claim, sections
 from ccctl.usage_errors import explained
@@ -88,7 +88,7 @@ class _Command(_WithClaim, typer.core.TyperCommand):
         return left
 
 
-# Each command has them itself, so that its help is the same however it is reached.
+# Each command gets these settings itself, so that its help is the same however it is reached.
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
     name="ccctl",
@@ -174,7 +174,7 @@ def _group(command: Callable[..., None]) -> typer.Typer:
 
 @cache
 def _built(name: str) -> Any:
-    """Return a command with its options; cached, as reading them from its function is slow."""
+    """Return a command with its options; cached, because reading options from a function is slow."""
     function = function_of(name)
     own = typer.Typer(rich_markup_mode=None, add_completion=False)
     if verbs(function):
@@ -273,7 +273,7 @@ def _bug() -> int:
 
 def _expected(error: CcctlError) -> int:
     if error.message.strip():
-        console.error(told(error), error.hint)
+        console.error(message_of(error), error.hint)
     elif not isinstance(error, FoundProblem):  # its output already says it
         # No command may fail in silence, even if an error has no message.
         console.error(

@@ -1,4 +1,4 @@
-"""Rescue of a run's measurements: they are written before the command exits, whatever ends it."""
+"""Rescue of a run's measurements: they are written before the command exits, whatever ends the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ccctl import console
-from ccctl.errors import CcctlError, told
+from ccctl.errors import CcctlError, message_of
 from exec.launcher import started_by_mpi, unwinding
 
 __all__ = ["reason_of", "rescue_now", "rescuing"]
@@ -28,7 +28,7 @@ class _Once:
             try:
                 return self._rescue(why)
             except CcctlError as error:
-                console.error(told(error), error.hint)
+                console.error(message_of(error), error.hint)
                 return ""
 
 
@@ -37,10 +37,7 @@ _open: list[_Once] = []
 
 
 def rescue_now(why: str) -> str:
-    """Run the rescue of the running block, as the process is about to be ended from outside.
-
-    Returns the message of the rescue, or "".
-    """
+    """Run the rescue of the running block before the process is ended; return its message, or ""."""
     return _open[-1](why) if _open else ""
 
 

@@ -48,27 +48,27 @@ def explained(error: typer.TyperException, root: Any) -> tuple[str, str]:
     """Return (error message, hint) for a command line; ``root`` is the group of all commands."""
     context: typer.Context | None = getattr(error, "ctx", None)
     path = context.command_path if context else _typed_commands(root)
-    return _told(error, context), f"{_as_argument(error, context)}see {path} --help"
+    return _message(error, context), f"{_as_argument(error, context)}see {path} --help"
 
 
-def _told(error: typer.TyperException, context: typer.Context | None) -> str:
+def _message(error: typer.TyperException, context: typer.Context | None) -> str:
     """Return the error message, with a likely correction."""
     if type(error).__name__ == "NoSuchOption":
-        # The class is known by its name, because typer does not re-export it, nor MissingParameter below.
+        # Classes are recognized by name, because typer re-exports neither NoSuchOption nor MissingParameter.
         return _unknown_option(vars(error)["option_name"], context)
     # Limit the length of the user's word, because the patterns below take quadratic time.
-    told = shortened(error.format_message().rstrip("."))
-    if other := re.match(r"No such command '(.*?)'", told):
+    text = shortened(error.format_message().rstrip("."))
+    if other := re.match(r"No such command '(.*?)'", text):
         name = _OTHER_COMMANDS.get(other[1].lower())
-        return f"{other[0]}; did you mean '{name}'?" if name else told
+        return f"{other[0]}; did you mean '{name}'?" if name else text
     if (word := _one_dash(getattr(error, "param", None))) is not None:
         return _unknown_option(word, context)
-    told = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, told)
-    told = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:([<>])=(.+))?$", _outside, told)
+    text = re.sub(r"is not a valid (int|float)(eger)?( range)?$", _number, text)
+    text = re.sub(r"(\S+) is not in the range (?:([^<>]+)<=)?x(?:([<>])=(.+))?$", _outside, text)
     value = next(iter(sys.argv[2:]), "-")
-    if type(error).__name__ == "MissingParameter" and "Missing option" in told and value[:1] != "-":
-        return f"{told}; did you mean '{vars(error)['param'].opts[-1]} {value[:60]}'?"
-    return told
+    if type(error).__name__ == "MissingParameter" and "Missing option" in text and value[:1] != "-":
+        return f"{text}; did you mean '{vars(error)['param'].opts[-1]} {value[:60]}'?"
+    return text
 
 
 def _number(found: re.Match[str]) -> str:
@@ -109,7 +109,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
     # For a long word after one dash, typer reports only the first letter.
     short = len(name) == 2
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
-    if context and context.command.name == "bench" and (known := _of_nccl_tests(name, word)):
+    if context and context.command.name == "bench" and (known := _instead_of_nccl_tests(name, word)):
         return known
     options = [option for one in context.command.params for option in one.opts] if context else []
     other = _OTHER_OPTIONS.get(re.sub(r"[^a-z]", "", word.lower())) or _same_words(word, options)
@@ -123,7 +123,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
 
 
 def _same_words(word: str, options: list[str]) -> str:
-    """Return the option with whose words ``word`` begins, or else ends; "" if there is none."""
+    """Return the option whose words begin ``word``, or else end it; "" if there is none."""
     typed = word.lower().replace("_", "-").strip("-").split("-")
     parts = {option: option.strip("-").split("-") for option in options if option.startswith("--")}
     inside = [option for option, own in parts.items() if len(own) < len(typed)]
@@ -132,8 +132,8 @@ def _same_words(word: str, options: list[str]) -> str:
     return max(first or last, key=len, default="")
 
 
-def _of_nccl_tests(name: str, word: str) -> str:
-    """Return the replacement of an nccl-tests option: a letter, perhaps with its value, or a name."""
+def _instead_of_nccl_tests(name: str, word: str) -> str:
+    """Return what to use in place of an option of nccl-tests, which is a letter (with a value) or a name."""
     from ccctl.arguments import NCCL_TESTS_OPTIONS
 
     for known, instead in NCCL_TESTS_OPTIONS.items():

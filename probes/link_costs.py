@@ -31,11 +31,11 @@ __all__ = [
     "SharedPort",
 ]
 
-# The names of the ports of trunks begin with this.
+# Prefix of the names of trunk ports.
 TRUNK = "trunk "
 
-# The flags of the links of a fault: they are worse than normal links, or than the offer that was bought. The
-# first four are about rates.
+# Flags of faulty links: they are worse than normal links, or than the rate that was paid for. The first four
+# are about rates.
 FAULT_FLAGS = (
     "outlier",
     "slow_sender",
@@ -48,8 +48,8 @@ FAULT_FLAGS = (
 )
 # The reciprocal of LEAST_BETA_S_PER_BYTE; products of two costs stay finite.
 _MOST = 1e30
-# A host loses packets if it retransmits at least so many segments, and more than this share of all that it
-# sends. Packets that only arrive late cause a smaller share.
+# A host loses packets if it retransmits at least 10 segments and more than 0.2 % of those it sends. Packets
+# that only arrive late cause a smaller share.
 _FEWEST_RETRANSMITTED, _LOSSY = 10, 0.002
 
 
@@ -194,7 +194,7 @@ class SentSegments:
         return self.retransmitted >= _FEWEST_RETRANSMITTED and self.share > _LOSSY
 
     @property
-    def told(self) -> str:
+    def finding(self) -> str:
         """The finding about a host that is ``lossy``."""
         which = f"{self.share:.1%} of its TCP segments ({self.retransmitted} of {self.sent})"
         return f"host {self.host} retransmitted {which}: packets get lost on their way from it"

@@ -46,9 +46,9 @@ def write_outputs(
         if certificate.verdict == "refused":
             # The file states the exit status of the command.
             raise FoundProblem(certificate.reason)
-    told = [f"{name}: {what}" for name, (what, _) in files.items()]
+    lines = [f"{name}: {what}" for name, (what, _) in files.items()]
     return (
-        *told,
+        *lines,
         "accept.prom: for Prometheus",
         f"{CERTIFICATE}: the verdict and all that it rests on; ccctl verify computes it again",
     )

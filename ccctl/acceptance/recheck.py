@@ -22,10 +22,10 @@ _MOST_NAMED = 5
 def recheck(path: str, certificate: Certificate) -> list[str]:
     """Return what is wrong with the certificate in the file ``path``; empty if it is proven.
 
-    The bytes of the certificate must fit its seal. Every file that it names must have the digest that it
-    states, and it must name every file that the verdict rests on. Fitting the raw samples again must give the
-    alphas and betas of the profile, and judging the measurements again the same certificate. Raises
-    DataError if the acceptance has not ended.
+    The bytes of the certificate must fit its seal. The certificate must name every file that the verdict
+    rests on, with the digest of the file. Fitting the raw samples again must give the alphas and betas of the
+    profile, and judging the measurements again the same certificate. Raises DataError if the acceptance has
+    not ended.
     """
     left = [stage.label for stage in certificate.stages if not stage.done]
     if left:

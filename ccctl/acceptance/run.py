@@ -39,7 +39,7 @@ _HEALTH = "probes.health.task:health_task"
 # With more ranks than this, only links between ranks 1, 2, 4, … apart are measured, as `profile --quick`
 # does.
 _THOROUGH_RANKS = 64
-# Three rounds of about 2 s each, with the start of ranks.
+# Seconds for three rounds of about 2 s each, and for the start of ranks.
 _AT_ONCE_S = 10.0
 _LOST = ("host-missing", "host-failed")
 
@@ -265,7 +265,7 @@ def _rest(effort: Effort, before: Profile) -> Effort:
 def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
     """Add the PCI tree, missing peer-to-peer paths and environment of each host to the health.
 
-    Hosts that are alike, but lack other paths, become groups of their own.
+    Alike hosts that lack different paths become separate groups.
     """
     from probes.health import environment, missing_peers, with_pci_tree
 

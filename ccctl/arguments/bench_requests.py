@@ -72,7 +72,7 @@ class Contestant:
         return named if named == self.library_here else ""
 
     def contender(self, size_bytes: int, count: int, itemsize: int, *, explain: bool) -> Contender:
-        """Return what runs at a size and its predicted time; none for a library or no network.
+        """Return what runs at a size, with its predicted time unless a library runs or no network is known.
 
         With ``explain``, it also holds what the predicted time is made of.
         """
@@ -90,8 +90,8 @@ class Contestant:
         chunk_bytes = Layout(found.program, count).largest * itemsize
         if not explain:
             return Contender(name, found.program, (predicted_s(found.program, network, chunk_bytes),))
-        told = forecast(found.program, network, chunk_bytes)
-        return Contender(name, found.program, (told.time_s,), (told,), network)
+        prediction = forecast(found.program, network, chunk_bytes)
+        return Contender(name, found.program, (prediction.time_s,), (prediction,), network)
 
 
 def contestants(

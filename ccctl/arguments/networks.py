@@ -200,9 +200,9 @@ def network_of(
 ) -> Network:
     """Return the network of the report's ranks; a machine or topology of one host is repeated for each host.
 
-    Without ``spec`` it is the named machine with the report's GPUs, if the report is of one host. Raises
-    UsageError if no such machine is known or the network does not fit the report, and whatever
-    ``load_network`` raises.
+    Without ``spec``, the network is the named machine with the report's GPUs, if the report is of one host.
+    Raises UsageError if no such machine is known or the network does not fit the report, and the errors of
+    ``load_network``.
     """
     from exec.benchmark import fitted
     from synth.networks import hosts_named, is_pod, trays_of
@@ -218,9 +218,9 @@ def network_of(
     if found is None:
         found, _ = load_network(spec, alpha, bandwidth, unwind=unwind, failed=failed)
     if found.ranks != report.ranks:
-        told = f"{spec} has {found.ranks} ranks, the report {report.ranks}: taken for the first of each host"
+        note = f"{spec} has {found.ranks} ranks, the report {report.ranks}: taken for the first of each host"
         found = fitted(found, report)
-        console.note(told)
+        console.note(note)
     return found
 
 

@@ -183,8 +183,8 @@ def as_collective(program: Program, kind: str) -> Program:
     wanted = collective_of(kind_of(kind), program.ranks, per_loop, 0)
     if problems := wanted.problems():
         raise UsageError(f"--collective {kind}: {problems[0]}")
-    held = replace(program, collective=wanted, input_chunks=(), output_chunks=())
-    return replace(held, in_place=False, out_of_place=True) if wanted.keeps_apart else held
+    found = replace(program, collective=wanted, input_chunks=(), output_chunks=())
+    return replace(found, in_place=False, out_of_place=True) if wanted.keeps_apart else found
 
 
 def check_world(program: Program, ranks: int | None) -> int:
@@ -200,5 +200,5 @@ def check_world(program: Program, ranks: int | None) -> int:
 def refuse_unproven(source: str, findings: Sequence[str]) -> None:
     """Raise FoundProblem, with the first findings of a judge, where there are any."""
     if findings:
-        told = [f"{source}: {finding}" for finding in first_of(findings, _ENOUGH, "finding")]
-        raise FoundProblem(told, hint="It is not proven, so nothing is done with it; see ccctl verify.")
+        lines = [f"{source}: {finding}" for finding in first_of(findings, _ENOUGH, "finding")]
+        raise FoundProblem(lines, hint="It is not proven, so nothing is done with it; see ccctl verify.")

@@ -26,15 +26,15 @@ def read_or_described(name: str, *kinds: str) -> Artifact:
     Raises DataError for what is none of them.
     """
     if name != "-" and is_folder(name):
-        topology, source, told = read_topologies([name]), name, name.encode(errors="replace")
+        topology, source, content = read_topologies([name]), name, name.encode(errors="replace")
     else:
-        told, source = read_input(name)
-        if not told.strip() or _is_artifact(told, source):
-            return codec.decode(told, source, *kinds)
+        content, source = read_input(name)
+        if not content.strip() or _is_artifact(content, source):
+            return codec.decode(content, source, *kinds)
         from probes.detection import from_file
 
-        topology = from_file(inflated(told, source), source)
-    return Artifact("topology", topology, source, hashlib.sha256(told).hexdigest())
+        topology = from_file(inflated(content, source), source)
+    return Artifact("topology", topology, source, hashlib.sha256(content).hexdigest())
 
 
 def topology_in(name: str) -> Topology | None:
@@ -57,8 +57,8 @@ def read_topologies(names: Sequence[str], *, live: bool = False) -> Topology:
 
     With ``live`` this machine is detected, too, and takes precedence over what files say of it.
 
-    Each is a topology artifact, a file of another tool (by its content), or the folder of a recording.
-    Raises DataError for what is none of them.
+    Each file is a topology artifact, a file of another tool (by its content), or the folder of a recording.
+    Raises DataError for any other content.
     """
     from probes.detection import merge as detection
 

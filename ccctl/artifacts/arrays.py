@@ -17,7 +17,7 @@ def column_dtype(expected: Any) -> Any:
 
 
 def to_column(expected: Any, value: object) -> object:
-    """Return a read-only column of a list of numbers; raises ValueError for one of wrong type."""
+    """Return a read-only column of a list of numbers; raises ValueError for any other value."""
     import numpy as np
 
     dtype = column_dtype(expected)

@@ -1,7 +1,6 @@
 """Artifacts that commands and training jobs make for themselves, kept in the user's cache folder by key.
 
-One is read only if nobody but the user and root could have written it, and is otherwise
-made anew.
+An artifact that anybody but the user and root could have written is made anew.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Cached:
 
 
 class ArtifactCache:
-    """The artifacts that this user's processes have kept; what is older than 30 days goes."""
+    """The artifacts that this user's processes have kept; those older than 30 days are deleted."""
 
     def __init__(self) -> None:
         self._files = FileCache(
@@ -51,10 +50,7 @@ class ArtifactCache:
         return self._files.path(_named(kind, key)[0])
 
     def read(self, kind: str, key: Mapping[str, object]) -> Cached | None:
-        """Return the artifact that was kept under a key.
-
-        None where there is none, or none that can be read.
-        """
+        """Return the artifact that was kept under a key; None if there is none, or if it cannot be read."""
         name, label = _named(kind, key)
         path = self._files.path(name)
         if path is None or (content := self._files.read(name, label)) is None:
@@ -67,7 +63,7 @@ class ArtifactCache:
     def keep(
         self, kind: str, key: Mapping[str, object], body: Any, inputs: Mapping[str, str] | None = None
     ) -> Artifact:
-        """Write an artifact to the cache, if that can be; return it as `read` will."""
+        """Write an artifact to the cache if possible; return it as `read` would."""
         name, label = _named(kind, key)
         content = codec.encode(kind, body, inputs)
         self._files.write(name, label, content)
@@ -75,6 +71,6 @@ class ArtifactCache:
 
 
 def _named(kind: str, key: Mapping[str, object]) -> tuple[str, bytes]:
-    """Return the file name of a key, and a label in the file: keys may share a name."""
+    """Return the file name of a key, and a label to store in the file, because keys may share a name."""
     label = json.dumps({"ccctl": __version__, "kind": kind, **key}, sort_keys=True, default=str).encode()
     return f"{kind}-{hashlib.sha256(label).hexdigest()[:16]}", label

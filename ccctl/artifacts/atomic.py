@@ -1,4 +1,4 @@
-"""Files replaced whole: no reader finds a part of one, even after a kill or on a full disk."""
+"""Files replaced whole: no reader finds a partial file, even after a kill or on a full disk."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Artifact:
 
 
 def body_type(kind: str) -> type:
-    """Return the dataclass of a kind, imported only now."""
+    """Import and return the dataclass of a kind."""
     module, _, name = KINDS[kind][0].partition(":")
     found: type = getattr(importlib.import_module(module), name)
     return found

@@ -15,7 +15,7 @@ __all__ = ["exists", "is_folder", "read_document", "read_input"]
 def read_input(path: str) -> tuple[bytes, str]:
     """Return (content, name of the source for messages).
 
-    Raises MissingInputError, and DataError where it is too long.
+    Raises MissingInputError, and DataError if the input is too long.
     """
     if path != "-":
         return read_bytes(path), path
@@ -34,10 +34,7 @@ def read_document(path: str) -> dict[str, Any]:
 
 
 def exists(path: str) -> bool:
-    """Return whether there is something of that name.
-
-    False for what cannot be a name, such as a very long text.
-    """
+    """Return whether a file or folder has that name; False for what cannot be a name."""
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where a name is too long
 
 

@@ -17,7 +17,7 @@ __all__ = ["Gathered", "Unread", "gather"]
 _ENDINGS = (".json", ".json.gz", ".xml", ".xml.gz")
 # Suffixes of text files that tools write; text files with other suffixes are not looked at.
 _TEXTS = (".txt", ".log", ".out")
-_MOST_TOLD = 2
+_MOST_NAMED = 2
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Gathered:
 
 
 def gather(paths: Sequence[str]) -> Gathered:
-    """Read each file, and in each folder the files with an artifact's ending in their name.
+    """Read each file, and in each folder the files whose names end like an artifact's.
 
-    A text file in a folder is read if a benchmark wrote it, and passed over otherwise. Raises
-    MissingInputError where a path does not exist or where nothing is there to read.
+    A text file in a folder is read if a benchmark wrote it, and skipped otherwise. Raises MissingInputError
+    if a path does not exist, or if there is nothing to read.
     """
     artifacts: list[Artifact] = []
     unread: list[Unread] = []
@@ -56,7 +56,7 @@ def gather(paths: Sequence[str]) -> Gathered:
                 unread.append(Unread(file, error.message.removeprefix(f"{file}: ")))
             except DataError as error:
                 if not inside or not file.endswith(_TEXTS) or is_log(file):
-                    reason = "; ".join(first_of(error.problems, _MOST_TOLD, "problem"))
+                    reason = "; ".join(first_of(error.problems, _MOST_NAMED, "problem"))
                     unread.append(Unread(file, reason, wrong=isinstance(error, WrongResultsError)))
             except CcctlError as error:
                 unread.append(Unread(file, error.message.removeprefix(f"{file}: ")))

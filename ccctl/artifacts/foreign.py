@@ -152,7 +152,7 @@ def dumps_in(files: ForeignFiles) -> Dumps | None:
 def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
     """Return the contents of checks, diagnostics and logs of NCCL among files, by name.
 
-    There are none where files hold a benchmark or NCCL's Inspector, which are judged by their rows.
+    Return none if the files hold a benchmark or NCCL's Inspector, which are judged by their rows.
     """
     from exec.acceptance import is_evidence
     from exec.benchmark.foreign import is_inspector_text
@@ -169,7 +169,7 @@ def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
 
 
 def schedule_in(files: ForeignFiles) -> Artifact | None:
-    """Return the schedule that was named alone; None for other files.
+    """Return the schedule if it is the only file; None for other files.
 
     Raises DataError for a broken one, and UsageError for a program or selection.
     """
@@ -195,7 +195,7 @@ def logs_in(files: ForeignFiles) -> dict[str, bytes]:
 
 
 def sent_in(files: ForeignFiles) -> tuple[SentMessages, str]:
-    """Return (messages between two ranks that NCCL's Inspector timed, its name)."""
+    """Return (messages between two ranks that NCCL's Inspector timed, the Inspector's name)."""
     from exec.benchmark.foreign import SentMessages, is_inspector_text, sends_of
 
     records = {name: content for name, content in files.contents.items() if is_inspector_text(content)}

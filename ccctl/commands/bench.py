@@ -154,7 +154,7 @@ def _peers(setup: BenchSetup) -> tuple[str, ...]:
 
 
 def _paced(setup: BenchSetup, found: Sequence[Contestant], world: World) -> bool:
-    """Return whether to use sockets unasked, because programs pace connections between hosts."""
+    """Return whether programs pace connections between hosts, which needs sockets, if no option forbids."""
     if setup.options.wires != "auto" or setup.options.vs is not None:
         return False
     pairs = [(one, size) for one in found for size in setup.sizes]

@@ -49,8 +49,8 @@ EXAMPLES = (
     ),
 )
 _TRACES = ("chakra", "goal")
-# Programs of at most this many steps are timed in 0.3 s; a program this many times as slow as its schedule is
-# told.
+# Programs of at most this many steps are timed, in 0.3 s; one this many times as slow as its schedule is
+# reported.
 _MOST_TIMED_STEPS, _SLOWER = 30_000, 1.5
 
 
@@ -392,7 +392,7 @@ def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -
 
 
 def _say_slower(program: Program, schedule: Schedule) -> None:
-    """Warn of a program that does not fit its GPUs, or is slower than its schedule, as threadblocks are slow.
+    """Warn of a program that does not fit its GPUs, or whose threadblocks make it slower than its schedule.
 
     Only the rates of named machines' threadblocks are known, and a long program would take a while to time.
     """
@@ -423,8 +423,8 @@ def _say(program: Program, compile_s: float, json: bool) -> None:
     from ccctl.render import seconds
 
     if json:
-        told = figures(program, "ranks instructions=steps threadblocks_max channels")
-        console.summary(told | {"compile_s": compile_s})
+        values = figures(program, "ranks instructions=steps threadblocks_max channels")
+        console.summary(values | {"compile_s": compile_s})
     else:
         # MSCCL XML and programs that are read are not compiled.
         took = f", compiled in {seconds(compile_s)}" if compile_s else ""

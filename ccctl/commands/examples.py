@@ -91,16 +91,16 @@ def _claim(path: Path) -> str:
     """Return the first sentence of an example's docstring, comments or dashboard description."""
     if path.suffix == ".json":
         return str(json.loads(path.read_text(encoding="utf-8"))["description"]).partition(". ")[0].rstrip(".")
-    told: list[str] = []
+    sentence: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         words = line.strip("\"'# \t")
-        if line.startswith("#!") or (not words and not told):
+        if line.startswith("#!") or (not words and not sentence):
             continue
         directive = line.startswith("#") and line[1:2].isalpha()
-        if not words or (told and (directive or (line[:1].isalpha() and "=" in line))):
+        if not words or (sentence and (directive or (line[:1].isalpha() and "=" in line))):
             break
-        told.append(words)
-    return re.split(r"\.(?:\s+(?=[A-Z])|$)", " ".join(told))[0]
+        sentence.append(words)
+    return re.split(r"\.(?:\s+(?=[A-Z])|$)", " ".join(sentence))[0]
 
 
 def _copied(source: Path, target: Path) -> Path:

@@ -202,13 +202,13 @@ def explain(options: ExplainOptions) -> None:
             _judge_late(files.source, dump)
             return
     logged = _log_evidence(files)
-    told = _explained(options, files, timed)
-    _tell(told, logged, options)
+    explained = _explained(options, files, timed)
+    _tell(explained, logged, options)
     if dump is not None:
         _judge_late(files.source, dump)
-    if told.failures:
-        raise FoundProblem(told.failures)
-    console.next_step(f"ccctl synth --network {options.network or told.network}")
+    if explained.failures:
+        raise FoundProblem(explained.failures)
+    console.next_step(f"ccctl synth --network {options.network or explained.network}")
 
 
 def _explain_schedule(read: Artifact, *, json: bool) -> None:
@@ -243,8 +243,8 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
     logs = {name: content for name, content in contents.items() if is_nccl_debug(content)}
     log = parse_nccl_debug(logs) if logs else None
     found = evidence_of(contents, topology=_topology(options.network))
-    told = evidence.summary(source, found, log)
-    (console.summary if options.json else evidence.draw)(told)
+    explained = evidence.summary(source, found, log)
+    (console.summary if options.json else evidence.draw)(explained)
     faults = [one for one in found if one.severity == "fault"]
     if faults:
         names = list(dict.fromkeys(name for one in faults if (name := one.host or one.source)))
@@ -266,7 +266,7 @@ def _topology(network: str | None) -> Topology | None:
 
 
 def _log_evidence(files: ForeignFiles) -> list[Evidence]:
-    """Return what NCCL's log finds wrong, where its lines stand in the output of a benchmark; note it."""
+    """Return and print what NCCL's log finds wrong, if a benchmark's output has lines of the log."""
     from ccctl.artifacts import logs_in
     from exec.benchmark.foreign import parse_nccl_debug
 
@@ -359,9 +359,9 @@ def _write_profile(files: ForeignFiles, output: str, dumps: Dumps | None) -> Non
 
 
 def _declared(source: str, options: ExplainOptions) -> Network:
-    """Return the network as it was named, for a benchmark that does not say on which hosts it ran.
+    """Return the network that --network names, for a benchmark that does not say on which hosts it ran.
 
-    Raises UsageError where none was named.
+    Raises UsageError without --network.
     """
     from ccctl.arguments import load_network
 
@@ -391,7 +391,7 @@ def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
 def _synthesized(
     on: Network, rows: list[JudgedRow], counted: tuple[int, ...], timeout: float | None
 ) -> dict[int, float]:
-    """Return a schedule's time for each row that counts; rows that differ only in type share one."""
+    """Return a schedule's time for each row that counts; rows that differ only in type share a time."""
     from exec.benchmark import synthesized_s
     from synth.portfolio import warm
 
@@ -420,17 +420,17 @@ def _compared(
     return found
 
 
-def _tell(told: Explained, logged: list[Evidence], options: ExplainOptions) -> None:
+def _tell(explained: Explained, logged: list[Evidence], options: ExplainOptions) -> None:
     from ccctl.render import junit as document
     from ccctl.render.text import draw_changes, evidence
 
     if options.markdown is not None:
-        write_output(options.markdown, told.markdown().encode())
+        write_output(options.markdown, explained.markdown().encode())
     if options.junit is not None:
-        write_output(options.junit, document(f"ccctl explain {told.source}", told.cases()))
+        write_output(options.junit, document(f"ccctl explain {explained.source}", explained.cases()))
     if options.json:
-        console.summary({**told.summary(), "evidence": evidence.listed(logged)})
+        console.summary({**explained.summary(), "evidence": evidence.listed(logged)})
     elif "-" not in (options.markdown, options.junit):
-        told.draw()
-        if told.baseline:
-            draw_changes(told.baseline)
+        explained.draw()
+        if explained.baseline:
+            draw_changes(explained.baseline)

@@ -196,7 +196,7 @@ def _write_graphs(options: OrderOptions) -> None:
             f"{network}: {len(topology.hosts)} hosts of {plural(len(kinds), 'kind')} need a file each",
             hint="-o graph.xml writes graph.HOST.xml for the first host of each kind.",
         )
-    told = []
+    summaries = []
     for kind in kinds:
         graphs, names = kind.graphs, list(kind.names)
         unmeasured = f"{profile}: nothing was measured between GPUs of {graphs.host}; nominal rates count"
@@ -204,11 +204,11 @@ def _write_graphs(options: OrderOptions) -> None:
             console.doubt(doubt)
         path = _graph_path(options.output, graphs.host, several=len(kinds) > 1)
         write_output(path, graph_file(graphs))
-        told.append(text.summary(graphs, names, path))
+        summaries.append(text.summary(graphs, names, path))
         if not options.json:
             text.draw(graphs, names, path)
     if options.json:
-        console.summary({"hosts": told})
+        console.summary({"hosts": summaries})
 
 
 def _graph_path(output: str | None, host: str, *, several: bool) -> str | None:

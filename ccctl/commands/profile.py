@@ -209,7 +209,7 @@ def _offer(options: ProfileOptions) -> tuple[Bought | None, FabricPlan | None]:
 
 
 def _with_offer(found: Profile, bought: Bought | None, plan: FabricPlan | None) -> Profile:
-    """Return the profile with the faults that it has by comparison with the offer and the plan."""
+    """Return the profile with the faults that the offer and the plan show."""
     from probes.profiling import faults_of, with_faults
 
     return with_faults(found, faults_of(found, bought, plan), bought=bought is not None)
@@ -268,7 +268,7 @@ def _kept_elsewhere(found: Profile, inputs: dict[str, str] | None, *, measured: 
 
 
 def _rescue_copy(found: Profile, inputs: dict[str, str] | None) -> str:
-    """Write ``found`` to a new file and say which; "" where that cannot be written either."""
+    """Write ``found`` to a new file and return a sentence with its name; "" if no file can be written."""
     for folder in dict.fromkeys((tempfile.gettempdir(), "/dev/shm", str(Path.cwd()))):
         try:
             handle, name = tempfile.mkstemp(dir=folder, prefix="ccctl-profile-", suffix=".json")
@@ -366,8 +366,8 @@ def _tell(
     if output == "-":
         return
     if json:
-        told = text.summary(found, drift)
-        console.summary({**told, "findings": [*filter(None, (short,)), *told["findings"]]})
+        values = text.summary(found, drift)
+        console.summary({**values, "findings": [*filter(None, (short,)), *values["findings"]]})
         return
     if output is None:
         text.draw(found)

@@ -63,9 +63,9 @@ def report(options: ReportOptions) -> None:
             read = plural(len(gathered.artifacts), "artifact")
             console.note(f"{output}: {read}, {plural(len(found), 'finding')}, {len(content)} bytes")
     if options.json and output != "-":
-        said = [figures(one, "what source text severe") for one in found]
+        rows = [figures(one, "what source text severe") for one in found]
         console.summary(
-            {"artifacts": len(gathered.artifacts), "unread": len(gathered.unread), "findings": said}
+            {"artifacts": len(gathered.artifacts), "unread": len(gathered.unread), "findings": rows}
         )
     elif output is None:
         for one in found:

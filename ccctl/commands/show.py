@@ -85,11 +85,11 @@ def show(options: ShowOptions) -> None:
         _plot(found, output)
         return
     if options.json:
-        told = _outline(found.body)
+        outline = _outline(found.body)
         if found.kind in _JUDGED:
-            told = {name: value for name, value in told.items() if not (findings and name in _CLAIMS)}
-            told["proven"] = not findings
-        console.summary({"kind": found.kind, "sha256": found.sha256, **told})
+            outline = {name: value for name, value in outline.items() if not (findings and name in _CLAIMS)}
+            outline["proven"] = not findings
+        console.summary({"kind": found.kind, "sha256": found.sha256, **outline})
         return
     draw = drawing_of(found.kind)
     limits = {"lines": options.lines, "proven": not findings}

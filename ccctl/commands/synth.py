@@ -318,7 +318,7 @@ def _refuse_sizes(options: SynthOptions, why: str, **others: str | None) -> None
     refuse_given({**sizes, **{f"--{name}": value for name, value in others.items()}}, why)
 
 
-def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Synthesis:
+def _found(request: Request, launcher: RaceLauncher | None, attempts: bool) -> Synthesis:
     """Synthesize in this process; with ``attempts`` to make, first load or compile the loops."""
     from synth import synthesize
     from synth.portfolio import warm
@@ -331,7 +331,7 @@ def _found(request: Request, course: RaceLauncher | None, attempts: bool) -> Syn
         warm(network.ranks)
     with ExitStack() as drawn:
         bar = Drawn(drawn.enter_context(console.progress("sweep" if request.sizes else "synth", 1.0)))
-        race = None if course is None else replace(course, begin=drawn.close)
+        race = None if launcher is None else replace(launcher, begin=drawn.close)
         return synthesize(request, race=race, progress=bar)
 
 

@@ -152,12 +152,12 @@ def verify(options: VerifyOptions) -> None:
 
 def _summarize(read: Artifact, verdict: _Verdict, ran: RuntimeReport | None) -> None:
     """Print the object of ``--json``."""
-    told: dict[str, object] = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
+    extra: dict[str, object] = {"fifo_depth": verdict.fifo_depth} if read.kind == "program" else {}
     if ran is not None:
-        told["run"] = {name: getattr(ran, name) for name in ("launches", "actions", "elements", "wrong")}
+        extra["run"] = {name: getattr(ran, name) for name in ("launches", "actions", "elements", "wrong")}
     findings, cautions = list(verdict.findings), list(verdict.cautions)
     console.summary(
-        {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **told}
+        {"ok": not findings, "kind": read.kind, "findings": findings, "cautions": cautions, **extra}
     )
 
 

@@ -37,7 +37,7 @@ EXAMPLES = (
         "within five seconds, as one object, with figures for Prometheus' node exporter",
     ),
 )
-# Shipped with ccctl, and shown in the manual.
+# These files are shipped with ccctl and shown in the manual.
 FILES = (
     "examples/systemd/ccctl-watch.service",
     "examples/systemd/ccctl-watch.timer",
@@ -116,7 +116,7 @@ def watch(options: WatchOptions) -> None:
     -q. 75: another watch runs on the same DIR. If a run is interrupted, the files in DIR stay complete, and
     the next run continues. ccctl-watch(1) shows the files for systemd, cron and Slurm.
     """
-    from ccctl.render.text import watch as told
+    from ccctl.render.text import watch as text
     from ccctl.watch import once, opened
 
     if started_by_mpi():
@@ -129,15 +129,15 @@ def watch(options: WatchOptions) -> None:
         with opened(options.state) as folder:
             found = once.measure_and_judge(request, folder, measure, at_s)
             if not options.json:
-                told.say_found(request, found)
+                text.say_found(request, found)
             outcome = _decided(request, folder, found, deadline, at_s)
         prometheus.add_watch(exposition, found, outcome, request.baseline_s)
         current = Path(options.state) / folder.current_path.name
         if options.json:
             seconds = time.monotonic() - began_s
-            console.summary(told.summary(request, found, outcome, current, seconds))
+            console.summary(text.summary(request, found, outcome, current, seconds))
         else:
-            told.say_decision(request, found, outcome, current)
+            text.say_decision(request, found, outcome, current)
         if found.drifted:
             raise FoundProblem(f"worse than {options.baseline}")
     console.next_step(f"ccctl show {Path(options.state) / folder.history_path.name}")

@@ -74,8 +74,8 @@ class _Lines(ShellComplete):
     def format_completion(self, item: CompletionItem) -> str:
         if not item.value:
             return "\t"
-        told = " ".join((item.help or "").split())
-        return f"{item.value}\t{told}" if told else str(item.value)
+        help_text = " ".join((item.help or "").split())
+        return f"{item.value}\t{help_text}" if help_text else str(item.value)
 
 
 def _is_file(asked: Command | Parameter) -> bool:

@@ -234,7 +234,7 @@ def spelled(*known: str) -> Answer:
 
     def answer(incomplete: str) -> list[str]:
         plain = [word for word in known if word.startswith(incomplete)]
-        return plain or [went for word in known if (went := _continue_word(incomplete, word))]
+        return plain or [continued for word in known if (continued := _continue_word(incomplete, word))]
 
     return answer
 

@@ -138,10 +138,10 @@ def _command_page(
     )
 
 
-def _description(told: str) -> tuple[Block, ...]:
+def _description(help_text: str) -> tuple[Block, ...]:
     """Return the paragraphs of a help text; one that begins with \\b is shown verbatim, as on a terminal."""
     blocks: list[Block] = []
-    for shown, parts in groupby(told.split("\n\n"), lambda part: part.startswith("\b")):
+    for shown, parts in groupby(help_text.split("\n\n"), lambda part: part.startswith("\b")):
         words = "\n\n".join(parts)
         blocks.append(Code(tuple(words.splitlines()[1:])) if shown else Text(words))
     return tuple(blocks)

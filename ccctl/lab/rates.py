@@ -223,7 +223,7 @@ def _changed(one: _Ends, ways: tuple[str, ...], quantity: str, value: float | No
 
 
 def names_of(lab: Lab, pattern: str) -> list[str]:
-    """Return the hosts of ``lab`` that a node set names; raises UsageError for one that is not there."""
+    """Return the hosts of ``lab`` that a node set names; raises UsageError for an unknown host."""
     known = {host.name for host in lab.hosts}
     names = [entry.host for entry in parse(pattern.strip(), MOST_HOSTS) if entry.slots == 1]
     missing = [name for name in names if name not in known]

@@ -112,12 +112,12 @@ def _select_schedules(wanted: BenchWorkload, profile: Artifact, cache: ArtifactC
         "root": request.root,
         "sizes": wanted.sizes,
     }
-    course = None
+    launcher = None
     if wanted.race:
-        course = RaceLauncher.of(
+        launcher = RaceLauncher.of(
             network, wanted.world, wanted.timeout_s, sockets=wanted.sockets, device=wanted.device
         )
-        key |= {"raced": [wanted.device, wanted.sockets, course.library, *placed(course.world)]}
+        key |= {"raced": [wanted.device, wanted.sockets, launcher.library, *placed(launcher.world)]}
     if wanted.runtime:
         key["runtime"] = wanted.runtime
     inputs = {"profile": profile.sha256}
@@ -127,11 +127,11 @@ def _select_schedules(wanted: BenchWorkload, profile: Artifact, cache: ArtifactC
             f"schedules: synthesizing {request.kind} for {plural(len(wanted.sizes), 'size')} "
             f"on {plural(network.ranks, 'rank')}"
         )
-        return _synthesize_sizes(network, request, wanted, course)
+        return _synthesize_sizes(network, request, wanted, launcher)
 
     selection = _cached_or_made("selection", key, cache, wanted.fresh, synthesized, inputs)
     digests = {**inputs, "selection": selection.sha256}
-    return of_selection("ccctl", selection.body, digests, None, course.library if course else "")
+    return of_selection("ccctl", selection.body, digests, None, launcher.library if launcher else "")
 
 
 def _cached_or_made(
@@ -172,7 +172,7 @@ def request_of(wanted: BenchWorkload, ranks: int) -> CollectiveRequest:
 
 
 def _synthesize_sizes(
-    network: Network, asked: CollectiveRequest, wanted: BenchWorkload, course: RaceLauncher | None
+    network: Network, asked: CollectiveRequest, wanted: BenchWorkload, launcher: RaceLauncher | None
 ) -> Any:
     from synth import Request, synthesize
     from synth.portfolio import cores, warm
@@ -188,9 +188,9 @@ def _synthesize_sizes(
     with ExitStack() as drawn:
         bar = Drawn(drawn.enter_context(console.progress("schedules", 1.0)))
         warm(network.ranks)
-        if course is None:
+        if launcher is None:
             return synthesize(request, progress=bar).schedule
-        library = course.library
+        library = launcher.library
 
         def begin() -> None:
             drawn.close()
@@ -199,7 +199,7 @@ def _synthesize_sizes(
                 f"race: running the schedules predicted about equal{beside}; each size keeps the fastest"
             )
 
-        return synthesize(request, race=replace(course, begin=begin), progress=bar).schedule
+        return synthesize(request, race=replace(launcher, begin=begin), progress=bar).schedule
 
 
 def _age(seconds: float) -> str:

@@ -41,8 +41,8 @@ _MOST_NAMED = 6
 
 def headline(certificate: Certificate) -> str:
     """Return the verdict in one line: "refused: 2 faults on 2 of 12 hosts"."""
-    told = certificate.reason or _counts(certificate)
-    return told if told.startswith(certificate.verdict) else f"{certificate.verdict}: {told}"
+    reason = certificate.reason or _counts(certificate)
+    return reason if reason.startswith(certificate.verdict) else f"{certificate.verdict}: {reason}"
 
 
 def _counts(certificate: Certificate) -> str:
@@ -231,7 +231,7 @@ def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
         yield "verdict", f"{changes.verdict}, as in the acceptance{since}"
     else:
         yield "verdict", f"{changes.verdict}; it was {changes.verdict_before} in the acceptance{since}"
-    # The culprits of today are told in full elsewhere.
+    # The present culprits are described in full elsewhere.
     for word, found in (("new", changes.new), ("still there", changes.standing)):
         for culprit in found:
             yield word, f"{culprit.part} ({surely(culprit)}: {culprit.kind})"

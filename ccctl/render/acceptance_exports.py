@@ -192,9 +192,9 @@ def conditions_script(certificate: Certificate) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _patch(told: tuple[str, str, str], ended: datetime | None) -> dict[str, Any]:
+def _patch(state: tuple[str, str, str], ended: datetime | None) -> dict[str, Any]:
     """Return a strategic merge patch of a node's status."""
-    status, reason, message = told
+    status, reason, message = state
     condition = {"type": _CONDITION, "status": status, "reason": reason, "message": visible(message)}
     if ended is not None:
         moment = f"{ended:%Y-%m-%dT%H:%M:%SZ}"

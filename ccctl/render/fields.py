@@ -1,8 +1,8 @@
 """Fields of results, chosen by name: as objects for ``--json``, and as columns of tables.
 
 A field is a path of attributes and keys such as ``outcome.time_s``; in ``hosts.*.name`` the star stands for
-each entry of a list. If a record lacks the field ``x_us``, the name gives ``x_s``, a time or several,
-converted to microseconds. Likewise ``x_percent`` gives the share ``x`` in percent.
+each entry of a list. In a record without the field ``x_us``, the name ``x_us`` gives the field ``x_s``, one
+time or several, in microseconds. Likewise ``x_percent`` gives the share ``x`` in percent.
 """
 
 from __future__ import annotations

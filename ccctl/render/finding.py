@@ -53,7 +53,7 @@ def findings(gathered: Gathered) -> list[ArtifactFinding]:
     ]
     # A profile names the slow host; a history only says that there is one.
     for artifact in sorted(gathered.artifacts, key=lambda one: one.kind == "history"):
-        own = _of(artifact, gathered.artifacts)
+        own = _findings_of(artifact, gathered.artifacts)
         found += [ArtifactFinding(what, artifact.source, text) for what, text in own]
     return sorted(_merged(found), key=lambda one: _ORDER.index(one.what))
 
@@ -125,7 +125,7 @@ def _network_of(report: Report, others: Sequence[Artifact]) -> Network | None:
     return fitting[0].listed_network() if fitting else None
 
 
-def _of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[_Pair]:
+def _findings_of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[_Pair]:
     kind, body = artifact.kind, artifact.body
     for problem in unproven(artifact):
         yield "unproven", problem

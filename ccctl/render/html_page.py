@@ -194,8 +194,8 @@ def sections(artifacts: Sequence[Artifact]) -> list[PageSection]:
         bounds_s = bench_bounds(one.body, artifacts) if one.kind == "report" else {}
         wide, narrow = (tuple(draw(one.kind, one.body, width, bounds_s)) for width in (WIDE, NARROW))
         if wide:
-            told = tuple(tables(one.kind, one.body, bounds_s))
-            parts.append(PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, told))
+            shown_tables = tuple(tables(one.kind, one.body, bounds_s))
+            parts.append(PageSection(_SECTIONS[one.kind], one.kind, one.source, wide, narrow, shown_tables))
     return parts
 
 

@@ -43,12 +43,14 @@ def junit(suite: str, cases: Sequence[Case], started: str = "") -> bytes:
     skipped = sum(case.outcome == "skipped" for case in cases)
     counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
     root = ElementTree.Element("testsuites", counts)
-    told = {"name": _legal(suite), **counts, "time": f"{sum(case.time_s for case in cases):.9f}"}
-    inner = ElementTree.SubElement(root, "testsuite", told | ({"timestamp": started} if started else {}))
+    attributes = {"name": _legal(suite), **counts, "time": f"{sum(case.time_s for case in cases):.9f}"}
+    inner = ElementTree.SubElement(
+        root, "testsuite", attributes | ({"timestamp": started} if started else {})
+    )
     for case in cases:
         place = f"{suite}.{case.group}" if case.group else suite
-        told = {"classname": _legal(place), "name": _legal(case.name), "time": f"{case.time_s:.9f}"}
-        element = ElementTree.SubElement(inner, "testcase", told)
+        attributes = {"classname": _legal(place), "name": _legal(case.name), "time": f"{case.time_s:.9f}"}
+        element = ElementTree.SubElement(inner, "testcase", attributes)
         if case.outcome == "failed":
             failure = {"message": _legal(case.why), "type": _legal(case.kind)}
             ElementTree.SubElement(element, "failure", failure).text = _legal(case.why)

@@ -61,7 +61,7 @@ class _Tree:
         self._devices = {device.bus_id: device for device in host.pci}
         self._below: dict[str, list[str]] = {}
         for bus_id in self._at_places():
-            self._hang(bus_id)
+            self._attach(bus_id)
 
     def lines(self) -> Iterator[TreeLine]:
         tops = self._below.get("", [])
@@ -86,13 +86,13 @@ class _Tree:
         places |= {link.target for link in self._host.fabric if link.target_kind == "switch"}
         return [bus_id for bus_id in self._devices if bus_id in places]
 
-    def _hang(self, bus_id: str) -> None:
+    def _attach(self, bus_id: str) -> None:
         parent = self._devices[bus_id].parent
         siblings = self._below.setdefault(parent, [])
         if bus_id not in siblings:
             siblings.append(bus_id)
             if parent:
-                self._hang(parent)
+                self._attach(parent)
 
     def _subtree(self, bus_id: str, depth: int) -> Iterator[TreeLine]:
         below = self._below.get(bus_id, [])

@@ -156,8 +156,8 @@ def exposed(path: str | None, command: str) -> Iterator[Exposition]:
 def _write(path: str, found: Exposition, command: str, status: int, *, done: bool) -> None:
     success = time.time() if done else _last_success(path, command)
     if success is not None:
-        said = "Time at which the command last did all its work, with findings or without."
-        found.add(_SUCCESS, said, success, command=command)
+        meaning = "Time at which the command last did all its work, with findings or without."
+        found.add(_SUCCESS, meaning, success, command=command)
     found.add("ccctl_exit_code", "Exit code: 0 is well, 1 with findings.", status, command=command)
     write_atomically(Path(path), found.render().encode(), _WORLD_READABLE)
 

@@ -115,7 +115,7 @@ def _ports(network: Network, before: int) -> Iterator[Track]:
 def _on_ports(
     network: Network, before: int, link: Indices, start_s: Floats, end_s: Floats, names: list[str]
 ) -> Slices:
-    """Return the slices of sends on each port of their links, without the arguments shown there."""
+    """Return the slices of sends on each port of their links, without the arguments shown on the links."""
     row, port = network.ports_along(link)
     group = np.full(len(row), network.ranks + 1)
     again = [names[at] for at in row.tolist()]
@@ -135,17 +135,17 @@ def _instruction(program: Program, row: int) -> str:
 def _step(program: Program, row: int, chunk_bytes: int, timing: ProgramTiming) -> str:
     """Return a step's arguments as JSON: its number and size, and what it waited for last."""
     block = int(program.tb_of[row])
-    told: dict[str, object] = {
+    arguments: dict[str, object] = {
         "step": row - int(program.tb_start[block]),
         "chunks": int(program.count[row]),
         "bytes": int(program.count[row]) * chunk_bytes,
         "started_after": CAUSES[timing.cause[row]],
     }
     if timing.culprit[row] >= 0:
-        told["which_was"] = program.place(int(timing.culprit[row]))
+        arguments["which_was"] = program.place(int(timing.culprit[row]))
     if len(program.line) and program.line[row] > 0:
-        told["statement"] = f"{program.source}:{program.line[row]}"
-    return unsteered_json(json.dumps(told, ensure_ascii=False))
+        arguments["statement"] = f"{program.source}:{program.line[row]}"
+    return unsteered_json(json.dumps(arguments, ensure_ascii=False))
 
 
 def iteration_tracks(plans: Mapping[str, FusionPlan]) -> Iterator[Track]:

@@ -83,8 +83,8 @@ class LinksLive:
                 seconds = min(sizes[large]) - (min(sizes[small]) if small < large else 0.0)
                 pace_s_per_byte = seconds / (large - small * (small < large))
                 # A buffered message shows the rate of slow links only.
-                told = seconds > 0 and (not is_buffered(large) or is_slow(pace_s_per_byte))
-                return 1e-9 / pace_s_per_byte if told else None
+                shows_rate = seconds > 0 and (not is_buffered(large) or is_slow(pace_s_per_byte))
+                return 1e-9 / pace_s_per_byte if shows_rate else None
         return None
 
     def _between(self, src: int, dst: int) -> str:

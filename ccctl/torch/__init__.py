@@ -115,8 +115,8 @@ def _artifacts() -> Any:
 def _network(path: str, ranks: list[int], world: int) -> Network | None:
     """Return the network of ``ranks`` from the profile at ``path``; None without a path.
 
-    The profile must be of a job of ``world`` ranks. Raises UsageError, with the path and the reason, if it is
-    not, or cannot be read.
+    Raises UsageError, with the path and the reason, if the profile cannot be read, or is not of a job of
+    ``world`` ranks.
     """
     if not path:
         return None

@@ -63,8 +63,8 @@ class LinkTurns:
 
 Measure = Callable[[LinkTurns], "Profile"]
 
-# A higher latency is reported only if it slows down the collective by more than this factor: that by which
-# the smallest reported loss of bandwidth slows down a link. Nobody drains a node for less.
+# A higher latency is reported only if it slows the collective down by more than this factor, the slowdown of
+# a link by the smallest reported loss of bandwidth. Nobody drains a node for less.
 _MATTERS = 1 / (1 - EFFECT)
 # Most changes, the largest first, whose cost is predicted.
 _MOST_COSTS = 8
@@ -303,7 +303,7 @@ def _cost(request: WatchRequest, now: Profile, change: Change) -> float:
 def _events(found: WatchFindings, before: History, at_s: float) -> tuple[Event, ...]:
     """Return the differences from the last run."""
     verdict = found.verdict
-    events = [Event(at_s, "drift", one.change.told) for one in found.standing if one.new]
+    events = [Event(at_s, "drift", one.change.summary) for one in found.standing if one.new]
     events += [Event(at_s, "recovered", str(one)) for one in verdict.recovered]
     events += [
         Event(at_s, "gone", _GONE.format(name)) for name in verdict.drift.gone if _is_newly_gone(before, name)

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-# Lines shown of a message about one input: a file may hold a million wrong lines.
+# Most lines of one message: a file may hold a million wrong lines.
 _MOST_LINES = 100
 # Characters shown of a bad value.
 _SHOWN = 60
@@ -44,8 +44,8 @@ class CcctlError(Exception):
     """An expected failure: ``message`` says what was expected, found and where, ``hint`` what to do.
 
     If ``message`` is a sequence, its items are the lines of the message. A newline inside a line comes from a
-    value and is escaped. If a function's argument is at fault, ``argument`` is its name, and the message
-    begins with it.
+    value and is escaped. ``argument`` names the function's argument that is at fault; the message begins with
+    this name.
     """
 
     def __init__(self, message: str | Iterable[str], *, hint: str = "", argument: str = "") -> None:
@@ -66,8 +66,8 @@ class DataError(CcctlError):
     def __init__(self, source: str, problems: Sequence[str], *, hint: str = "") -> None:
         self.source = source
         self.problems = tuple(problems)
-        told = first_of(self.problems, _MOST_LINES, "problem")
-        super().__init__([f"{source}: {problem}" for problem in told], hint=hint)
+        shown = first_of(self.problems, _MOST_LINES, "problem")
+        super().__init__([f"{source}: {problem}" for problem in shown], hint=hint)
 
 
 class WrongResultsError(DataError):

@@ -20,8 +20,8 @@ __all__ = [
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7f])")
 _RUN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
-# The highest number of a CPU in a list that is accepted, and the most runs. Linux numbers far fewer CPUs
-# (NR_CPUS is at most 8192 on x86).
+# Highest accepted CPU number, and most accepted runs in a list. Linux numbers far fewer CPUs (NR_CPUS is at
+# most 8192 on x86).
 _MOST_CPUS = 1 << 20
 # Most characters of a mask. A word of 32 bits takes at most 11 of them, so over 40,000 numbers fit.
 _LONGEST_MASK = 16384
@@ -117,6 +117,6 @@ def plain_guid(text: str) -> str:
 
 
 def nccl_guid(text: str) -> str:
-    """Return a GUID as NCCL's files write it; one already in that form is unchanged."""
+    """Return a GUID as NCCL's files write it; a GUID already in that form stays as it is."""
     plain = plain_guid(text)
     return text if text.startswith("0x") or not plain else f"0x{bytes.fromhex(plain)[::-1].hex().lstrip('0')}"

@@ -1,6 +1,6 @@
 """Installation hints for optional packages: the packages of each extra, by name.
 
-``pip install ccctl[extra]`` would fetch a different package of that name from the index.
+The hints avoid ``pip install ccctl[extra]``, because the package index has a different project called ccctl.
 """
 
 from __future__ import annotations

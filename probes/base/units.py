@@ -69,10 +69,10 @@ def parse_rate(text: str, name: str = "bandwidth") -> float:
 
 
 def parse_rates(text: str, name: str = "bandwidth", *, most: int | None = None) -> tuple[float, ...]:
-    """Return comma-separated rates; a rate without a unit takes the last one's: ``200,100,50GB/s``.
+    """Return comma-separated rates; a rate without a unit has the last rate's unit: ``200,100,50GB/s``.
 
     Raises UsageError, which begins with ``name``, for a rate below 1 bit/s or above 10⁶ TB/s, and for more
-    than ``most`` of them.
+    than ``most`` rates.
     """
     parts = [part.strip() for part in text.split(",")]
     unit = re.sub(rf"^{_NUMBER}", "", parts[-1])

@@ -36,14 +36,14 @@ def visible(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """Return the text; one longer than ``most`` as its beginning, its length, and its end."""
+    """Return the text, or the beginning, length and end of a text longer than ``most``."""
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]}… ({len(text)} characters) …{text[-(most // 6) :]}"
 
 
-def _escape(one: str) -> str:
-    return ascii(one)[1:-1]
+def _escape(character: str) -> str:
+    return ascii(character)[1:-1]
 
 
 def unsteered(text: str, written: Callable[[str], str] = _escape) -> str:
@@ -58,6 +58,6 @@ def unsteered_json(text: str) -> str:
     return unsteered(text, _json_escape)
 
 
-def _json_escape(one: str) -> str:
-    units = one.encode("utf-16-be", "surrogatepass")
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -54,7 +54,7 @@ def first_of(lines: Sequence[str], most: int, noun: str) -> list[str]:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return the names; one that an earlier name has already gets a number: "a", "a-2", "a-3"."""
+    """Return the names, with a number added to each repeated name: "a", "a-2", "a-3"."""
     taken: dict[str, None] = {}
     for name in names:
         free, number = name, 2

@@ -179,9 +179,9 @@ def _assumed_speeds(host: Host) -> Iterator[Finding]:
 def _links_down(host: Host) -> Iterator[Finding]:
     """Yield GPUs with fewer links up than another GPU of the same model.
 
-    Links that are down on all GPUs may not be wired, so they are not reported. A GPU without listed links
-    that are down is compared only if GPUs like it are on NVSwitches: a bridge may join some GPUs and not
-    others, but a board with switches joins all.
+    Links that are down on all GPUs may not be wired, so they are not reported. A GPU that lists no link as
+    down is compared only if GPUs like it are on NVSwitches: a bridge may join some GPUs and not others, but a
+    board with switches joins all.
     """
     switched = {(gpu.name, gpu.arch) for gpu in host.gpus if _is_on_switch(host, gpu)}
     up, down = (

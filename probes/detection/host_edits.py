@@ -144,8 +144,10 @@ def _widths(host: Host, gpus: Sequence[Gpu], pairs: Sequence[GpuPair], tables: B
             changed = _with_device(
                 host, replace(after, method_of={**device.method_of, "max_width": "measured"})
             )
-            told = f"{after.max_speed_gts or after.speed_gts or 0:g} GT/s x{after.max_width or 16}"
-            text = f"declared PCIe {speed or 0:g} GT/s x{width}, at most {best:.3g} GB/s measured: as {told}"
+            measured = f"{after.max_speed_gts or after.speed_gts or 0:g} GT/s x{after.max_width or 16}"
+            text = (
+                f"declared PCIe {speed or 0:g} GT/s x{width}, at most {best:.3g} GB/s measured: as {measured}"
+            )
             yield Edit("pcie", host.name, names.get(bus_id, bus_id), text, host, changed)
 
 

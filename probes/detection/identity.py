@@ -43,7 +43,7 @@ def by_machine(topologies: Sequence[Topology]) -> tuple[list[DescribedMachine], 
 
 
 def _singles(topology: Topology) -> list[Topology]:
-    """Return each host as a topology with its own findings; notes stay with the first."""
+    """Return each host as a topology with its own findings; notes stay with the first host."""
     if len(topology.hosts) == 1:
         return [topology]
     return [

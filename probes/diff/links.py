@@ -65,7 +65,7 @@ def _gts(speed: float) -> str:
 
 
 def _fabric(matched: Matched, expected: Gpu, found: Gpu) -> Iterator[Difference]:
-    here, there = _of(expected, matched.reference), _of(found, matched.found)
+    here, there = _links_of(expected, matched.reference), _links_of(found, matched.found)
     where, name = place(matched.found, found), label(found)
     for kind in dict.fromkeys(link.kind for link in (*here, *there)):
         counts = [_count(own, kind) for own in (here, there)]
@@ -106,7 +106,7 @@ def _ends(
         yield Difference(f"{kind}-peers", "warning", where, text, *words)
 
 
-def _of(gpu: Gpu, host: Host) -> list[FabricLink]:
+def _links_of(gpu: Gpu, host: Host) -> list[FabricLink]:
     return [link for link in host.fabric if link.source == gpu.bus_id]
 
 
@@ -116,12 +116,12 @@ def _count(own: Iterable[FabricLink], kind: str) -> int:
 
 def _measured(own: Iterable[FabricLink], kind: str) -> float | None:
     """Return the GB/s of one link that a driver reported; values from tables do not count."""
-    told = (link.gbs for link in own if link.kind == kind and link.method_of.get("gbs") != "table")
-    return next((gbs for gbs in told if gbs), None)
+    rates = (link.gbs for link in own if link.kind == kind and link.method_of.get("gbs") != "table")
+    return next((gbs for gbs in rates if gbs), None)
 
 
 def _switches(matched: Matched) -> Iterator[Difference]:
-    """Yield devices whose PCIe switch neighbours changed; greedy, so that few explain all pairs."""
+    """Yield devices whose PCIe switch neighbours changed: few that explain all pairs, chosen greedily."""
     if flat(matched.reference) or flat(matched.found):
         return
     devices, now = functions(matched.reference), functions(matched.found)

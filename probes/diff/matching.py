@@ -80,7 +80,7 @@ class _Positions:
         """Return (surroundings, its index among devices of its kind on its NUMA node).
 
         The surroundings are the number of switch bridges above the device, and the numbers of GPUs and of all
-        devices below the nearest of them.
+        devices below the nearest bridge.
         """
         above = self._above(device)
         everyone: list[Gpu | Nic] = [*self._host.gpus, *self._host.physical_nics]

@@ -25,7 +25,7 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: ``where`` names the host and the record, ``what`` the kind by a stable word.
+    """One difference: ``where`` names the host and the record, ``what`` is a stable word for its kind.
 
     Missing things are "critical", degraded or moved ones "warning", additional or merely changed ones "info".
     """

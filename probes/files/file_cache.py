@@ -1,8 +1,8 @@
 """A cache of files below the user's cache folder, each found by its key.
 
-A file may be machine code that will run. So it is read only if nobody but this user and root could have
-written it, if it is complete, and if its label matches the request. The cache is optional: an unreadable file
-is made again, an unwritable one is not kept, and the reason is logged once.
+A file may be machine code that will run. So the cache returns only complete files that have the requested
+label and that nobody but this user and root could have written. The cache is optional: an unreadable file is
+made again, an unwritable file is not kept, and the reason is logged once.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FileCache:
     def turn(self, name: str) -> Iterator[None]:
         """Wait for the right to make ``name``, so that one process makes what many need at once.
 
-        The block runs without that right after a long wait, and if the folder cannot be written.
+        After a long wait, or if the folder cannot be written, the block runs without that right.
         """
         with contextlib.ExitStack() as stack:
             if (folder := self._open()) is not None:

@@ -23,8 +23,7 @@ from probes.files import ownership
 __all__ = ["FileLock", "HostLock", "folder", "held"]
 
 _PREFIX = "profile-"
-# The wait between two tries: a user loses little by it, and such rare tries do not disturb the other
-# measurement.
+# Wait between two tries: short for the user, and long enough not to disturb the other measurement.
 _NAP_S = 0.5
 # The most bytes that are read of the holder's description, so that a damaged file cannot flood a message.
 _MOST_OWNER_BYTES = 200
@@ -57,7 +56,7 @@ class FileLock:
                     return owner or "a process that has just begun"
                 if _is_there(file, self._name, inside):
                     break
-                # Its owner removed it between our opening and locking.
+                # The previous holder removed the file before this process locked it.
                 os.close(file)
             os.ftruncate(file, 0)
             os.pwrite(file, f"pid {os.getpid()}, since {time.strftime('%H:%M:%S')}\n".encode(), 0)
@@ -108,8 +107,8 @@ def folder() -> Path:
 def held(comm: Any, wait_s: float, progress: Progress) -> Iterator[list[str]]:
     """Hold the locks of all hosts of ``comm`` while the block runs; yields messages on hosts without a lock.
 
-    All measurements lock the hosts in the same order, so that one of them gets all. If another measurement
-    holds a lock for ``wait_s``, raises LockHeldError on every rank.
+    All measurements lock the hosts in the same order, so that one measurement gets all locks. If another
+    measurement holds a lock for ``wait_s``, raises LockHeldError on every rank.
     """
     name = _host()
     names: list[str] = comm.allgather(name)

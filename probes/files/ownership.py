@@ -44,7 +44,7 @@ def opened(path: Path) -> Iterator[int]:
 def make(path: Path) -> None:
     """Make the folder ``path`` and its parents, writable for this user and readable for all.
 
-    Raises OSError, and UnavailableError if an existing one is not ours.
+    Raises OSError, and UnavailableError if an existing folder is not ours.
     """
     for place in (*reversed(path.parents), path):
         with contextlib.suppress(FileExistsError):

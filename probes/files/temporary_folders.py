@@ -50,7 +50,7 @@ def hold(path: Path, *, shared: bool = True) -> int:
         if os.fstat(descriptor).st_uid != os.geteuid():
             os.close(descriptor)
             raise PermissionError(f"{path} belongs to another user")
-        # This fails on a file system without locks, but there no sweep can lock and remove the folder either.
+        # A failure is harmless: on a file system without locks, no sweep can lock and remove the folder.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         # Another process may have swept the folder before it was locked.

@@ -9,7 +9,7 @@ from probes.base import DataError
 
 __all__ = ["XmlElement", "parse_xml"]
 
-# Documents beyond these describe no machine, and are refused before they fill memory or stack.
+# A larger document describes no machine, and is refused before it fills memory or stack.
 _MOST_BYTES = 16 << 20
 _DEEPEST = 64
 _MOST_ELEMENTS = 200_000

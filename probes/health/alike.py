@@ -14,8 +14,7 @@ from probes.health.settings import NONE, counted
 
 __all__ = ["differences", "facts_of"]
 
-# The most hosts with one value that get a problem each, and the most that a text names. If more differ from
-# the others, one more problem does not help.
+# The most hosts with the same value that get a problem each, and the most that a text names.
 _MOST_NAMED = 64
 _MOST_SHOWN = 4
 # Fewest hosts that are compared: if two hosts differ, either may be the odd one.
@@ -143,7 +142,7 @@ def facts_of(host: HostHealth) -> dict[str, str]:
     """Return all facts of a host, also of its GPUs, that should be equal within its kind."""
     facts = dict(host.alike)
     if not host.gpus:
-        # This shows as a difference if the driver answers on other hosts of the kind, but not on this one.
+        # NONE is a difference if the driver answers on other hosts of the kind, but not on this one.
         return facts | {"gpus": NONE}
     found = {
         "gpus": [gpu.name for gpu in host.gpus],

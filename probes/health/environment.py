@@ -1,8 +1,7 @@
 """Environment variables that communication libraries need on one host, each with its reason.
 
 The variables are those that NCCL (and RCCL), UCX, Open MPI, libfabric and Gloo document. A variable is left
-out if the library's default is right, or if the host does not show which value is
-right.
+out if the library's default is right, or if the host does not show the right value.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ _BEYOND: tuple[PathType, ...] = ("PHB", "NODE", "SYS", "?")
 def environment(host: Host, health: HostHealth, interface: str = "") -> _Variables:
     """Return (value, reason) of each variable by its name.
 
-    ``interface`` is the one with the default route (`default_interface`). Without it, the host's interface
-    for TCP is used if there is only one.
+    ``interface`` has the default route (`default_interface`). Without ``interface``, the host's interface for
+    TCP is used if there is only one.
     """
     nics = nic_of_gpus(host)
     ports = _ports(host, nics)
-    found = dict(_of_nccl(host, health, nics, ports))
-    found |= _of_ucx(health, ports)
+    found = dict(_nccl_variables(host, health, nics, ports))
+    found |= _ucx_variables(health, ports)
     chosen = interface or _only_interface(host)
-    found |= _of_interface(chosen, bool(interface)) if chosen else {}
+    found |= _interface_variables(chosen, bool(interface)) if chosen else {}
     if chosen and not ports:
         # Two ranks exchanged 512 KiB over 50 Mbit/s in 190 ms with one connection, and in 100 ms with two.
         reason = "over one connection, Open MPI moves the two ways of an exchange one after the other"
@@ -113,7 +112,7 @@ def _port(nic: Nic) -> str:
     return f"{nic.rdma_device}:{nic.port or 1}"
 
 
-def _of_nccl(
+def _nccl_variables(
     host: Host, health: HostHealth, nics: Mapping[str, Nic], ports: Sequence[Nic]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     if not ports:
@@ -138,7 +137,7 @@ def _of_nccl(
         yield "NCCL_IB_PCI_RELAXED_ORDERING", ("1", reason)
 
 
-def _of_ucx(health: HostHealth, ports: Sequence[Nic]) -> _Variables:
+def _ucx_variables(health: HostHealth, ports: Sequence[Nic]) -> _Variables:
     if not ports:
         return {}
     reason = "the RDMA ports that NCCL uses, so that MPI takes no slower one"
@@ -149,7 +148,7 @@ def _of_ucx(health: HostHealth, ports: Sequence[Nic]) -> _Variables:
     return found
 
 
-def _of_interface(name: str, is_default: bool) -> _Variables:
+def _interface_variables(name: str, is_default: bool) -> _Variables:
     why = f"{name} has the default route" if is_default else f"{name} is the only interface for TCP"
     return {
         "NCCL_SOCKET_IFNAME": (f"={name}", f"{why}; by default NCCL takes one whose name begins with ib"),

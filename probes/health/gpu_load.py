@@ -1,4 +1,4 @@
-"""Load on the PCIe link of one GPU: its speed is read while data moves, as an idle link is slow."""
+"""Load on the PCIe link of one GPU, whose speed is read while data moves, because an idle link is slow."""
 
 from __future__ import annotations
 

@@ -394,7 +394,7 @@ def _block(started: object) -> AbstractContextManager[object]:
 
 
 def _unread(nvml: Any, refused: Counter[tuple[str, str]]) -> dict[str, str]:
-    """Return, by fact, the calls for it that were refused, each with the reason and the remedy."""
+    """Return the refused calls of each fact, with the reasons and the remedies."""
     remedies = {str(nvml.NVMLError(code)): remedy for code, remedy in _REMEDIES.items()}
     calls: dict[tuple[str, str], list[str]] = {}
     for call, reason in refused:

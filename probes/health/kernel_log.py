@@ -57,9 +57,9 @@ _MOST_MESSAGES = 1_000_000
 def kernel_events(text: str) -> tuple[KernelEvent, ...]:
     """Return the faults that the log names; equal faults become one, with their count.
 
-    Faults are equal if their kind, device, code and severity (for an XID, the outcome in its text) are. They
-    get the text of the first one. Faults are in order of first appearance; PCIe errors that only a port's
-    line names come last.
+    Equal faults have the same kind, device, code and severity (for an XID, the same outcome in its text). The
+    text is that of the first. Faults are in order of first appearance; PCIe errors that only a port's line
+    names come last.
     """
     found: Counter[tuple[str, str, int, str]] = Counter()
     texts: dict[tuple[str, str, int, str], str] = {}
@@ -69,10 +69,10 @@ def kernel_events(text: str) -> tuple[KernelEvent, ...]:
         if bus := _RECEIVED.search(line):
             received[normal_bus_id(bus[2]), _severity(bus[1])] += 1
             continue
-        for kind, device, code, told, group in _events(line):
+        for kind, device, code, message, group in _events(line):
             key = (kind, device, code, group)
             found[key] += 1
-            texts.setdefault(key, told)
+            texts.setdefault(key, message)
             if kind == "aer":
                 detailed.add((device, group))
     events = [KernelEvent(*key[:3], texts[key], count) for key, count in found.items()]
@@ -108,18 +108,18 @@ def read_kernel_log() -> str:
 def _events(line: str) -> Iterator[tuple[str, str, int, str, str]]:
     """Yield the fault in a line: its kind, device, code, text, and severity or outcome."""
     if xid := _XID.search(line):
-        told = _told(_PROCESS.sub("", xid[3]))
-        yield "xid", _device(xid[1]), int(xid[2]), told, _outcome(told)
+        message = _shown(_PROCESS.sub("", xid[3]))
+        yield "xid", _device(xid[1]), int(xid[2]), message, _outcome(message)
     elif sxid := _SXID.search(line):
         if not _REGISTERS.match(sxid[3]):
-            yield "sxid", _device(sxid[1]), int(sxid[2]), _told(sxid[3]), _outcome(sxid[3])
+            yield "sxid", _device(sxid[1]), int(sxid[2]), _shown(sxid[3]), _outcome(sxid[3])
     elif error := _BUS_ERROR.search(line):
         severity = _severity(error[2])
-        yield "aer", normal_bus_id(error[1]), 0, _told(f"{severity}, {error[3]}"), severity
+        yield "aer", normal_bus_id(error[1]), 0, _shown(f"{severity}, {error[3]}"), severity
     elif check := _MACHINE_CHECK.search(line):
-        told = _told(next(part for part in check.groups() if part is not None))
-        severity, part = _check_severity(told), _CHECKED.search(told)
-        yield "mce", part[0] if part else "", 0, f"{severity}: {told}", severity
+        message = _shown(next(part for part in check.groups() if part is not None))
+        severity, part = _check_severity(message), _CHECKED.search(message)
+        yield "mce", part[0] if part else "", 0, f"{severity}: {message}", severity
 
 
 def _outcome(text: str) -> str:
@@ -130,7 +130,7 @@ def _outcome(text: str) -> str:
     return next((mark for mark in ("nonfatal", "fatal") if mark in word), "")
 
 
-def _told(text: str) -> str:
+def _shown(text: str) -> str:
     return visible(shortened(text.strip(), _MOST_TEXT))
 
 

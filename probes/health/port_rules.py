@@ -93,10 +93,10 @@ def _twins(nic: NicHealth, ports: Sequence[NicHealth]) -> list[NicHealth]:
 
 
 def _down(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
-    """Yield a problem if an RDMA port is not active; a port without RDMA may be unused.
+    """Yield a problem if an RDMA port is not active.
 
-    It is a fault if most ports like it are active, or if the port was up before and is not disabled.
-    Otherwise the port may be unused.
+    The problem is a fault if most ports like this one are active, or if the port was up before and is not
+    disabled. Otherwise the port may be unused.
     """
     if not nic.rdma_device or nic.state in ("", "active"):
         return
@@ -148,7 +148,7 @@ def _slow(nic: NicHealth, twins: Sequence[NicHealth]) -> Iterator[_Found]:
 
 
 def _pcie(nic: NicHealth) -> Iterator[_Found]:
-    """Yield a problem if a PCIe link is below what both its ends can do, or below its port."""
+    """Yield a problem if a PCIe link is slower than both its ends can be, or slower than its port."""
     severity: Severity = "fault" if nic.rdma_device or (nic.speed_mbit or 0) >= _FAST_MBIT else "remark"
     seat = f"reseat the NIC at {nic.bus_id}, clean its contacts, and check the slot's setting in the BIOS"
     narrow = bool(nic.pcie_width and nic.pcie_width_most and nic.pcie_width < nic.pcie_width_most)

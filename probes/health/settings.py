@@ -179,13 +179,13 @@ def _memory(root: Path) -> str:
 
 def _driver(root: Path) -> str:
     """Return the version of NVIDIA's driver and the kind of its module."""
-    told = text(root / "proc/driver/nvidia/version")
+    stated = text(root / "proc/driver/nvidia/version")
     version = text(root / "sys/module/nvidia/version")
-    if not version and (match := _NVIDIA_VERSION.search(told)):
+    if not version and (match := _NVIDIA_VERSION.search(stated)):
         version = match[1]
     if not version:
         return NONE if (root / "sys/module").is_dir() or (root / "proc/sys/kernel").is_dir() else ""
-    return f"{version} (open module)" if "Open Kernel Module" in told else version
+    return f"{version} (open module)" if "Open Kernel Module" in stated else version
 
 
 def _peer_memory(root: Path) -> str:

@@ -41,7 +41,7 @@ class HealthRequest:
 def health_task(comm: Any, request: HealthRequest, progress: Safekeeping) -> HealthGroups | None:
     """Read the health of each machine on its first rank; return groups of alike hosts on rank 0, else None.
 
-    They are merged up a tree of hosts, so no rank receives the health of all. Another machine of the same
+    Groups are merged up a tree of hosts, so no rank receives the health of all. Another machine of the same
     name gets a number after its name.
     """
     if not 0 <= request.seconds <= _MOST_SECONDS:

@@ -134,6 +134,6 @@ def _end(
 
 
 def _wire_gbs(pair_gbs: float, known_gbs: float) -> float:
-    """Return a link's advertised rate: its architecture's if that divides ``pair_gbs``, else a usual one."""
+    """Return a link's advertised rate: the architecture's if it divides ``pair_gbs``, else a usual rate."""
     usual = [gbs for gbs in (known_gbs, known_gbs // 25 * 25) if gbs] + [25.0, 20.0, 50.0]
     return next((gbs for gbs in usual if abs(pair_gbs / gbs - round(pair_gbs / gbs)) < 0.02), usual[0])

@@ -1,7 +1,7 @@
 """hwloc's XML, as `lstopo topology.xml` writes it: the machine, its NUMA nodes and PCI tree, its devices.
 
 Counting rule: a GPU is a PCI function that NVML, CUDA or ROCm names, or that has a GPU's class. A NIC is one
-network port: each network interface of a PCI function, or each RDMA port if it has none.
+network port: each network interface of a PCI function, or each RDMA port of a function without interfaces.
 """
 
 from __future__ import annotations

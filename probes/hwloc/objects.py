@@ -152,11 +152,11 @@ def _pci(element: XmlElement, reading: MachineReader, above: _Above) -> str:
 
 
 def _os_device(element: XmlElement, reading: MachineReader, above: _Above) -> None:
-    told = integer(element.get("osdev_type"))
+    type_number = integer(element.get("osdev_type"))
     if reading.version >= 3:
-        kind = next((name for bit, name in _KIND_BITS if told is not None and told & bit), "")
+        kind = next((name for bit, name in _KIND_BITS if type_number is not None and type_number & bit), "")
     else:
-        kind = _KINDS.get(-1 if told is None else told, "")
+        kind = _KINDS.get(-1 if type_number is None else type_number, "")
     reading.system.append(OsDevice(element.get("name"), kind, above.bus_id, infos(element)))
     reading.places[f"OSDev:{element.get('gp_index')}"] = above.bus_id
 

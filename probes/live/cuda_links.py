@@ -33,7 +33,7 @@ class CudaEnd:
         self._number = number
         with cuda_errors(self._number):
             self._cuda.Device(number).use()
-            # Not from the pool, because an IPC handle names a whole allocation.
+            # These bypass CuPy's pool, because an IPC handle names a whole allocation.
             self._lent, self._own = (self._cuda.Memory(BUFFER_BYTES) for _ in range(2))
             self._pinned = self._cuda.alloc_pinned_memory(BUFFER_BYTES)
             self._stream = self._cuda.Stream(non_blocking=True)

@@ -25,7 +25,7 @@ def first_ranks(machines: Sequence[Key]) -> dict[Key, int]:
 def merged_up_a_tree(
     comm: Any, ranks: Sequence[int], mine: Value, merge: Callable[[Value, Value], Value]
 ) -> Value | None:
-    """Return the merged values of ``ranks`` on the first of them, None on the others; collective on these.
+    """Return the merged values of ``ranks`` on the first rank, None on the others; all ``ranks`` call it.
 
     Each rank merges the values of up to eight others with its own, so no rank receives the values of all.
     """

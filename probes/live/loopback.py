@@ -1,7 +1,7 @@
 """Traffic over a NIC and back by sockets, trusted only if the NIC's own byte counter proves it.
 
-The kernel delivers traffic to a local address directly, as a rule without the NIC. A probe that timed it
-would measure memory (AdapCC's published program does).
+The kernel usually delivers traffic to a local address directly, without the NIC. A probe that timed such
+traffic would measure memory (AdapCC's published program does).
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class SocketLoopback:
         # bytes.
         if counted >= 0.9 * _PROOF_BYTES and inside < 0.5 * _PROOF_BYTES:
             return ""
-        told = (
+        counts = (
             f"of {_PROOF_BYTES} bytes sent to its own address {address}, {nic} counted {counted}, lo {inside}"
         )
-        return f"{told}: what is sent to a local address never reaches the NIC; RDMA would"
+        return f"{counts}: what is sent to a local address never reaches the NIC; RDMA would"
 
     def _sent_bytes(self, nic: str) -> int | None:
         return decimal(self._root / "sys/class/net" / nic / "statistics/tx_bytes")

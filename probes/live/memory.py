@@ -109,10 +109,10 @@ def _cgroups_free() -> Iterator[tuple[Path, int]]:
         limit, used = text(group / most), text(group / taken)
         if not limit.isdecimal() or not used.isdecimal():
             continue
-        held = (line.split() for line in lines(group / "memory.stat").splitlines())
+        statistics = (line.split() for line in lines(group / "memory.stat").splitlines())
         files = {f"{prefix}inactive_file", f"{prefix}active_file"}
         # The page cache counts as free.
-        cache = sum(int(words[1]) for words in held if words[0] in files)
+        cache = sum(int(words[1]) for words in statistics if words[0] in files)
         # Version 1 writes "no limit" as a number larger than any memory.
         yield group, max(0, int(limit) - int(used) + cache)
 

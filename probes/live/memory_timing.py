@@ -25,8 +25,8 @@ Floats32 = NDArray[np.float32]
 # Sizes of one operand in bytes, from within the innermost caches to beyond the largest. A sum has three
 # operands of a size.
 SIZES_BYTES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26)
-# Bytes that one measurement works on, and the number of measurements whose median counts: for operands of up
-# to that size, and for larger ones.
+# Bytes that one measurement works on. The median of _TIMES measurements counts, or of _FEWER_TIMES if an
+# operand is larger than that.
 _BYTES, _TIMES, _FEWER_TIMES = 4 << 20, 5, 3
 # A rank yields its core after this many bytes. The next rank on that core then finds other data in the
 # caches, as in a run.

@@ -61,10 +61,10 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
     if driver is None:
         return parts
     try:
-        told = gpus.read(name, driver)
+        of_driver = gpus.read(name, driver)
         # A value of the wrong type would fail later, far from here.
-        msgspec.convert(msgspec.to_builtins(told), Topology)
-        return (*parts, told)
+        msgspec.convert(msgspec.to_builtins(of_driver), Topology)
+        return (*parts, of_driver)
     except (
         msgspec.MsgspecError,
         AttributeError,
@@ -80,7 +80,7 @@ def read(folder: Path, name: str = "") -> tuple[Topology, ...]:
 
 
 def driver_of(folder: Path) -> RecordedNvml | None:
-    """Return the driver of the machine recorded in ``folder``; None if the recording has no answers of it.
+    """Return the driver of the machine recorded in ``folder``; None if no driver's answers were recorded.
 
     Raises DataError if the recording is damaged.
     """

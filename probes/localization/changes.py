@@ -17,15 +17,15 @@ from probes.localization.rates import fewest_causes
 
 __all__ = ["ChangedPart", "changed_parts"]
 
-# A limit that noise alone exceeds once in a hundred runs is about so many standard deviations.
+# A limit that noise alone exceeds once in a hundred runs is about this many standard deviations.
 _SIGMAS = 4.5
 # The smallest standard deviation of a change: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005
-# The share of the links of a part that must be beyond their own limits. The others count with them if they
-# changed by the share _LIKE of what the part did, because noise may hide their change. Among all links, half
-# is enough: most of them changed.
+# The share of a part's changed links that must be beyond their own limits. A link also counts as changed if
+# it changed by the share _LIKE of the part's change, because noise may hide the rest. If all links changed
+# together, half of the change is enough.
 _LEAST_BEYOND, _LIKE, _LIKE_ALL = 0.5, 0.7, 0.5
-# With fewer links in all, a change of all links is not named as one.
+# A change of all links is named as one only if there are at least this many links.
 _FEWEST_OF_ALL = 4
 _DOES = {"egress": " sends", "ingress": " receives", "host": " sends and receives"}
 
@@ -43,9 +43,9 @@ def changed_parts(
 ) -> list[ChangedPart]:
     """Return the fewest parts that explain the links that became slower, those with most links first.
 
-    ``rows`` are links of ``profile``. The next three are logarithms of factors: ``slower`` by which each link
-    became slower, ``allowed`` that noise explains, ``least`` from which a part counts. All links together
-    count from ``limit_of_all`` on. A result's links are numbers in ``rows``; no link is in two.
+    ``rows`` are links of ``profile``. ``slower`` is how much slower each link became, ``allowed`` how much of
+    it noise explains. A part counts from ``least`` on, all links together from ``limit_of_all`` on. All four
+    are logarithms of factors. The ``at`` of a result are positions in ``rows``; no link is in two results.
     """
     beyond = slower > allowed
     common = len(rows) >= _FEWEST_OF_ALL and float(np.median(slower)) > limit_of_all

@@ -37,7 +37,7 @@ _LEAST_GAIN = 8.0
 # all its links, so the remaining quarter is for noise.
 _AGREE = 0.75
 # Quantiles of the severities of a part's unexplained links that are tried as its level. The second is for a
-# part most of whose links are held back further by slower parts.
+# part with most links held back further by slower parts.
 _LEVELS = (0.5, 0.15)
 # A level is estimated from the links that are more than this many standard deviations worse than explained.
 _WORSE = 1.0
@@ -135,7 +135,7 @@ class Family:
     ``least`` is the smallest slowdown that counts, as a logarithm, for every part. ``cost`` is a further
     penalty for kinds that are rarer, or that other kinds imitate. ``possible`` marks the parts with enough
     links to tell them from parts of another kind. ``subject`` describes the links, with "{0}" and "{1}" for
-    the names of the part. Of the links whose misfit a fault of the part changes, at least the share ``agree``
+    the names of the part. At least the share ``agree`` of the links whose misfit a fault of the part changes
     must fit better with the fault.
     """
 
@@ -300,8 +300,8 @@ def _candidates(model: DeviationModel, family: Family, state: Floats, before: Fl
 def _likely(model: DeviationModel, family: Family, state: Floats, before: Floats) -> Mask:
     """Return the parts that may explain enough, without trying a level.
 
-    A part cannot gain more than the misfits of its worse links, so these must exceed its penalty. Also, of
-    its links that no cause holds back so far, enough must be worse than normal.
+    A part cannot gain more than the misfits of its worse links, so these must exceed its penalty. Also,
+    enough of the part's links that no cause holds back so far must be worse than normal.
     """
     worse = np.flatnonzero(before > 0.5 * _WORSE)
     misfit = _loss(before[worse])
@@ -377,9 +377,8 @@ def _refined(model: DeviationModel, causes: Sequence[Cause]) -> list[Cause]:
         severity = model.severity(others, cause.links)
         decides = severity >= 0.5 * cause.severity
         if isinstance(model, Ceiling):
-            # A link that another part holds back further does not show the level of this one. Nor does a link
-            # whose severity exceeds twice the cause's severity by more than three standard deviations of
-            # noise.
+            # Two kinds of links do not show this part's level: those that another part holds back further,
+            # and those whose severity exceeds twice the cause's by more than three standard deviations.
             decides &= -others < cause.severity
             decides &= severity <= 2.0 * cause.severity + 3.0 * model.sigma[cause.links]
         if decides.any():

@@ -16,10 +16,10 @@ __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
 # The least jitter (a logarithm) of a link if an end waited for a core in every measurement: its best latency
-# may be twice the true one. If the waits are in most round trips, the median shows them; the jitter counts
-# double then, because the best one may have waited, too.
+# may be twice the true one. The jitter of such a link counts double, because its best round trip may have
+# waited, too.
 _WAITED = float(np.log(2.0))
-# Latency is long from three times the usual one on (a logarithm).
+# Links of over three times the nearest link's latency are distant (a logarithm).
 _DISTANT = float(np.log(3.0))
 # A link with this many samples was measured in several passes: each pass takes one or two of them.
 _OFTEN = 6
@@ -137,7 +137,7 @@ def ends_of(profile: Profile) -> Ends:
 def tables_of(profile: Profile, *, every: bool = False) -> tuple[LinkTable, LinkTable]:
     """Return the links between hosts, and those inside hosts.
 
-    Links that were inferred from others add no evidence. They are left out without ``every``.
+    Links that were inferred from others add no evidence, and are left out unless ``every``.
     """
     ends, links = ends_of(profile), profile.links
     alpha = np.log(np.maximum(links.alpha_s, _LEAST_ALPHA_S))

@@ -84,7 +84,7 @@ def locate(
     found: list[Fault] = []
     if len(table):
         between = _between(profile, table, bought, plan, disturbed=disturbed)
-        found = _without_links_of_trunks(list(_of_links(between, bought, plan)))
+        found = _without_links_of_trunks(list(_link_faults(between, bought, plan)))
         found = _with_flapping_hosts(found, between.unsteady.table)
         found = _without_unproven(_without_variations(_with_lossy(found, between, profile)), between.table)
         found += _other_trunks(found, slow_trunks(profile, between.racks, plan))
@@ -209,7 +209,7 @@ def _racks(
     return Racks(division, racks.names), faults
 
 
-def _of_links(between: _Between, bought: Bought | None, plan: FabricPlan | None) -> Iterator[Fault]:
+def _link_faults(between: _Between, bought: Bought | None, plan: FabricPlan | None) -> Iterator[Fault]:
     """Yield the faults of links; a part's rate fault merges with its flapping or latency fault."""
     known = plan is not None or bought is not None
     slow = _by_part(_rate_fault(cause, between.rates, known=known) for cause in between.rates.found.causes)
@@ -354,10 +354,10 @@ def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Faul
 
 
 def _without_unproven(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
-    """Return the faults without unconfirmed ones that a few looks at sound links show, too.
+    """Return the faults without those unconfirmed ones that a few looks at sound links may show, too.
 
-    These are the unsteadiness of a single link, which needs many looks, and a small loss of rate on links of
-    long latency. Short trains do not reach the rate of such links if an end waits for a core.
+    Such faults are the unsteadiness of a single link, which needs many looks, and a small loss of rate on
+    links of long latency, whose rate short trains do not reach if an end waits for a core.
     """
 
     def is_unproven(fault: Fault) -> bool:
@@ -388,7 +388,7 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
         varies = fault.kind == "flapping" or _varies(between.table, at)
         if fault.kind != "trunk" and fault.parts != WHOLE and (of_sender or of_target) and varies:
             explained.update(of_sender)
-            text = tuple(lossy[name].told for name in of_sender) or (
+            text = tuple(lossy[name].finding for name in of_sender) or (
                 f"all hosts but {target} retransmitted TCP segments: packets to it get lost",
             )
             # The kernel's counters confirm the loss, whatever load does to rates.
@@ -399,7 +399,7 @@ def _with_lossy(found: Sequence[Fault], between: _Between, profile: Profile) -> 
             result.append(fault)
     crowd = [fault for fault in found if fault.kind == "trunk" and fault.confirmed]
     result += [
-        Fault("loss", (name,), evidence=(one.told,), sure="likely")
+        Fault("loss", (name,), evidence=(one.finding,), sure="likely")
         for name, one in lossy.items()
         if name not in explained and not any(_overflows(trunk, name, lossy, between.table) for trunk in crowd)
     ]
@@ -502,11 +502,11 @@ def _with_processors(found: Sequence[Fault], processors: Sequence[Fault]) -> lis
     kept = []
     for fault in found:
         hosts = {_host_of(part) for part in fault.parts}
-        by = slow.get(hosts.pop()) if len(hosts) == 1 else None
-        if by is None or fault.level < by.level / _BY_CPU or fault.kind in ("loss", "miswired"):
+        cpu = slow.get(hosts.pop()) if len(hosts) == 1 else None
+        if cpu is None or fault.level < cpu.level / _BY_CPU or fault.kind in ("loss", "miswired"):
             kept.append(fault)
         else:
-            slow[by.parts[0]] = replace(joined(by, fault), kind="cpu", level=by.level)
+            slow[cpu.parts[0]] = replace(joined(cpu, fault), kind="cpu", level=cpu.level)
     return [*kept, *slow.values()]
 
 

@@ -17,8 +17,8 @@ from probes.statistics import robust_level
 
 __all__ = ["SHORT", "level", "noise", "normal", "slots"]
 
-# The bought value is taken for normal if the fast links fall short of it by over a tenth. Before the first
-# measurement, the share that payload reaches is known no better than that.
+# The bought value is taken for normal if the fast links fall short of it by over a tenth: the share of the
+# bought rate that payload reaches is not known better before the first measurement.
 SHORT = -float(np.log(0.9))
 # Links within this distance of the first estimate (as a logarithm) refine it.
 _NEAR = 0.10
@@ -126,7 +126,7 @@ def slots(table: LinkTable, slot: Indices) -> Indices:
 def _by_class(
     values: Floats, classes: Indices, these: Mask, ends: tuple[Indices, Indices], *, racks: bool
 ) -> Floats:
-    """Return normal values of ``these`` links; all classes share one if alike or any is small."""
+    """Return normal values of ``these`` links; classes share one value if alike or if one is small."""
     ok = these & np.isfinite(values)
     if not ok.any():
         return np.zeros(int(these.sum()))

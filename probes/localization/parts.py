@@ -20,7 +20,7 @@ WHOLE = (FABRIC,)
 # so that a rank or a pair is blamed only if no host explains as much.
 _OF_HOST, _OF_TRUNK, _OF_NIC, _OF_PAIR, _OF_END_PAIR = 0.0, 2.0, 2.0, 4.0, 6.0
 # The extra penalty of trunks for each later division of hosts into racks: if two divisions have a trunk of
-# the same links, the first is better known.
+# the same links, the earlier division wins.
 _OF_DIVISION = 2.0
 # The share of the links that must favour a fault of the fabric (_ALL) or of a trunk, because such a fault
 # holds back all its links. If only most links are slow, the fault is in most hosts.
@@ -43,19 +43,19 @@ def families(
     hold back all links. With ``end_pairs``, pairs of NICs and of ranks are parts, too.
     """
     ends = table.ends
-    found = list(_of_ends(table, ends.host, ends.host_names, _OF_HOST, least, directed))
-    found += _of_pairs(table, ends.host, ends.host_names, _OF_PAIR, least, directed)
+    found = list(_end_families(table, ends.host, ends.host_names, _OF_HOST, least, directed))
+    found += _pair_families(table, ends.host, ends.host_names, _OF_PAIR, least, directed)
     if ends.has_nics:
-        found += _of_ends(table, ends.nic, ends.nic_names, _OF_NIC, least, directed)
+        found += _end_families(table, ends.nic, ends.nic_names, _OF_NIC, least, directed)
         if end_pairs:
-            found += _of_pairs(table, ends.nic, ends.nic_names, _OF_END_PAIR, least, directed)
+            found += _pair_families(table, ends.nic, ends.nic_names, _OF_END_PAIR, least, directed)
     if ends.has_ranks:
         ranks = np.arange(len(ends.host))
-        found += _of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed)
+        found += _end_families(table, ranks, ends.rank_names, _OF_NIC, least, directed)
         if end_pairs:
-            found += _of_pairs(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
+            found += _pair_families(table, ranks, ends.rank_names, _OF_END_PAIR, least, directed)
     for at, racks in enumerate(divisions):
-        found += _of_racks(table, racks, least["trunk"], _OF_TRUNK + at * _OF_DIVISION, directed)
+        found += _trunk_families(table, racks, least["trunk"], _OF_TRUNK + at * _OF_DIVISION, directed)
     if fabric:
         found.append(_whole("fabric", table, least, "links between hosts"))
     return found
@@ -77,8 +77,8 @@ def families_inside(table: LinkTable, least: Mapping[str, float], *, fabric: boo
             np.bincount(host, minlength=count) > 1,
             "links inside {0}",
         ),
-        *_of_ends(table, ranks, ends.rank_names, _OF_NIC, least, directed=True),
-        *_of_pairs(table, ranks, ends.rank_names, _OF_PAIR, least, directed=True),
+        *_end_families(table, ranks, ends.rank_names, _OF_NIC, least, directed=True),
+        *_pair_families(table, ranks, ends.rank_names, _OF_PAIR, least, directed=True),
     ]
     if fabric:
         found.append(_whole("inside", table, least, "links inside hosts"))
@@ -91,11 +91,11 @@ def is_trunk(family: Family) -> bool:
 
 
 def is_whole(cause: Cause) -> bool:
-    """Return whether the part at fault is one that all links cross."""
+    """Return whether all links cross the part at fault."""
     return cause.parts == WHOLE
 
 
-def _of_ends(
+def _end_families(
     table: LinkTable,
     unit: Indices,
     names: Sequence[str],
@@ -120,7 +120,7 @@ def _of_ends(
         yield family("ingress", (dst,), receives, "links to {0}")
 
 
-def _of_pairs(
+def _pair_families(
     table: LinkTable,
     unit: Indices,
     names: Sequence[str],
@@ -142,7 +142,9 @@ def _of_pairs(
         yield Family("one_way_pair", (one_way,), count * count, name, smallest, cost, measured, subject)
 
 
-def _of_racks(table: LinkTable, racks: Racks, least: float, cost: float, directed: bool) -> Iterator[Family]:
+def _trunk_families(
+    table: LinkTable, racks: Racks, least: float, cost: float, directed: bool
+) -> Iterator[Family]:
     """Yield the families of trunks: between two racks and, with over two racks, of each rack."""
     here, there = racks.of_host[table.src_host], racks.of_host[table.dst_host]
     across = (here >= 0) & (there >= 0) & (here != there)
@@ -186,7 +188,7 @@ def _pair_name(names: Sequence[str]) -> Callable[[int], tuple[str, ...]]:
 
 
 def _several_peers(unit: Indices, peer: Indices, count: int) -> Mask:
-    """Return which units have several peers; with one, a slow pair explains as much."""
+    """Return which units have several peers; a slow unit with one peer looks like a slow pair."""
     met = np.zeros((count, count), dtype=np.bool_)
     met[unit, peer] = True
     several: Mask = met.sum(axis=1) > 1

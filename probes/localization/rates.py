@@ -43,15 +43,15 @@ _BY_CHANCE = 8.0
 # again, alone.
 _MOST_SINGLE = 4
 # Links whose ends waited for cores are left out if they are unsteady for that reason: if the quantile
-# _MOST_OF_STARVED of their unsteadiness (a logarithm) is above _STEADY. It is the median, because one
-# unsteady host of four makes only half of all links unsteady.
+# _MOST_OF_STARVED of their unsteadiness (a logarithm) is above _STEADY. The quantile is the median, because
+# one unsteady host of four makes only half of all links unsteady.
 _MOST_OF_STARVED, _STEADY = 0.5, 0.1
-# Suppose that each link of a host is unsteady with the probability that it has at the other hosts. The host
-# is at fault if it would then have so many unsteady links with the probability _CHANCE at most. If fewer than
-# half of its links are unsteady, they must lead to _FEWEST_PEERS hosts or more, and the most probability is
-# _CHANCE². A host is left out if its links waited for cores more often than those of other hosts, by more
-# than the share _WAITS_ALIKE. At 0.01 for _CHANCE, one of the 142 cases has a wrong answer; at 0.0001, and
-# with 2 or 5 for _FEWEST_PEERS, all are right.
+# Binomial test of a host: if its links were unsteady as often as links of other hosts, its number of unsteady
+# links, or a larger one, would have at most the probability _CHANCE. If fewer than half of its links are
+# unsteady, the limit is _CHANCE², and the unsteady links must lead to at least _FEWEST_PEERS hosts. A host is
+# left out if its links waited for cores more often than links of other hosts, by more than the share
+# _WAITS_ALIKE. At 0.01 for _CHANCE, one of the 142 cases has a wrong answer; at 0.0001, and with 2 or 5 for
+# _FEWEST_PEERS, all are right.
 _CHANCE, _FEWEST_PEERS, _WAITS_ALIKE = 1e-3, 3, 0.2
 # A link of an unsteady host is unsteady if its slow messages take this many times as long as its fast ones,
 # beyond what is usual (a logarithm).
@@ -197,10 +197,10 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
         family = next(one for one in parts if one.kind == kind)
         for part in np.unique(of_way[often]).tolist():
             mine = of_way == part
-            count, of = int(often[mine].sum()), int(mine.sum())
+            count, links_of_host = int(often[mine].sum()), int(mine.sum())
             usual = max(1, int(often[~mine].sum())) / max(1, int((~mine).sum()))
-            most = 2 * count >= max(of, 4)
-            chance = float(bdtrc(count - 1, of, usual))
+            most = 2 * count >= max(links_of_host, 4)
+            chance = float(bdtrc(count - 1, links_of_host, usual))
             if chance > (_CHANCE if most else _CHANCE**2) or not (most or count >= _FEWEST_PEERS):
                 continue
             here = ends == part
@@ -213,7 +213,7 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
 
 
 def _is_unsteady(cause: Cause, table: LinkTable, busy: Indices) -> bool:
-    """Return whether neither a disturbed pass nor a busy host explains that the links are unsteady.
+    """Return whether the links are unsteady for another reason than a disturbed pass or a busy host.
 
     If an end waits for a core, messages of single links are late. ``busy`` are the hosts with such an end.
     """
@@ -270,7 +270,7 @@ def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the level, for links between racks that of the planned trunk or a NIC, whichever is slower.
+    """Return the levels; a link between racks has that of the planned trunk or a NIC, the slower one.
 
     The planned rate includes headers, whose share is known only roughly. So if the links' measured median is
     within a tenth of the planned level, the median is their level instead.

@@ -32,7 +32,7 @@ class Node:
     inside: list[Node] = field(default_factory=list)
 
     def lines(self, depth: int = 0) -> list[str]:
-        """Return its text, indented by two spaces per level."""
+        """Return the lines of the element, indented by two spaces per level."""
         said = "".join(f" {name}={as_attribute(str(value))}" for name, value in self.attributes.items())
         if not self.inside:
             return [f"{'  ' * depth}<{self.tag}{said}/>"]
@@ -40,7 +40,7 @@ class Node:
         return [f"{'  ' * depth}<{self.tag}{said}>", *below, f"{'  ' * depth}</{self.tag}>"]
 
     def count(self) -> int:
-        """Return the number of elements in it, itself included."""
+        """Return the number of elements, this one included."""
         return 1 + sum(node.count() for node in self.inside)
 
 
@@ -54,7 +54,7 @@ class Writer:
         self._is_amd = any(gpu.vendor == "amd" for gpu in host.gpus)
         # If nothing is known about the GPUs, only their PCI functions are written, and NCCL adds the rest on
         # the machine.
-        self._tells_gpus = bool(host.fabric) or any(
+        self._writes_gpus = bool(host.fabric) or any(
             gpu.compute_capability or gpu.gpudirect is not None for gpu in host.gpus
         )
         self._unplaced: list[str] = []
@@ -67,8 +67,8 @@ class Writer:
     def system(self) -> Node:
         """Return the whole file; its version is 2 for RCCL."""
         cpus: dict[tuple[int, str], Node] = {}
-        for bus_id in self._worth_telling():
-            self._hang(bus_id, cpus)
+        for bus_id in self._devices_to_write():
+            self._attach(bus_id, cpus)
         for nic in self._nics:
             if nic.bus_id not in self._devices:
                 self._cpu(-1 if nic.numa is None else nic.numa, "", cpus).inside.append(
@@ -82,7 +82,7 @@ class Writer:
             self.warnings.append(text)
         return Node("system", {"version": 2 if self._is_amd else 1}, list(cpus.values()))
 
-    def _worth_telling(self) -> list[str]:
+    def _devices_to_write(self) -> list[str]:
         """Return the bus ids of GPUs, NICs and devices from NCCL's files, in bus order."""
         ends = self._gpus.keys() | {nic.bus_id for nic in self._host.physical_nics}
         return [
@@ -91,8 +91,8 @@ class Writer:
             if device.bus_id in ends or (device.method == "nccl_xml" and device.role == "device")
         ]
 
-    def _hang(self, bus_id: str, cpus: dict[tuple[int, str], Node]) -> None:
-        above = [one for one in chain(bus_id, self._devices) if self._is_told(one)]
+    def _attach(self, bus_id: str, cpus: dict[tuple[int, str], Node]) -> None:
+        above = [one for one in chain(bus_id, self._devices) if self._has_element(one)]
         node: Node | None = None
         for device in above:
             made = self._made.get(device.bus_id)
@@ -111,7 +111,7 @@ class Writer:
             self._cpu(numa, root, cpus).inside.append(node)
             self._unplaced += [bus_id] if numa < 0 and not root else []
 
-    def _is_told(self, device: PciDevice) -> bool:
+    def _has_element(self, device: PciDevice) -> bool:
         if "/" in device.bus_id:
             return False  # a partition is written inside its function
         carries = device.bus_id in self._gpus or any(nic.bus_id == device.bus_id for nic in self._host.nics)
@@ -128,7 +128,7 @@ class Writer:
         ports = [nic for nic in self._nics if nic.bus_id == device.bus_id]
         bare = not gpus and not any(nic.bus_id == device.bus_id for nic in self._host.physical_nics)
         node = Node("pci", self._pci_attributes(device, bare))
-        if self._tells_gpus:
+        if self._writes_gpus:
             node.inside += map(self._gpu, gpus)
         if ports:
             node.inside.append(Node("nic", {}, [self._net(nic) for nic in ports]))
@@ -180,7 +180,7 @@ class Writer:
         return [Node(link.kind, {"target": target, "count": link.count, "tclass": kind})]
 
     def _net(self, nic: Nic) -> Node:
-        # The reader made names unique for ports that share one.
+        # The reader made the names of ports unique.
         name = (nic.rdma_device or nic.name).partition("@")[0]
         if nic.port is not None:
             name = name.removesuffix(f":{nic.port}")

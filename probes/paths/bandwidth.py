@@ -1,8 +1,8 @@
 """Bandwidth tables: GB/s in one direction for links of each generation, kept as data.
 
-The rates are those that NCCL and RCCL use: delivered, not advertised. ``bandwidth.json`` holds them,
-``bandwidth.schema.json`` is its schema. The environment variable CCCTL_BANDWIDTH or an argument names a file
-that replaces it.
+The rates are those that NCCL and RCCL use: delivered, not advertised. ``bandwidth.json`` holds the tables,
+``bandwidth.schema.json`` their schema. The environment variable CCCTL_BANDWIDTH or an argument names a file
+that replaces ``bandwidth.json``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Bandwidths:
         return None
 
     def cpu_gbs(self, arch: str, vendor: str, model: int | None) -> float | None:
-        """Return GB/s between two NUMA nodes of such a CPU; None if it is not in the tables."""
+        """Return GB/s between two NUMA nodes of such a CPU; None if the tables lack the CPU."""
         for link in self.cpu_links:
             if link.arch in ("", arch) and link.vendor in ("", vendor) and link.model_from <= (model or 0):
                 return link.gbs

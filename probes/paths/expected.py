@@ -106,18 +106,18 @@ class Expected:
 
     def _direct(self, a: Gpu, b: Gpu) -> list[tuple[float, str]]:
         ends = [
-            self._sum(one, (link for link in self._of(one) if link.target == other.bus_id))
+            self._sum(one, (link for link in self._links_of(one) if link.target == other.bus_id))
             for one, other in ((a, b), (b, a))
         ]
         known = [part for part in ends if part]
         return [min(known)] if known else []
 
     def _bundle(self, gpu: Gpu, to: str) -> list[tuple[float, str]]:
-        links = (link for link in self._of(gpu) if to in (link.kind, link.target_kind))
+        links = (link for link in self._links_of(gpu) if to in (link.kind, link.target_kind))
         part = self._sum(gpu, links)
         return [part] if part else []
 
-    def _of(self, gpu: Gpu) -> Iterator[FabricLink]:
+    def _links_of(self, gpu: Gpu) -> Iterator[FabricLink]:
         return (link for link in self._host.fabric if link.source == gpu.bus_id)
 
     def _sum(self, gpu: Gpu, links: Iterable[FabricLink]) -> tuple[float, str] | None:

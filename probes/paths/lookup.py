@@ -31,7 +31,7 @@ class Named:
 
 
 def pair_named(topology: Topology, a: str, b: str) -> tuple[Named, Named]:
-    """Return two devices; if only one name is ambiguous, prefer its device on the other device's host.
+    """Return two devices by name; a name that several hosts have means the device on the other's host.
 
     Raises UsageError if a name matches no device, or devices of several hosts.
     """

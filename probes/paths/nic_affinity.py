@@ -9,7 +9,7 @@ from probes.topology import Gpu, Host, Nic
 
 __all__ = ["NEAR_TO_FAR", "nearest_nic", "nic_kind"]
 
-# Types of paths from a GPU to a NIC. Over its chip-to-chip link to the CPU, a GPU is farther from a NIC than
+# Types of paths from a GPU to a NIC. A path over the GPU's chip-to-chip link to the CPU is farther than one
 # over PCIe switches (NCCL: PATH_P2C after PATH_PXB).
 NEAR_TO_FAR = ("LOC", "NVL", "NVB", "PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "?")
 

@@ -110,7 +110,7 @@ class Paths:
         return None
 
     def in_tree(self, a: Gpu | Nic, b: Gpu | Nic) -> PathType | None:
-        """Return the type of the path in the PCI tree; None if the tree lacks one of them or their roots."""
+        """Return the type of the path in the PCI tree; None if the tree lacks a device or its root."""
         here, there = self._place(a), self._place(b)
         common = next((bus_id for bus_id in here.chain if bus_id in there.chain), None)
         if common is not None:

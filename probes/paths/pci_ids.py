@@ -31,9 +31,9 @@ _CONSOLES = {"0x4752", "0x5159", "0x515e", "0x5969"}
 def is_gpu(pci_class: str, vendor: str, device: str = "") -> bool:
     """Return whether a function of this class is a GPU that can be a rank.
 
-    A display controller counts if NVIDIA or AMD made it, or if the vendor is unknown (static files). The
-    display of a server's management controller does not count, nor an old one made by ATI. AMD's accelerators
-    since the MI300 have class 0x12 instead.
+    A display controller counts if NVIDIA or AMD made it, or if the vendor is unknown (static files). Displays
+    of servers' management controllers and old displays by ATI do not count. AMD's accelerators since the
+    MI300 have class 0x12 instead.
     """
     if vendor == _AMD and device in _CONSOLES:
         return False
@@ -83,7 +83,7 @@ def architecture_of_model(name: str) -> str:
 
 
 def first_match(table: str, name: str) -> str:
-    """Return the first key of a table in this folder one of whose patterns is in ``name``; "" if none is."""
+    """Return the first key of ``table``, a JSON file here, with a pattern found in ``name``; "" if none."""
     return next((key for key, texts in _patterns(table) if any(one.search(name) for one in texts)), "")
 
 

@@ -49,7 +49,7 @@ def numa_of(device: Gpu | Nic, devices: Mapping[str, PciDevice]) -> int | None:
 
 
 def uplink(device: PciDevice, devices: Mapping[str, PciDevice]) -> Uplink:
-    """Return the link above ``device``; the port at its upper end limits its maximum."""
+    """Return the link above ``device``; the port at the link's upper end limits the maximum."""
     above = devices.get(device.parent)
     ports = [above] if above is not None and above.role in ("root", "downstream") else []
     ends = [device, *ports]
@@ -74,6 +74,6 @@ def flat(host: Host) -> bool:
 
 def states_fabric(host: Host) -> bool:
     """Return whether some source could report NVLinks: the driver, or a file with more than PCI functions."""
-    told = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
-    stated = any(matrix.what == "path" for matrix in host.matrices)
-    return bool(host.fabric) or told or stated or any(gpu.peers for gpu in host.gpus)
+    has_driver = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
+    has_paths = any(matrix.what == "path" for matrix in host.matrices)
+    return bool(host.fabric) or has_driver or has_paths or any(gpu.peers for gpu in host.gpus)

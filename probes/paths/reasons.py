@@ -46,12 +46,12 @@ def reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType, tables: Band
         return []
     found: list[str] = []
     if isinstance(a, Gpu) and isinstance(b, Gpu):
-        found += _of_fabric(host, a, b, path, tables)
-        found += _of_peers(host, a, b)
+        found += _fabric_reasons(host, a, b, path, tables)
+        found += _peer_reasons(host, a, b)
     if path not in ("NVL", "NVB", "C2C"):
-        found += _of_place(host, a, b, path)
-        found += _of_links(host, a, b)
-    found += _of_port(host, a, b, tables)
+        found += _place_reasons(host, a, b, path)
+        found += _link_reasons(host, a, b)
+    found += _port_reasons(host, a, b, tables)
     return list(dict.fromkeys(found))
 
 
@@ -63,7 +63,7 @@ def nvlink_of(gpu: Gpu) -> str:
     return first_match("nvlink_models.json", gpu.name)
 
 
-def _of_fabric(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -> Iterator[str]:
+def _fabric_reasons(host: Host, a: Gpu, b: Gpu, path: PathType, tables: Bandwidths) -> Iterator[str]:
     for gpu in (a, b):
         yield from _lost_links(host, gpu, tables)
     if path == "NVL":
@@ -129,7 +129,7 @@ def _elsewhere(host: Host, gpu: Gpu, links: list[FabricLink], other: Gpu) -> str
     )
 
 
-def _of_peers(host: Host, a: Gpu, b: Gpu) -> Iterator[str]:
+def _peer_reasons(host: Host, a: Gpu, b: Gpu) -> Iterator[str]:
     """Yield the driver's restrictions on peer access, each with the word that the driver uses."""
     for matrix in host.matrices:
         for one, other in ((a, b), (b, a)):
@@ -146,7 +146,7 @@ def _source(matrix: Matrix) -> str:
     return "nvidia-smi" if matrix.method == "smi" else matrix.method
 
 
-def _of_place(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterator[str]:
+def _place_reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterator[str]:
     devices = functions(host)
     up = [chain(device.bus_id, devices) for device in (a, b)]
     if path not in ("PIX", "PXB", "?") and flat(host):
@@ -173,7 +173,7 @@ def _of_place(host: Host, a: Gpu | Nic, b: Gpu | Nic, path: PathType) -> Iterato
             yield f"no source states the NUMA node of {label(device)}"
 
 
-def _of_links(host: Host, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[str]:
+def _link_reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[str]:
     devices = functions(host)
     for end in (a, b):
         for device in chain(end.bus_id, devices):
@@ -185,7 +185,7 @@ def _of_links(host: Host, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[str]:
                 yield f"the PCIe link of {whose} runs with {wire.width} lanes of {wire.max_width}"
 
 
-def _of_port(host: Host, a: Gpu | Nic, b: Gpu | Nic, tables: Bandwidths) -> Iterator[str]:
+def _port_reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, tables: Bandwidths) -> Iterator[str]:
     for gpu, nic in ((a, b), (b, a)):
         if isinstance(nic, Nic) and nic.state in ("down", "init", "disabled"):
             yield f"{label(nic)} is {nic.state}"

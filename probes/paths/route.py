@@ -125,8 +125,8 @@ def _part(device: PciDevice, end: Gpu | Nic, devices: Mapping[str, PciDevice], t
         return Step(what, device.bus_id)
     gbs = tables.pcie_gbs(wire.max_speed_gts or wire.speed_gts, wire.width or wire.max_width)
     narrow = wire.width and wire.max_width and wire.width < wire.max_width
-    of = f" (x{wire.max_width} is possible)" if narrow else ""
-    return Step(what, device.bus_id, f"{wire}{of}" + (f", {gbs:g} GB/s" if gbs else ""))
+    possible = f" (x{wire.max_width} is possible)" if narrow else ""
+    return Step(what, device.bus_id, f"{wire}{possible}" + (f", {gbs:g} GB/s" if gbs else ""))
 
 
 _End = tuple[Gpu | Nic, list[PciDevice]]

@@ -70,9 +70,9 @@ class Fits:
     def _of_both(self, pair: Pair, together: LinkFit) -> LinkFit:
         """Return the better fit, with the slow messages of both looks unless other links may explain them.
 
-        If the best message and the best train in company took as long as those alone, no other link held
-        them up, so the slow ones are the link's own. A part that is slow from time to time is often fast when
-        it is measured again.
+        If the best message and the best train under load took as long as those alone, no other link held them
+        up, so slow messages are the link's own. A part that is slow from time to time is often fast when it
+        is measured again.
         """
         company, alone = self.samples.trains[pair], self.samples.again[pair]
         found = better(together, pace(alone))
@@ -169,8 +169,8 @@ class Fits:
     def _repeats(self, row: int) -> bool:
         """Return whether half of the messages under load took the same time, and the link is no faster alone.
 
-        An end that waits for a core slows a link by chance, so it does not repeat a rate in several passes,
-        nor in company and alone.
+        An end that waits for a core slows a link by chance, so its rates in several passes differ, and so do
+        its rates under load and alone.
         """
         alone = self.samples.again.get(self.pairs[row])
         if alone is None:
@@ -277,7 +277,7 @@ def assemble(
     seconds: float,
     rounds: int,
     shares: Sequence[Share] = (),
-    said: Sequence[str] = (),
+    notes: Sequence[str] = (),
     interrupted: str = "",
     host_copies: Sequence[HostCopies] = (),
     memory: Sequence[HostMemory] = (),
@@ -287,7 +287,7 @@ def assemble(
 ) -> Profile:
     """Return the profile of the ranks at ``places``, links in the order of (src, dst).
 
-    ``shares`` are the ports found by trials, ``said`` further notes, ``interrupted`` the reason why the
+    ``shares`` are the ports found by trials, ``notes`` further notes, ``interrupted`` the reason why the
     measurement is incomplete. An interruption is the first finding, followed by slow parts. With
     ``instances``, unmeasured links between hosts are inferred from measured links that represent them.
     """
@@ -311,7 +311,7 @@ def assemble(
     suspects = suspected(found)
     faults = confirmed(found, suspects)
     findings: list[tuple[FindingKind, str]] = [("incomplete", interrupted)] if interrupted else []
-    findings += [("doubtful", text) for text in (*said, *_doubts(fits, _links_of(faults, links)))]
+    findings += [("doubtful", text) for text in (*notes, *_doubts(fits, _links_of(faults, links)))]
     if left := {row for fault in suspects if fault not in faults for row in fault.rows}:
         text = f"{plural(len(left), 'link')} looked slow, not reported: there was no time to measure again"
         findings.append(("doubtful", text))
@@ -390,7 +390,7 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     }
     again = set(fits.retested)
     lopsided = [row for row in own["asymmetric"] if row in again]
-    said = [
+    kinds = [
         ("slower than the way back", lopsided, beta / way_back),
         (
             "whose times fit no alpha and beta (the time of whole transfers is given instead)",
@@ -401,7 +401,7 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     found = []
     if late := fits.rows["preempted"]:
         found.append(_preempted([fits.pairs[row] for row in late], fits.places))
-    for what, rows, times in said:
+    for what, rows, times in kinds:
         if rows:
             found.append(f"{plural(len(rows), 'link')} {what}: {_worst(fits, names, rows, times)}")
     if noisy := own["noisy"]:

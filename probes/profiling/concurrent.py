@@ -35,7 +35,7 @@ _MESSAGE_BYTES = 1 << 18
 _WINDOW = 4
 # The most bytes of a flow. They last for 20 ms at 400 Gb/s.
 _MOST_BYTES = 1 << 30
-# Each kind of probe has its own tag, so that a message of one never reaches another.
+# Each kind of probe has its own tag, so that probes never receive each other's messages.
 _TAG = 104
 # While no message moves, the sleeps of a rank double between these. The shortest is less than the time of one
 # message at 100 Gb/s (21 us); the longest delays the end of a flow by a four-hundredth.
@@ -46,7 +46,7 @@ _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
 class ConcurrentRequest:
     """The host of each rank, the racks in which hosts stand, and the usual time of a byte between hosts.
 
-    ``rack_of`` maps hosts to racks; hosts that it does not name form one.
+    ``rack_of`` maps hosts to racks; hosts without an entry form one rack.
     """
 
     hosts: tuple[str, ...]

@@ -34,7 +34,7 @@ def bound_nic() -> str:
 
 
 def host_of(topology: Topology, name: str) -> Host:
-    """Return the host of that name, with or without its domain; an only host matches any name.
+    """Return the host of that name, with or without its domain; a single host matches any name.
 
     Raises UsageError if there is none.
     """

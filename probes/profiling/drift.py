@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 Quantity = Literal["bandwidth", "latency"]
-# A change counts, or does not as its links' ends waited for cores, or cannot be told from noise.
+# A change counts, is doubtful because the ends of its links waited for cores, or unsure because of noise.
 _Kind = Literal["counts", "doubtful", "unsure"]
 
 # Links named in one finding, so that it stays readable; a count stands for the others.
@@ -81,13 +81,13 @@ class Past:
     """Evidence from earlier runs about one quantity of each link of the baseline.
 
     ``wander`` is the standard deviation of its logarithm from run to run (0: unknown). ``level`` is its level
-    in the last runs if that differs from the baseline, else 0. ``told`` are the links that were worse in the
-    last run. ``recalled`` are the links of ``told`` that were not measured now and keep their last values.
+    in the last runs if that differs from the baseline, else 0. ``worse`` are the links that were worse in the
+    last run. ``recalled`` are the links of ``worse`` that were not measured now and keep their last values.
     """
 
     wander: Floats
     level: Floats
-    told: Mask
+    worse: Mask
     recalled: Mask
 
 
@@ -153,7 +153,7 @@ class Change:
         return written(self.quantity, self.before), written(self.quantity, self.now)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The change in words: what it is, before and now."""
         before, now = self.values
         # Write the unit once if both have the same.
@@ -164,7 +164,7 @@ class Change:
 
     def __str__(self) -> str:
         limit = "at least" if self.allowed < 1 else "at most"
-        return f"{self.told} (with noise alone {limit} {self.allowed:.0%})"
+        return f"{self.summary} (with noise alone {limit} {self.allowed:.0%})"
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Drift:
         found = [str(change) for change in self.changes if not change.worse]
         found += [f"{name} is not in the baseline" for name in self.new]
         found += [
-            f"{change.told}: does not count: one end waited for a core in every measurement"
+            f"{change.summary}: does not count: one end waited for a core in every measurement"
             for change in self.doubtful
         ]
         if self.unmeasured:
@@ -335,8 +335,8 @@ class _Judge:
         """Yield the changes of one quantity, each with its kind.
 
         ``best`` and ``middle`` have two rows: the values of all links before, and now. A change for the worse
-        is doubtful if its link is ``unsure``. The last change is that of the median of all links without a
-        change, if it is too large to be called none.
+        is doubtful if its link is ``unsure``. Last comes the median of all links without a change, if that
+        median moved too far to be called unchanged.
         """
         at_best, in_middle = np.log(best[1] / best[0]), np.log(middle[1] / middle[0])
         # The smaller of both; 0 if they disagree on the direction.
@@ -382,7 +382,7 @@ class _Judge:
         limit_of_all = float(np.clip(_z(2) * np.median(chance), least, most))
         if past is not None:
             worse = moved < 0 if quantity == "bandwidth" else moved > 0
-            allowed = np.where(past.told[self.rows] & worse, _STILL * allowed, allowed)
+            allowed = np.where(past.worse[self.rows] & worse, _STILL * allowed, allowed)
             # A level that many runs agree on is more certain than the value of one run.
             level = past.level[self.rows]
             shift = np.where(level > 0, np.log(np.maximum(level, NO_ALPHA_S) / before), 0.0)
@@ -418,5 +418,5 @@ def below_expectation(profile: Profile, bytes_per_s: float) -> str:
         for row in slow[np.argsort(-links.beta_s_per_byte[slow], kind="stable")][:_MOST_SLOW].tolist()
     ]
     more = len(slow) - _MOST_SLOW
-    told = ", ".join(named) + (f" and {plural(more, 'more link')}" if more > 0 else "")
-    return f"{len(slow)} of {plural(len(links.src), 'link')} below {rate_text(bytes_per_s)}: {told}"
+    names = ", ".join(named) + (f" and {plural(more, 'more link')}" if more > 0 else "")
+    return f"{len(slow)} of {plural(len(links.src), 'link')} below {rate_text(bytes_per_s)}: {names}"

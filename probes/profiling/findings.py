@@ -53,8 +53,8 @@ def is_single(fault: Fault) -> bool:
 def with_faults(profile: Profile, faults: Sequence[Fault], *, bought: bool = False) -> Profile:
     """Return the profile with the findings and flags of these faults, in place of those of other faults.
 
-    They come after findings of what was not measured, and before doubts. With ``bought``, a slow fabric is
-    compared with the rate that was bought.
+    Findings of faults come after findings of what was not measured, and before doubts. With ``bought``, a
+    slow fabric is compared with the rate that was bought.
     """
     # Older profiles do not say of which kind a finding is.
     unknown: FindingKind = "doubtful"

@@ -112,7 +112,7 @@ class History:
         return np.asarray(self.measured_s >= max(recent_s, self.changed_s), dtype=np.bool_)
 
     def is_of(self, baseline: Profile) -> bool:
-        """Return whether its runs measured the ranks and links of ``baseline``."""
+        """Return whether the runs measured the ranks and links of ``baseline``."""
         return (
             self.hosts == tuple(entry.host for entry in baseline.ranks)
             and np.array_equal(self.src, baseline.links.src)
@@ -215,9 +215,9 @@ def lasting_level(
 ) -> float:
     """Return a link's level in the last runs if that differs from ``expected``; else 0.
 
-    Five of six runs must agree on it. The level must differ from ``expected`` by more than ``least`` (in the
-    logarithm). It must also differ by more than the sampling error of a median of runs whose standard
-    deviation is ``sigma`` (`probes.statistics.changepoint`).
+    Five of six runs must agree on the level. It must differ from ``expected`` by more than ``least`` (in the
+    logarithm), and by more than the sampling error of a median of runs whose standard deviation is ``sigma``
+    (`probes.statistics.changepoint`).
     """
     steady = Steady(
         window=RECENT_RUNS, learn=_LEARN, effect=float(np.expm1(least)), level=expected, sigma=sigma

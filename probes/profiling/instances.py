@@ -20,8 +20,8 @@ from probes.sampling import Pair, Place, doubling_strides, strides
 
 __all__ = ["Instances", "NicGroup", "SampleSpread"]
 
-# Ranks that share a NIC are alike if their best flows differ by at most this factor. So are pairs of NICs, by
-# the medians of their flows.
+# Ranks that share a NIC are alike if their best flows differ by at most this factor. Pairs of NICs are alike
+# if the medians of their flows differ by at most this factor.
 _ALIKE = 1.15
 # If a flow is slower than the slower of its two NICs by more than this factor, its pair of hosts is measured
 # completely.
@@ -51,7 +51,7 @@ class SampleSpread:
 
     more: tuple[Pair, ...]
     apart: frozenset[int]
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class Instances:
@@ -132,11 +132,11 @@ class Instances:
         if not flows:
             return SampleSpread((), frozenset(), ())
         times = self._times(flows)
-        apart, said = self._uneven_ranks(times)
+        apart, notes = self._uneven_ranks(times)
         more = [pair for rank in sorted(apart) for pair in self._of_rank(rank)]
         shifts = self._uneven_shifts(times)
         if shifts:
-            said.append(
+            notes.append(
                 f"pairs of NICs declared alike differ by up to {max(shifts.values()):.2f} times: "
                 "each is measured"
             )
@@ -144,7 +144,7 @@ class Instances:
         else:
             more += self._standing_out(times, apart)
         return SampleSpread(
-            tuple(pair for pair in dict.fromkeys(more) if pair not in beta), frozenset(apart), tuple(said)
+            tuple(pair for pair in dict.fromkeys(more) if pair not in beta), frozenset(apart), tuple(notes)
         )
 
     def inferred(self, beta: Mapping[Pair, float]) -> dict[Pair, Pair]:
@@ -220,7 +220,7 @@ class Instances:
             for end in (0, 1):
                 seen.setdefault((pair[end], end), []).append(value)
         found: set[int] = set()
-        said = []
+        notes = []
         for group in (one for one in self.groups if len(one.ranks) > 1):
             for end in (0, 1):
                 enough = [
@@ -231,12 +231,12 @@ class Instances:
                 if best and best[-1] > _ALIKE * best[0]:
                     found.update(group.ranks)
                     way = "sends" if end == 0 else "receives"
-                    said.append(
+                    notes.append(
                         f"ranks {some(list(map(str, group.ranks)), 8)} of {group.host} share one NIC as "
                         f"declared, but one {way} {best[-1] / best[0]:.2f} times slower than "
                         "another: each is measured"
                     )
-        return found, said
+        return found, notes
 
     def _uneven_shifts(self, times: Mapping[Pair, float]) -> dict[int, float]:
         """Return the factor by which each slow shift from NIC to NIC is slower than the fastest shift."""

@@ -51,7 +51,7 @@ class Steps:
         self._prober, self._effort, self._places = prober, effort, places
         self._started_s = started_s
         self._left_out: list[str] = []
-        self._declared_said: list[str] = []
+        self._declared_notes: list[str] = []
         self._instances: Instances | None = None
         host_of = [place.host for place in places]
         cores_of = {place.host: place.cores for place in places}
@@ -97,7 +97,7 @@ class Steps:
             mine = Instances(self._places).spread(Fits(samples, self._places).between_hosts)
         self._prober.waits_for_all("whether what is declared alike is alike")
         spread: SampleSpread = self._prober.comm.bcast(mine)
-        self._declared_said += spread.said
+        self._declared_notes += spread.notes
         met = sorted({(min(pair), max(pair)) for pair in spread.more})
         steps: list[tuple[Probe, list[Pair]]] = [(self._prober.alpha, wave) for wave in self._cut(met)]
         steps += [(self._prober.beta, wave) for wave in self._cut(spread.more)]
@@ -106,7 +106,7 @@ class Steps:
         for index, (probe, wave) in enumerate(steps, start=1):
             taken = probe(wave, f"what was declared alike, wave {index} of {len(steps)}")
             if taken is None:
-                self._declared_said.append("no time to measure all that is not alike as declared")
+                self._declared_notes.append("no time to measure all that is not alike as declared")
                 break
             found.add(taken)
         self._add(found, samples)
@@ -149,11 +149,11 @@ class Steps:
             self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
             return [], []
         trials = ContentionTrials(attempts(prober, known), carries(prober, known))
-        shares, said = trunk_shares(known, trials)
+        shares, notes = trunk_shares(known, trials)
         self._through(shares, samples)
         self._alone(self._on_every_rank(waiting, samples)[: self._most_retests], samples)
         of_nics = nic_shares(known, trials)
-        return [*shares, *of_nics], [*said, *contradicted(self._places, of_nics)]
+        return [*shares, *of_nics], [*notes, *contradicted(self._places, of_nics)]
 
     def host_copies(self) -> tuple[HostCopies, ...]:
         """Measure copies between GPUs and their CPUs, on every host one GPU at a time."""
@@ -201,21 +201,21 @@ class Steps:
             )
         return tuple(found)
 
-    def said(self, samples: Samples) -> list[str]:
+    def notes(self, samples: Samples) -> list[str]:
         """Return notes on omitted measurements, with reasons."""
         missing = len(self._places) * (len(self._places) - 1) - len(samples.measured())
-        told = list(self._declared_said)
+        found = list(self._declared_notes)
         if self._instances is not None:
             inferred = len(self._instances.inferred(Fits(samples, self._places).between_hosts))
             missing -= inferred
             if inferred:
-                told.append(
+                found.append(
                     f"{inferred} links between hosts are inferred from samples: {self._effort.topology_name} "
                     f"declares {self._instances.classes()}"
                 )
         left = [f"{missing} links not measured"] if missing else []
         if not left and not self._left_out:
-            return told
+            return found
         why = "no time"
         if self._effort.budget_s is not None:
             why = f"budget of {self._effort.budget_s:g} s"
@@ -223,7 +223,7 @@ class Steps:
             why = f"{self._effort.pairs.source} names the pairs"
         elif self._effort.quick:
             why = "strides 1, 2, 4, … only"
-        return [*told, f"left out ({why}): {', '.join(left + self._left_out)}"]
+        return [*found, f"left out ({why}): {', '.join(left + self._left_out)}"]
 
     def _is_enough(self, number: int, last_s: float) -> bool:
         """Return whether to skip pass ``number``: no time left, or two passes took long enough."""
@@ -244,10 +244,10 @@ class Steps:
         ]
         self._prober.expect((plan.passes - number + 1) * sum(len(alpha) + len(beta) for alpha, beta in cut))
         for index, (alpha, beta) in enumerate(cut, start=1):
-            of = f"pass {number} of {plan.passes}, set of links {index} of {len(rounds)}"
+            part = f"pass {number} of {plan.passes}, set of links {index} of {len(rounds)}"
             steps: list[tuple[str, Probe, list[Pair]]]
-            steps = [(f"latency, {of}", self._prober.alpha, wave) for wave in alpha]
-            steps += [(f"bandwidth, {of}", self._prober.beta, wave) for wave in beta]
+            steps = [(f"latency, {part}", self._prober.alpha, wave) for wave in alpha]
+            steps += [(f"bandwidth, {part}", self._prober.beta, wave) for wave in beta]
             for step, probe, wave in steps:
                 samples = probe(wave, step)
                 if samples is None:

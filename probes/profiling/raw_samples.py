@@ -30,7 +30,7 @@ class RawSamples:
     ``quantity`` is 0 for the seconds of a round trip between ``src`` and ``dst``, 1 for the seconds of a
     message of ``size_bytes`` in a train from ``src`` to ``dst``, and 2 for such a message if no other link
     was measured at the same time. ``size_bytes`` is 0 for a whole train, whose ``seconds`` are per byte.
-    ``run`` numbers the measurements: links of different ones were fitted apart.
+    ``run`` numbers the measurements: links of different measurements were fitted apart.
     """
 
     run: Ints

@@ -84,7 +84,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
     passes, samples = steps.passes(plan)
     instances = steps.checked(samples)
     steps.retest(samples)
-    shares, said = steps.ports(samples)
+    shares, notes = steps.ports(samples)
     copies, memory = steps.host_copies(), steps.memory()
     sent, retransmitted = sent_and_retransmitted()
     prober.waits_for_all("how much was sent")
@@ -98,7 +98,7 @@ def _measure(comm: Any, effort: Effort, progress: Safekeeping, unlocked: Sequenc
         seconds=time.perf_counter() - started_s,
         rounds=len(plan.rounds) * passes,
         shares=shares,
-        said=[*unlocked, *steps.said(samples), *said],
+        notes=[*unlocked, *steps.notes(samples), *notes],
         host_copies=copies,
         memory=memory,
         instances=instances,
@@ -151,5 +151,7 @@ def rescued(values: Iterable[object], why: str, seconds: float = 0.0) -> Profile
         return None
     missing = begun.links - len(samples.measured())
     left = f"{missing} of {begun.links} links not measured" if missing else "each link measured at least once"
-    said = f"interrupted: {why}; {left}"
-    return assemble(samples, begun.places, library=begun.library, seconds=seconds, rounds=0, interrupted=said)
+    cut_short = f"interrupted: {why}; {left}"
+    return assemble(
+        samples, begun.places, library=begun.library, seconds=seconds, rounds=0, interrupted=cut_short
+    )

@@ -139,15 +139,15 @@ def judged(
     for quantity in _QUANTITIES:
         since_s = history.since_s(quantity)
         mine = [change for change in worse if change.quantity == quantity]
-        told = _rows_of(mine)
+        worse_rows = _rows_of(mine)
         unsure = _rows_of([change for change in by_noise.doubtful if change.quantity == quantity])
         standing += [_standing(change, since_s, past[quantity], at_s, measured) for change in mine]
         back = np.flatnonzero((since_s > 0) & measured)
-        gone = [row for row in back.tolist() if row not in told and row not in unsure]
+        gone = [row for row in back.tolist() if row not in worse_rows and row not in unsure]
         recovered += _recoveries(quantity, gone, baseline, now, since_s)
-        different = [*gone, *(row for row in told if not since_s[row])]
+        different = [*gone, *(row for row in worse_rows if not since_s[row])]
         changed = changed or bool(unexplained[different].any())
-        after = _with_since(after, quantity, told, set(gone), at_s)
+        after = _with_since(after, quantity, worse_rows, set(gone), at_s)
     if changed:
         after = replace(after, changed_s=float(after.at_s[-1]))
     return WatchVerdict(drift, tuple(standing), tuple(recovered), after, harmless)
@@ -180,8 +180,8 @@ def _past(
             sigma=float(sigma[link]),
             least=least,
         )
-    told = np.asarray(history.since_s(quantity) > 0, dtype=np.bool_)
-    return Past(wander, floats(level), told, told & missing)
+    worse_rows = np.asarray(history.since_s(quantity) > 0, dtype=np.bool_)
+    return Past(wander, floats(level), worse_rows, worse_rows & missing)
 
 
 def _values(profile: Profile, quantity: Quantity) -> Floats:
@@ -226,9 +226,11 @@ def _recoveries(
     ]
 
 
-def _with_since(history: History, quantity: Quantity, told: set[int], back: set[int], at_s: float) -> History:
+def _with_since(
+    history: History, quantity: Quantity, worse_rows: set[int], back: set[int], at_s: float
+) -> History:
     column = np.array(history.since_s(quantity))
-    for row in told:
+    for row in worse_rows:
         column[row] = column[row] or at_s
     column[list(back)] = 0.0
     if quantity == "bandwidth":

@@ -14,7 +14,7 @@ from probes.statistics import fit
 
 __all__ = ["GpuEnd", "host_copies", "latencies", "lend", "trains_from"]
 
-# Each kind of probe has its own tag, so that a message of one never reaches another.
+# Each kind of probe has its own tag, so that probes never receive each other's messages.
 _TAG = 103
 # Sizes at which the start of a copy does not dominate its time.
 SIZES = tuple(1 << 20 << step for step in range(7))

@@ -9,13 +9,13 @@ from probes.base import Floats, floats
 
 __all__ = ["answer", "round_trips"]
 
-# Each kind of probe has its own tag, so that a message of one never reaches another.
+# Each kind of probe has its own tag, so that probes never receive each other's messages.
 _TAG = 101
 # The number of first round trips. They may open the connection, so they only show the pace and are not
 # counted.
 _WARM = 20
-# The least and the most round trips that are counted. The minimum needs a few even on a slow link; on a fast
-# one, the time would allow more than the minimum needs.
+# The least and the most round trips that are counted. A minimum needs a few even on a slow link; more than
+# these do not improve the minimum of a fast link.
 _LEAST, _MOST = 20, 2000
 # After this many times its planned time, a measurement ends with fewer round trips than planned, because a
 # lost message is sent again and arrives 0.2 s late. ``_LAST`` is the first byte of the last message.

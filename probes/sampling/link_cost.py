@@ -1,8 +1,8 @@
 """The alpha and beta of one link, fitted to its samples and bounded by the time of whole transfers.
 
 Delayed messages arrive in a burst, and the gaps within a burst are shorter than the link's pace. The time of
-a whole train since its request can only be too long. So the best whole transfer bounds beta from above, and a
-fit much faster than it is rejected.
+a whole train since its request can only be too long. So the best whole transfer bounds beta from above, and
+a much faster fit is rejected.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["best_message", "best_whole", "better", "looks_slow", "middle_whole",
 
 # If a byte costs this many times more at one size than at another, messages have a fixed cost.
 _OVERHEAD = 1.25
-# A fit of large messages is rejected only below this share of the best whole transfer: it uses the best
+# A fit of large messages is rejected only below this share of the best whole transfer: the fit uses the best
 # times, whereas a whole train includes every disturbance.
 _LARGE_HURRY = 0.5
-# A fit under concurrent load that is faster than the one alone by more than this factor came from a burst.
+# A fit under concurrent load that is this many times faster than the fit without load came from a burst.
 _BURST = 1.5
 # A whole train of small messages may look this much too fast, because a shaped link lets a burst through.
 _AHEAD = 1.06

@@ -40,14 +40,14 @@ __all__ = [
     "warm_buffer",
 ]
 
-# Each kind of probe has its own tag, so that a message of one never reaches another.
+# Each kind of probe has its own tag, so that probes never receive each other's messages.
 _TAG = 102
 KIB, MIB = 1 << 10, 1 << 20
 # Larger than the caches of a core, so that messages come from memory.
 _BUFFER_BYTES = 32 * MIB
 # The first look at a link's speed, as (bytes, messages, times): 32 KiB, which take 0.26 s at 1 Mbit/s. A link
-# that looks slow gets _MORE_LOOKS, so that the median ignores one that was disturbed. One that looks fast
-# gets a closer look over several clumps, so that no slow link is taken for a fast one.
+# that looks slow gets _MORE_LOOKS, so that the median ignores a disturbed look. A link that looks fast gets a
+# closer look, _PROBE, over several clumps, so that no slow link is taken for a fast one.
 _LOOK, _MORE_LOOKS = (4 * KIB, 8, 1), 2
 _PROBE = (32 * KIB, 4, 3)
 # Largest message that MPI libraries buffer (64 KiB over TCP). Sizes below and above it are never in one fit,
@@ -61,12 +61,12 @@ _LARGE = tuple(128 * KIB << step for step in range(6))
 # messages, five each of three sizes, would then take over 0.17 s.
 _SLOW_S_PER_BYTE = 5e-3 / _LARGE[0]
 # A train of small messages lasts for _TRAIN_S, and for at least _ROUND_TRIPS. An idle TCP connection starts
-# with 10 segments (RFC 6928) and doubles them each round trip. In six round trips, the quarter of the train
-# that is left out, it sends 0.9 MB.
+# with 10 segments (RFC 6928) and doubles them each round trip. It sends 0.9 MB in six round trips, which are
+# the first quarter of the train and are left out.
 _TRAIN_S, _ROUND_TRIPS = 0.04, 24
 # Such a train has at most the bytes that the fastest slow link carries in _TRAIN_S (1 MiB), or up to _LONGEST
-# times as many if round trips are long. The quarter of the smallest train, which is left out, too, is 32 KiB.
-# So the burst that a shaped link lets through (4 KiB in a lab) has no weight.
+# times as many if round trips are long. The first quarter of the smallest train is 32 KiB. As it is left out,
+# the burst that a shaped link lets through (4 KiB in a lab) has no weight.
 _MOST_TRAIN_BYTES, _LEAST_TRAIN_BYTES, _LONGEST = MIB, 128 * KIB, 4.0
 # The sleep of a rank between two looks for a message: short beside a small message on a slow link (0.15 ms).
 _NAP_S = 5e-5
@@ -74,20 +74,20 @@ _NAP_S = 5e-5
 # since the request. The request takes one round trip and the messages _ROUND_TRIPS or more, so the gaps of an
 # undisturbed train are at least 24/25 of that mean; the rest is for noise.
 HURRY = 0.94
-# A requested size is left out if one message of it takes longer, unless it is the smallest. The fewest
+# A requested size is left out if one of its messages takes longer, unless it is the smallest size. The fewest
 # messages of a train then take 5 s.
 _LONGEST_WANTED_S = 1.0
 # Trains of a slow link are sent up to _TIMES times, until their paces differ by less than the factor _AGREE.
 # Rates of an undisturbed link vary by 1 to 3 % (as in benchmarks/accept_campaign.py).
 _AGREE, _TIMES = 1.03, 3
-# While other links are measured, too, they may delay the trains of a link, as by a factor of 2 if two links
-# share a port. They do if at least _TRAINS_HELD_UP trains of the link differ by more than the factor
-# _HELD_UP, which is more than noise. No more trains are sent then, because the link will be measured alone.
+# Links that are measured at the same time may delay a link's trains, by a factor of 2 if two links share a
+# port. They do if at least _TRAINS_HELD_UP trains of the link differ by more than the factor _HELD_UP, which
+# is more than noise. Then no more trains are sent, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
 # The fewest and the most messages in a train of large ones: five have three gaps after the first quarter.
 _FEWEST_MESSAGES, _MOST_MESSAGES = 5, 32
 # The fewest and the most messages in a train of small ones. Twelve have eight gaps after the first quarter.
-# The most matter if a user requests tiny messages: at 2.4 us each they take _TRAIN_S.
+# The upper bound matters if a user requests tiny messages: at 2.4 us each they take _TRAIN_S.
 _FEWEST_BUFFERED, _MOST_BUFFERED = 12, 1 << 14
 
 Between = Callable[[], None]
@@ -191,16 +191,16 @@ def _train(size: int, seconds_per_byte: float, budget_s: float) -> Train:
 
 def send(comm: Any, peer: int) -> None:
     """Send the trains that the receiver requests."""
-    while (train := _next_wish(comm, peer)) is not None:
+    while (train := _next_request(comm, peer)) is not None:
         send_train(comm, peer, train)
 
 
-def _next_wish(comm: Any, peer: int) -> Train | None:
+def _next_request(comm: Any, peer: int) -> Train | None:
     """Return the next request of ``peer``; sleep until it comes, to leave the cores to the peer."""
     while not comm.Iprobe(peer, _TAG):
         time.sleep(_NAP_S)
-    wish: Train | None = comm.recv(source=peer, tag=_TAG)
-    return wish
+    request: Train | None = comm.recv(source=peer, tag=_TAG)
+    return request
 
 
 def receive(

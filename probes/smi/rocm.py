@@ -1,10 +1,10 @@
 """The output of ``rocm-smi --showtopo`` and ``amd-smi topology``: AMD GPUs joined by xGMI, and NUMA nodes.
 
-A table of link types has a word for each pair of GPUs. It is "XGMI" also for GPUs that reach each other only
-through a third one, and "Hops" is 1 for these, too. Only the weight shows the difference, and the bandwidth
-of amd-smi, which is 0 without a direct link. A bandwidth is a range in MB/s. It begins at the bandwidth of
-one link and ends at the bandwidth of all links of the pair, so it also shows their number. rocm-smi numbers
-GPUs, amd-smi names their PCI functions.
+A table of link types has a word for each pair of GPUs. The word is "XGMI", and "Hops" is 1, even if two GPUs
+reach each other only through a third one. Only the weight shows the difference, and the bandwidth of amd-smi,
+which is 0 without a direct link. A bandwidth is a range in MB/s, from the bandwidth of one link to that of
+all links of the pair; so it also shows the number of links. rocm-smi numbers GPUs, amd-smi names their PCI
+functions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Tables:
         return (int(match[1]), int(match[2])) if match else (0, 0)
 
     def has_rates(self) -> bool:
-        """Return whether the driver states rates: one that does not gives every pair "0-0"."""
+        """Return whether the driver states rates: a driver without rates gives every pair "0-0"."""
         return any(_RATE.fullmatch(word) and word != "0-0" for word in self.tables[_RATES].values())
 
 
@@ -113,10 +113,10 @@ def read(content: bytes, source: str) -> Topology:
     if not found.gpus or len(found.gpus) > _MOST_GPUS:
         text = f"expected a table of link types of 1 to {_MOST_GPUS} GPUs, found {len(found.gpus)} GPUs"
         raise DataError(source, [text], hint=_HINT)
-    untold = [pair for pair in combinations(found.gpus, 2) if not found.word(_LINKS, *pair)]
-    if untold:
-        named = " and ".join(untold[0])
-        text = f"expected a link type for each two GPUs, found none for {len(untold)} pairs, {named} first"
+    missing = [pair for pair in combinations(found.gpus, 2) if not found.word(_LINKS, *pair)]
+    if missing:
+        named = " and ".join(missing[0])
+        text = f"expected a link type for each two GPUs, found none for {len(missing)} pairs, {named} first"
         raise DataError(source, [text], hint=_HINT)
     name = PurePath(source).stem
     host = _host(name, found)
@@ -127,11 +127,11 @@ def read(content: bytes, source: str) -> Topology:
 
 def _tables(content: bytes, source: str) -> _Tables:
     if _is_amd_json(content):
-        return _of_amd_json(content, source)
-    return _of_json(content, source) if is_json(content) else _of_text(decoded(content))
+        return _from_amd_json(content, source)
+    return _from_json(content, source) if is_json(content) else _from_text(decoded(content))
 
 
-def _of_text(text: str) -> _Tables:
+def _from_text(text: str) -> _Tables:
     found = _Tables()
     title, columns = "", list[str]()
     for line in text.split("\n"):
@@ -154,7 +154,7 @@ def _of_text(text: str) -> _Tables:
     return found
 
 
-def _of_json(content: bytes, source: str) -> _Tables:
+def _from_json(content: bytes, source: str) -> _Tables:
     parts = _decoded(content, dict[str, dict[str, str]], "rocm-smi", source)
     found, numbers = _Tables(), set[int]()
     for part, values in parts.items():
@@ -181,7 +181,7 @@ def _decoded(content: bytes, kind: type[_Kind], tool: str, source: str) -> _Kind
         raise DataError(source, [f"the JSON of {tool}: {error}"], hint=_HINT) from error
 
 
-def _of_amd_json(content: bytes, source: str) -> _Tables:
+def _from_amd_json(content: bytes, source: str) -> _Tables:
     gpus = _decoded(content, list[_AmdGpu], "amd-smi", source)
     found, names = _Tables(), {gpu.gpu: _name(gpu) for gpu in gpus}
     if not all(0 <= number < _MOST_GPUS for number in names):

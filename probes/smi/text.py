@@ -2,8 +2,7 @@
 
 Cells are separated by any white space, because tabs and spaces vary with the driver's age and with copying. A
 terminal that breaks a long line may remove the space between two cells. An incomplete matrix is refused. Only
-rows of NICs may be missing, at the end. The matrix is symmetric, so the rows of GPUs have the same cells;
-only those between two NICs are lost.
+rows of NICs may be missing, at the end: the matrix is symmetric, so only cells between two NICs are lost.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LATER = re.compile(r"(?<=[\s0-9])(?=CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s
 _LEGEND = re.compile(r"\s*(NIC\d+)\s*[:=]\s*(\S+)\s*")
 # No host has more GPUs and NICs, and the work grows with the square of their number.
 _MOST_DEVICES = 256
-# The beginning of a GPU's row. A launcher's tag before it is taken off the other lines, too.
+# The beginning of a GPU's row. A launcher's tag before it is removed from other lines, too.
 _FIRST_CELLS = r"\bGPU[0-9]{1,6}[ \t]+[X01]\b"
 _TABLE_ROW = re.compile(r"^[ \t]*\|.*$", re.MULTILINE)
 

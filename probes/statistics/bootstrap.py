@@ -45,7 +45,7 @@ class SideVerdict(Generic[_Key]):
 
 
 def in_random_order(keys: Sequence[_Key], repetitions: int, seed: int) -> list[_Key]:
-    """Return every key once per repetition, in a new order each time, so that drift affects all equally."""
+    """Return every key once per repetition, in a new order each time: drift then affects all keys equally."""
     random = np.random.default_rng(seed)
     return [keys[at] for _ in range(repetitions) for at in random.permutation(len(keys))]
 

@@ -17,7 +17,7 @@ from probes.base import Floats
 
 __all__ = ["MAD_TO_SIGMA", "MEDIAN_TO_MEAN", "Steady", "robust_level"]
 
-# The least share of recent values beyond the level, so that a few bad values are no change.
+# Least share of recent values beyond the level.
 _MOST = 0.75
 # About one normal value in a billion lies more than six standard deviations above the mean.
 _Z = 6.0
@@ -31,8 +31,8 @@ class Steady:
     """The level of one series, followed value by value; each value is greater than 0.
 
     ``level`` is the known level, and ``sigma`` the standard deviation of a value's logarithm. The last
-    ``window`` values are judged. A new level is learned from ``learn`` values: more, so that it is the more
-    certain one. Changes by a smaller share than ``effect`` do not matter, however certain they are.
+    ``window`` values are judged. A new level is learned from ``learn`` values, which should be more than
+    ``window``. Changes by a smaller share than ``effect`` do not matter, however certain they are.
     """
 
     def __init__(self, *, window: int, learn: int, effect: float, level: float, sigma: float) -> None:

@@ -1,7 +1,7 @@
 """AMD's GPUs and their xGMI links, from the kernel's compute driver (KFD) under /sys/class/kfd.
 
-Its nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes. Each states a least and a most MB/s,
-whose ratio is the number of xGMI links on that path.
+KFD's nodes are CPUs and GPUs. A GPU's ``io_links`` lead to other nodes. Each io_link states its least and its
+most MB/s; most / least is the number of xGMI links on that path.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Node:
     """One node: its number, its properties and its folder."""
 
     number: int
-    said: dict[str, int]
+    properties: dict[str, int]
     folder: Path
 
     @property
     def bus_id(self) -> str:
         """The PCI function of a GPU; "" for a CPU."""
-        place = self.said.get("location_id", 0)
-        if not self.said.get("simd_count"):
+        place = self.properties.get("location_id", 0)
+        if not self.properties.get("simd_count"):
             return ""
-        domain = self.said.get("domain", 0)
+        domain = self.properties.get("domain", 0)
         return f"{domain:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
 
 
@@ -50,7 +50,7 @@ def read(host: str, root: Path = Path("/")) -> Topology:
         return Topology((Host(host, METHOD),))
     nodes = {node.number: node for node in _nodes(folder)}
     gpus = [node for number, node in sorted(nodes.items()) if node.bus_id]
-    unread = [str(number) for number, node in sorted(nodes.items()) if not node.said]
+    unread = [str(number) for number, node in sorted(nodes.items()) if not node.properties]
     found = Host(
         name=host,
         method=METHOD,
@@ -80,8 +80,8 @@ def _properties(folder: Path) -> dict[str, int]:
 
 
 def _gpu(node: _Node, index: int) -> Gpu:
-    hive = node.said.get("hive_id", 0)
-    unique = node.said.get("unique_id", 0)
+    hive = node.properties.get("hive_id", 0)
+    unique = node.properties.get("unique_id", 0)
     return Gpu(
         bus_id=node.bus_id,
         method=METHOD,
@@ -89,7 +89,7 @@ def _gpu(node: _Node, index: int) -> Gpu:
         vendor="amd",
         uuid=f"GPU-{unique:016x}" if unique else "",
         memory_bytes=_memory_bytes(node) or None,
-        arch=_architecture(node.said.get("gfx_target_version", 0)),
+        arch=_architecture(node.properties.get("gfx_target_version", 0)),
         usable=True,
         fabric_cluster=f"{hive:016x}" if hive else "",
     )
@@ -109,12 +109,12 @@ def _memory_bytes(node: _Node) -> int:
 
 def _links(node: _Node, nodes: dict[int, _Node]) -> Iterator[FabricLink]:
     for entry in sorted(node.folder.glob("io_links/*"), key=lambda path: path.name.zfill(4)):
-        said = _properties(entry)
-        far = nodes.get(said.get("node_to", -1))
-        # A process that may not use a GPU cannot read its node, and so not tell it from a CPU.
-        if said.get("type") != _XGMI or far is None or not far.said:
+        properties = _properties(entry)
+        far = nodes.get(properties.get("node_to", -1))
+        # A process that may not use a GPU cannot read the GPU's node, which then looks like a CPU.
+        if properties.get("type") != _XGMI or far is None or not far.properties:
             continue
-        least, most = said.get("min_bandwidth", 0), said.get("max_bandwidth", 0)
+        least, most = properties.get("min_bandwidth", 0), properties.get("max_bandwidth", 0)
         yield FabricLink(
             source=node.bus_id,
             target=far.bus_id or f"numa{_cpu_number(far, nodes)}",
@@ -128,4 +128,6 @@ def _links(node: _Node, nodes: dict[int, _Node]) -> Iterator[FabricLink]:
 
 def _cpu_number(node: _Node, nodes: dict[int, _Node]) -> int:
     """Return the NUMA node of a CPU node: CPU nodes are in the order of NUMA nodes."""
-    return sum(other.number < node.number for other in nodes.values() if other.said and not other.bus_id)
+    return sum(
+        other.number < node.number for other in nodes.values() if other.properties and not other.bus_id
+    )

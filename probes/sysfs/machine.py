@@ -115,8 +115,6 @@ def _above(device: PciDevice, found: dict[str, PciDevice]) -> list[str]:
 def _is_gpu(device: PciDevice, sys: Path) -> bool:
     if not pci_ids.is_gpu(device.pci_class, device.vendor, device.device):
         return False
-    # Integrated graphics run no ranks. They are VGA controllers with less than ``_LEAST_VRAM_BYTES`` of
-    # memory.
     vram_bytes = decimal(sys / "bus/pci/devices" / device.bus_id / "mem_info_vram_total")
     return not (device.pci_class.startswith("0x0300") and 0 < (vram_bytes or 0) < _LEAST_VRAM_BYTES)
 
@@ -151,13 +149,13 @@ class _Processor:
 
 def _processor(root: Path) -> _Processor:
     """Return the kind of the first CPU in /proc/cpuinfo; all CPUs of a machine are equal."""
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in lines(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
-        said.setdefault(name.strip(), value.strip())
-    if "vendor_id" in said:
-        family, model = (whole(said.get(name, "")) for name in ("cpu family", "model"))
-        return _Processor("x86_64", said["vendor_id"], family, model)
-    if "CPU implementer" in said:
+        fields.setdefault(name.strip(), value.strip())
+    if "vendor_id" in fields:
+        family, model = (whole(fields.get(name, "")) for name in ("cpu family", "model"))
+        return _Processor("x86_64", fields["vendor_id"], family, model)
+    if "CPU implementer" in fields:
         return _Processor("arm64", "", None, None)
-    return _Processor("ppc64") if said.get("cpu", "").startswith("POWER") else _Processor()
+    return _Processor("ppc64") if fields.get("cpu", "").startswith("POWER") else _Processor()

@@ -147,7 +147,7 @@ def _errors(counters: Path) -> Iterator[tuple[str, int]]:
 
 
 def _is_same(nic: Nic, port: _RdmaPort, alone: bool) -> bool:
-    """Return whether the interface is that port; ``alone``: it is its PCI function's only interface."""
+    """Return whether the interface is that port; ``alone``: the port's PCI function has one interface."""
     if nic.rdma_device:
         return False
     if port.netdev:

@@ -63,7 +63,7 @@ _SETTINGS = (
     *("sys/devices/system/cpu/isolated", "sys/devices/system/cpu/online"),
     *(f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name", "board_name", "bios_version")),
 )
-# Modules of the kernel: whether they are loaded, and their versions, which some do not state.
+# Kernel modules: a recording has those that are loaded, with the versions that they state.
 _MODULES = ("nvidia", "amdgpu", "mlx5_core", "efa", "gdrdrv", "nvidia_peermem", "nv_peer_mem")
 # The limits of cgroups on processors, of both versions.
 _CGROUP = {
@@ -123,7 +123,7 @@ def _lines(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _reduced(line: str) -> str:
-    """Return a line of /proc/cpuinfo; of the flags, only those that are read."""
+    """Return a line of /proc/cpuinfo with only the flags that are read."""
     name, colon, flags = line.partition(":")
     if name.strip() != "flags":
         return line
@@ -216,7 +216,7 @@ def _ports(card: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _masked(gid: str) -> str:
-    """Return an address of the documentation of the same kind as this one; "" for an empty entry."""
+    """Return the documentation's address of the same kind as ``gid``; "" for an empty entry."""
     if not _GID.fullmatch(gid) or not gid.strip("0:"):
         return ""
     if gid.startswith("0000:0000:0000:0000:0000:ffff:"):
@@ -247,14 +247,14 @@ def unpack(text: str, root: Path, source: str) -> None:
     for number, line in enumerate(rows, 1):
         if line.startswith("#") or not line.strip():
             continue
-        name, told, content = line.partition(" = ")
+        name, equals, content = line.partition(" = ")
         file, binary, digits = line.partition(" := ")
         link, points, target = line.partition(" -> ")
         try:
             if line.startswith("[") and line.endswith("]"):
                 folder = _inside(root, root / line[1:-1])
                 folder.mkdir(parents=True, exist_ok=True)
-            elif told:
+            elif equals:
                 content = content.replace("\\n", "\n")
                 _inside(root, folder / name).write_text(content + "\n", encoding="utf-8")
             elif binary:
@@ -280,10 +280,7 @@ def _inside(root: Path, place: Path) -> Path:
 
 
 def _link(root: Path, place: Path, target: str) -> None:
-    """Make a link.
-
-    Its target may go up (..) only at its beginning, so that no later link can redirect it outside.
-    """
+    """Make a link, whose target may go up (..) only at its beginning: no later link can redirect it."""
     parts = target.split("/")
     if any(len(part.encode()) > _LONGEST_NAME for part in parts):
         raise ValueError(f"expected names of at most {_LONGEST_NAME} bytes in the target of a link")

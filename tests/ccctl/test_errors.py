@@ -19,9 +19,12 @@ def test_an_error_carries_message_and_hint():
 def test_the_argument_of_a_library_is_told_as_the_option_that_it_comes_from():
     error = CcctlError(" gurobi: unknown solver", argument="solver")
     assert error.message == "solver gurobi: unknown solver"
-    assert ccctl.errors.told(error) == "--solver gurobi: unknown solver"
-    assert ccctl.errors.told(CcctlError(": expected 1", argument="hold_alpha")) == "--hold-alpha: expected 1"
-    assert ccctl.errors.told(CcctlError("the solver is gone")) == "the solver is gone"
+    assert ccctl.errors.message_of(error) == "--solver gurobi: unknown solver"
+    assert (
+        ccctl.errors.message_of(CcctlError(": expected 1", argument="hold_alpha"))
+        == "--hold-alpha: expected 1"
+    )
+    assert ccctl.errors.message_of(CcctlError("the solver is gone")) == "the solver is gone"
 
 
 def test_a_data_error_names_its_source_in_every_line():

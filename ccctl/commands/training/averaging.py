@@ -168,9 +168,9 @@ def _tell(found: Planned, options: AveragingOptions) -> None:
     if "-" in (options.output, options.svg):
         return
     if options.json:
-        told = text.summary(found.groups, compare=options.compare)
+        values = text.summary(found.groups, compare=options.compare)
         changed = {} if options.previous is None else {"changed": found.changed}
-        console.summary(told | changed | {"findings": list(found.remarks)})
+        console.summary(values | changed | {"findings": list(found.remarks)})
         return
     say = console.data if options.output is None else console.note
     text.draw(found.groups, say=say, compare=options.compare)

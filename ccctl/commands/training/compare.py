@@ -43,7 +43,7 @@ EXAMPLES = (
         "as if each layer took a GPU 2 ms forward and 4 ms backward, with two sizes of buckets",
     ),
 )
-# Ways whose replicas hold the same bits after each iteration.
+# Modes whose replicas hold the same bits after each iteration.
 _SYNCHRONOUS = ("ddp", "dear", "dear-nl", "horovod", "horovod-tuned", "hierarchical", "adaptive")
 
 

@@ -53,7 +53,7 @@ class Axis:
     def around(self, values: Sequence[float], first: float, last: float, apart: float) -> Scale:
         """Return a scale that spans ``values`` between round ends.
 
-        It runs from position ``first`` to ``last``, with ticks about ``apart`` pixels apart.
+        The scale runs from position ``first`` to ``last``, with ticks about ``apart`` pixels apart.
         """
         most = max(2, int(abs(last - first) / apart))
         if self.base:

@@ -110,14 +110,14 @@ def _chart(chart: Chart, width: int, solid: Sequence[str]) -> list[str]:
         parts.append(text(chart.y.name(tick), left - 6, y.at(tick) + 4, anchor="end"))
     parts += [*chart.x.along(x, _TOP, bottom), *_moments(chart, x, bottom)]
     every = [[(x.at(a), y.at(b)) for a, b in line.points] for line in chart.lines]
-    for line, places, (number, of) in zip(chart.lines, every, _turns(every), strict=True):
+    for line, places, (number, count) in zip(chart.lines, every, _turns(every), strict=True):
         # A single point becomes a short horizontal line, so that it shows even without a mark.
         ends = places if len(places) > 1 else [(a + shift, b) for a, b in places for shift in (-9, 9)]
         path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in ends)
         if line.joined:
-            parts.append(stroke(path, line.colour, dashed=line.dashed, turn=(number, of)))
+            parts.append(stroke(path, line.colour, dashed=line.dashed, turn=(number, count)))
         if not line.dashed:
-            parts += [mark(solid.index(line.name), a, b, line.colour) for a, b in places[number::of]]
+            parts += [mark(solid.index(line.name), a, b, line.colour) for a, b in places[number::count]]
     return parts
 
 

@@ -184,10 +184,10 @@ def stroke(
 
     ``turn`` (number, count) lets overlapping lines show in turns, piece by piece.
     """
-    number, of = turn
+    number, count = turn
     place: dict[str, object] = {"d": path, "fill": "none", "stroke": "", "stroke-width": f"{width:g}"}
     if number:
-        place["stroke-dasharray"] = f"{_PIECE} {_PIECE * (of - 1)}"
+        place["stroke-dasharray"] = f"{_PIECE} {_PIECE * (count - 1)}"
         place["stroke-dashoffset"] = -_PIECE * number
     elif dashed:
         place["stroke-dasharray"] = "6 4"

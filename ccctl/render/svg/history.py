@@ -61,7 +61,7 @@ def pictures(history: History, width: int) -> Iterator[Drawing]:
             lines.append(series(name, GREY, at, _medians(values[:, others]), dashed=True))
         panels.append(Chart(axis, Axis(title, short), lines, moments))
     runs = f"{plural(history.runs, 'run')} of {plural(history.links, 'link')}"
-    told = [
+    entries = [
         (
             text(str(number), 13, 10, anchor="middle", colour="alarm"),
             f"{moment(event.at_s)}  {event.kind}: {event.text}",
@@ -73,7 +73,7 @@ def pictures(history: History, width: int) -> Iterator[Drawing]:
         "Bandwidth and latency, run by run: a line for each of the links that are worst, and events.",
         panels,
         width,
-        told,
+        entries,
     )
 
 

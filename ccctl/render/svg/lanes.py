@@ -86,8 +86,8 @@ def _left(labels: Iterable[str], width: int) -> float:
 class LaneChart:
     """Lanes ``pitch`` pixels high over an axis from 0 to ``until`` or the end of the last block.
 
-    Each has a background if there is ``ground``. A counted axis is drawn above the lanes: its columns are
-    ``unit`` pixels wide, ``side`` is the title of the labels, and the columns of ``alarms`` are highlighted.
+    Each lane has a background if there is ``ground``. A counted axis is drawn above the lanes: its columns
+    are ``unit`` pixels wide, ``side`` is the title of the labels, and the columns of ``alarms`` stand out.
     """
 
     rows: Sequence[Lane]

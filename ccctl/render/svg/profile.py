@@ -157,13 +157,13 @@ def _row(links: _Links, cells: _Cells, row: int, numbered: bool) -> Iterator[Blo
     for column in np.flatnonzero(cells.slowest[row] >= 0).tolist():
         link = cells.slowest[row, column]
         rate, share, slow = links.rate[link], links.share[link], cells.slow[row, column]
-        said = f"{cells.names[row]} → {cells.names[column]}: {rate:.3g} GB/s, {share:.2f} of the median"
+        words = f"{cells.names[row]} → {cells.names[column]}: {rate:.3g} GB/s, {share:.2f} of the median"
         yield Block(
             column,
             column + 1,
             _shade(float(share)),
             word=f"{rate:.3g}" if numbered else "",
-            title=said + (", flagged as slow" if slow else ""),
+            title=words + (", flagged as slow" if slow else ""),
             edge="alarm" if slow else "",
         )
 
@@ -205,7 +205,7 @@ def _host(links: _Links, name: str) -> list[Lane]:
         own = ~links.inside & (end == name)
         rate = float(np.median(links.rate[own])) if own.any() else 0.0
         slow = bool(own.any()) and links.flagged({flag})[own].mean() > 0.5
-        said = f"{rate:.3g}{f', {does} slowly' if slow else ''}"
+        words = f"{rate:.3g}{f', {does} slowly' if slow else ''}"
         first = not rows
-        rows.append(bar(name if first else "", [(does, rate, colour)], said, first=first, alarm=slow))
+        rows.append(bar(name if first else "", [(does, rate, colour)], words, first=first, alarm=slow))
     return rows

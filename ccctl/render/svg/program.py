@@ -73,8 +73,8 @@ def pictures(program: Program, width: int) -> Iterator[Drawing]:
     steps: list[list[Block]] = [[] for _ in names]
     for step in drawn:
         name, at = OPS[program.op[step]], int(level[step])
-        said = f"{name}: {MEANINGS[name]}"
-        steps[program.tb_of[step]].append(Block(at, at + 1, _LOOKS[name], said, name, program.place(step)))
+        words = f"{name}: {MEANINGS[name]}"
+        steps[program.tb_of[step]].append(Block(at, at + 1, _LOOKS[name], words, name, program.place(step)))
     rank = program.tb_rank
     rows = [
         Lane(name, tuple(steps[block]), first=block > 0 and rank[block] != rank[block - 1])

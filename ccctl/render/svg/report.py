@@ -76,14 +76,16 @@ def _lines(rows: list[Row], bounds_s: Bounds) -> tuple[list[Series], list[Series
 
     The bandwidth at a point is the row's measured bus bandwidth, scaled to the point's time.
     """
-    told: list[tuple[str, str, Row, float | None]] = []
-    told += [("measured", row.program, row, row.shown.time_s) for row in rows if row.shown]
-    told += [("predicted", row.program, row, row.predicted_s) for row in rows]
-    told += [("peer", name, row, peer.time_s) for row in rows for name, peer in row.peers.items()]
-    colours = dict(zip(dict.fromkeys(name for _, name, _, _ in told), cycle(COLOURS), strict=False))
-    told += [("bound", "proven bound", row, bounds_s.get((row.collective, row.size_bytes))) for row in rows]
+    plotted: list[tuple[str, str, Row, float | None]] = []
+    plotted += [("measured", row.program, row, row.shown.time_s) for row in rows if row.shown]
+    plotted += [("predicted", row.program, row, row.predicted_s) for row in rows]
+    plotted += [("peer", name, row, peer.time_s) for row in rows for name, peer in row.peers.items()]
+    colours = dict(zip(dict.fromkeys(name for _, name, _, _ in plotted), cycle(COLOURS), strict=False))
+    plotted += [
+        ("bound", "proven bound", row, bounds_s.get((row.collective, row.size_bytes))) for row in rows
+    ]
     curves: dict[tuple[str, str], dict[float, tuple[float, float]]] = {}
-    for kind, name, row, time_s in told:
+    for kind, name, row, time_s in plotted:
         if row.shown and time_s and time_s > 0:
             rate = row.shown.busbw_gbs * row.shown.time_s / time_s
             curves.setdefault((kind, name), {})[row.size_bytes] = (rate, time_s)
@@ -107,15 +109,15 @@ def _breakdown(row: Row, found: Breakdown, width: int) -> Iterator[Drawing]:
         yield _ranks(found, what, width)
 
 
-def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
+def _waterfall(forecast: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
     """Return bars that each begin where the last one ended, then a bar of the measured time."""
-    rows = [bar("proven bound", [("proven bound", told.bound_s, GREY)], seconds(told.bound_s))]
-    at_s = told.bound_s
+    rows = [bar("proven bound", [("proven bound", forecast.bound_s, GREY)], seconds(forecast.bound_s))]
+    at_s = forecast.bound_s
     for name, until_s in (
-        ("schedule", told.schedule_s),
-        ("steps", told.schedule_s + told.steps_s),
-        ("sharing of ports", told.time_s - told.memory_s),
-        ("memory", told.time_s),
+        ("schedule", forecast.schedule_s),
+        ("steps", forecast.schedule_s + forecast.steps_s),
+        ("sharing of ports", forecast.time_s - forecast.memory_s),
+        ("memory", forecast.time_s),
         ("not predicted", found.time_s),
     ):
         kind, colour = "predicted to come to it", _PREDICTED
@@ -130,10 +132,11 @@ def _waterfall(told: Forecast, found: Breakdown, what: str, width: int) -> Drawi
     run = f"run {found.iteration + 1}"
     return lanes(
         f"{what}: from the bound to the measured time",
-        f"On {told.network}: what comes to the proven bound, one after the other, until the measured time.",
+        f"On {forecast.network}: what comes to the proven bound, one after the other, until the measured "
+        "time.",
         LaneChart(rows, TIME),
         width,
-        [("", f"bound: {told.bound}"), ("", f"{run}, the nearest to the median, {found.placement}")],
+        [("", f"bound: {forecast.bound}"), ("", f"{run}, the nearest to the median, {found.placement}")],
     )
 
 
@@ -147,9 +150,9 @@ def _kinds(found: Breakdown, what: str, width: int) -> Drawing:
         if not predicted_s and not measured_s:
             continue
         if foretold:
-            said = "not predicted" if predicted_s is None else seconds(predicted_s)
+            expected = "not predicted" if predicted_s is None else seconds(predicted_s)
             piece = ("predicted", predicted_s or 0.0, _PREDICTED)
-            rows.append(bar(f"{name}, predicted", [piece], said, first=True))
+            rows.append(bar(f"{name}, predicted", [piece], expected, first=True))
         piece = ("measured", measured_s, _MEASURED)
         rows.append(bar(f"{name}, measured", [piece], seconds(measured_s), first=not foretold))
     clocks = found.clock_error_s

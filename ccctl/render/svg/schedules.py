@@ -41,12 +41,12 @@ _MOST_LANES, _MOST_SENDS, _FULL_PERIODS = 64, 1_000_000, 3
 
 @dataclass(frozen=True, eq=False)
 class _Use:
-    """A lane or curve of ``of`` links or ports: which sends (``rows``) hold one, and how long."""
+    """A lane or curve of ``count`` links or ports, the sends (``rows``) that hold them, and how long."""
 
     name: str
     rows: Indices
     held_s: Floats
-    of: int = 1
+    count: int = 1
 
 
 def schedule(made: Schedule, width: int) -> Iterator[Drawing]:
@@ -156,7 +156,7 @@ def _over_time(
 def _share(use: _Use, timing: Timing, slots: int) -> Floats:
     """Return the share of the links or ports that is held in each slot."""
     start_s = timing.start_s[use.rows]
-    return over_time(start_s, start_s + use.held_s, timing.time_s, slots, use.of)
+    return over_time(start_s, start_s + use.held_s, timing.time_s, slots, use.count)
 
 
 def _runs(share: Floats, time_s: float, levels: int) -> Iterator[tuple[float, float, int]]:

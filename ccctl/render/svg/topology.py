@@ -74,7 +74,7 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
     parts = list(_tree(lines, tops, wide, wrong))
     kinds = {line.kind for line in lines}
     entries: list[Entry] = [
-        (swatch(colour), said) for kind, (said, colour) in _KINDS.items() if kind in kinds
+        (swatch(colour), name) for kind, (name, colour) in _KINDS.items() if kind in kinds
     ]
     if "numa" in kinds:
         entries.append((swatch("soft"), "a NUMA node: CPUs, memory"))
@@ -92,7 +92,7 @@ def _machine(group: Alike, wrong: dict[str, str], width: int) -> Drawing:
             entries.append((stroke("M2 6h24", COLOURS[2], width=_thick(count)), links))
         entries += [("", words) for words in fabric_words(host)]
     names = {key: line.words[0] for line in lines for key in (line.bus_id, line.key)}
-    entries += [(ALARM, f"{names.get(where, where)}: {said}") for where, said in wrong.items()]
+    entries += [(ALARM, f"{names.get(where, where)}: {fault}") for where, fault in wrong.items()]
     alike = f", {len(group.hosts)} alike" if len(group.hosts) > 1 else ""
     return figure(
         headline(host, fold(group.names) + alike),
@@ -136,8 +136,8 @@ def _row(line: TreeLine, y: float, wide: float, wrong: str) -> Iterator[str]:
     first = line.words[0]
     rest = " · ".join(word for word in (*line.words[1:], line.pcie, line.bus_id) if word)
     if line.kind in ("numa", "software"):
-        said = " · ".join(line.words)
-        yield text(fitted(said, wide - x - 4), x, y + 14, kind="axis" if line.kind == "numa" else "")
+        words = " · ".join(line.words)
+        yield text(fitted(words, wide - x - 4), x, y + 14, kind="axis" if line.kind == "numa" else "")
         return
     colour = _KINDS[line.kind][1]
     name = f"▲ {first}" if wrong else first
@@ -185,9 +185,9 @@ def _switches(host: Host, middles: dict[str, float], left: float, wide: float) -
         return
     for source, count in (+counts).items():
         fewer, y = count < max(counts.values()), middles[source]
-        said = f"{count}" if wide < 100 else f"{count} links"
+        number = f"{count}" if wide < 100 else f"{count} links"
         yield stroke(f"M{left:.1f} {y:.1f}H{x:.1f}", "alarm" if fewer else COLOURS[2], width=3)
-        yield text(said, left + 12, y - 5, colour="alarm" if fewer else "ink")
+        yield text(number, left + 12, y - 5, colour="alarm" if fewer else "ink")
     yield box(x, min(rows) - 8, 24, max(rows) - min(rows) + 16, colour=COLOURS[2])
     shown = len({link.target for link in links if link.target in middles})
     name = f"{shown} NVSwitches" if shown > 1 else "NVSwitch"
@@ -206,9 +206,9 @@ def _probes(host: Host, probed: list[Probed], width: int) -> Drawing:
         asked = " and ".join(names.get(name, name) for name in one.devices)
         answer = f"  answer {one.answer}, {percent(one.confidence or 0)} sure"
         for alternative, value in one.measured.items():
-            said = seconds(value) if one.what == "nic_numa" else f"{value:.3g}"
+            measured = seconds(value) if one.what == "nic_numa" else f"{value:.3g}"
             name = f"{asked}: {_QUESTIONS[one.what]}, {names.get(alternative, alternative)}"
-            rows.append(bar(name, [("median", value, COLOURS[0])], said + answer, first=bool(answer)))
+            rows.append(bar(name, [("median", value, COLOURS[0])], measured + answer, first=bool(answer)))
             answer = ""
     rates = Axis(
         "median: seconds, or the ratio of GB/s beside the other's traffic to GB/s alone",

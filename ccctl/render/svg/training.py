@@ -49,8 +49,8 @@ def model(made: Model, width: int) -> Iterator[Drawing]:
     def line(name: str, colour: str, values: Floats) -> Series:
         return series(name, colour, 1 + first, np.add.reduceat(values, first))
 
-    of = "layer" if folded == 1 else f"layers, {folded} together"
-    axis = Axis(f"{of}, in forward order, of {count}", short, counted=True)
+    unit = "layer" if folded == 1 else f"layers, {folded} together"
+    axis = Axis(f"{unit}, in forward order, of {count}", short, counted=True)
     passes = [
         line("backward pass", COLOURS[0], made.backward_s),
         line("forward pass", COLOURS[1], made.forward_s),

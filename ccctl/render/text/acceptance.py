@@ -143,7 +143,7 @@ def _wrapped(indent: str, words: str, width: int | None) -> Iterator[str]:
 def summary(certificate: Certificate, changes: Changes | None = None) -> dict[str, Any]:
     """Return the object of ``--json``; it has ``since`` if there is an earlier acceptance."""
     severities = [one.severity for one in certificate.culprits]
-    told = {
+    result = {
         **figures(certificate, "verdict reason ranks spec plan started seal"),
         "faults": severities.count("fault"),
         "remarks": severities.count("remark"),
@@ -162,7 +162,7 @@ def summary(certificate: Certificate, changes: Changes | None = None) -> dict[st
         "stages": [figures(stage, "name seconds done left_out") for stage in certificate.stages],
         **figures(certificate, "unread files versions serials"),
     }
-    return told if changes is None else told | {"since": _changes_summary(changes)}
+    return result if changes is None else result | {"since": _changes_summary(changes)}
 
 
 def _culprit_summary(culprit: Culprit) -> dict[str, Any]:

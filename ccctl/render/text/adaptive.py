@@ -44,16 +44,18 @@ def summary(report: IterationsReport) -> dict[str, Any]:
     }
 
 
-def draw(told: dict[str, Any]) -> None:
+def draw(result: dict[str, Any]) -> None:
     """Print the results of the requests from the object of --json."""
     console.data(
-        f"{plural(told['iterations'], 'iteration')} on {plural(told['ranks'], 'rank')} in "
-        f"{seconds(told['makespan_s'])}: median {seconds(told['median_s'])}, 99 % within "
-        f"{seconds(told['p99_s'])}, {told['wrong']} wrong elements"
+        f"{plural(result['iterations'], 'iteration')} on {plural(result['ranks'], 'rank')} in "
+        f"{seconds(result['makespan_s'])}: median {seconds(result['median_s'])}, 99 % within "
+        f"{seconds(result['p99_s'])}, {result['wrong']} wrong elements"
     )
-    if told["relayed"]:
-        console.data(f"relays: {plural(told['relayed'], 'request')} began without late ranks, which relayed")
-    for rank, how in told["lost"].items():
+    if result["relayed"]:
+        console.data(
+            f"relays: {plural(result['relayed'], 'request')} began without late ranks, which relayed"
+        )
+    for rank, how in result["lost"].items():
         console.data(f"lost: rank {rank} {how}")
 
 

@@ -35,13 +35,13 @@ def _draw(row: Row, breakdown: Breakdown) -> None:
         f"# run {breakdown.iteration + 1}, the nearest to the median; its slowest rank: "
         f"{breakdown.slowest_rank}; in us"
     )
-    told = breakdown.forecast
-    if told is None:
+    forecast = breakdown.forecast
+    if forecast is None:
         console.data("# nothing is predicted without a network: --profile FILE names one")
     else:
-        _draw_steps(told, breakdown)
+        _draw_steps(forecast, breakdown)
     if breakdown.parts:
-        _draw_kinds(told, breakdown)
+        _draw_kinds(forecast, breakdown)
         if breakdown.busy:
             console.data(f"# busiest links and ports, by the rates of the network: {_busiest(breakdown)}")
         _draw_ranks(breakdown)
@@ -53,18 +53,22 @@ def _draw(row: Row, breakdown: Breakdown) -> None:
         )
 
 
-def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
+def _draw_steps(forecast: Forecast, breakdown: Breakdown) -> None:
     """Print the steps from bound to measured time, each with its total and its increment."""
     memory = "copies and sums of the busiest rank"
     steps = [
-        ("bound", told.bound_s, told.bound),
-        ("schedule", told.schedule_s, f"its transfers on {told.network}, one at a time at a port"),
-        ("+ steps", told.schedule_s + told.steps_s, "what each step costs a rank"),
-        ("+ sharing", told.time_s - told.memory_s, "transfers that meet at ports slow each other down"),
+        ("bound", forecast.bound_s, forecast.bound),
+        ("schedule", forecast.schedule_s, f"its transfers on {forecast.network}, one at a time at a port"),
+        ("+ steps", forecast.schedule_s + forecast.steps_s, "what each step costs a rank"),
+        (
+            "+ sharing",
+            forecast.time_s - forecast.memory_s,
+            "transfers that meet at ports slow each other down",
+        ),
         (
             "+ memory",
-            told.time_s,
-            memory if told.memory_s else "not predicted: several hosts, or memory not measured",
+            forecast.time_s,
+            memory if forecast.memory_s else "not predicted: several hosts, or memory not measured",
         ),
         ("measured", breakdown.time_s, ""),
     ]
@@ -76,25 +80,25 @@ def _draw_steps(told: Forecast, breakdown: Breakdown) -> None:
     console.table(["", "time", "more", "what it counts"], rows)
 
 
-def _draw_kinds(told: Forecast | None, breakdown: Breakdown) -> None:
+def _draw_kinds(forecast: Forecast | None, breakdown: Breakdown) -> None:
     whole_s = sum(part.time_s for part in breakdown.parts)
     rows = [
         [
             name,
             "-" if predicted_s is None else _us(predicted_s),
             _us(measured_s),
-            "-" if told is None else _signed(measured_s - (predicted_s or 0.0)),
+            "-" if forecast is None else _signed(measured_s - (predicted_s or 0.0)),
             _places(parts),
         ]
         for name, predicted_s, measured_s, parts in (
             *kinds_of(breakdown),
-            ("together", told.time_s if told else None, whole_s, []),
+            ("together", forecast.time_s if forecast else None, whole_s, []),
         )
     ]
     console.data("")
     console.table(["critical path", "predicted", "measured", "more", "most of it at"], rows)
-    if said := largest_difference(breakdown):
-        console.data(f"# {said}")
+    if difference := largest_difference(breakdown):
+        console.data(f"# {difference}")
 
 
 def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | None = None) -> str:
@@ -103,14 +107,14 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
     ``written`` formats signed seconds; by default as microseconds without a unit.
     """
     written = written or _signed
-    told = breakdown.forecast
-    if told is None or not breakdown.parts:
+    forecast = breakdown.forecast
+    if forecast is None or not breakdown.parts:
         return ""
     kinds = [
         (measured_s - (predicted_s or 0.0), name, parts)
         for name, predicted_s, measured_s, parts in kinds_of(breakdown)
     ]
-    whole_s = breakdown.time_s - told.time_s
+    whole_s = breakdown.time_s - forecast.time_s
     # Choose the kind that differs most in the direction of the total difference, slower or faster.
     most_s, name, parts = max(kinds, key=lambda kind: math.copysign(1.0, whole_s) * kind[0])
     at = f", most at {_place(parts[0])}" if parts else ""
@@ -128,10 +132,10 @@ def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[
     """
     from exec.benchmark import GROUPS
 
-    told, found = breakdown.forecast, []
+    forecast, found = breakdown.forecast, []
     for name, kinds in GROUPS.items():
         parts = [part for part in breakdown.parts if part.kind in kinds]
-        expected = [part.time_s for part in (told.parts if told else ()) if part.kind in kinds]
+        expected = [part.time_s for part in (forecast.parts if forecast else ()) if part.kind in kinds]
         predicted_s = sum(expected) if expected else None
         found.append((name, predicted_s, sum(part.time_s for part in parts), parts))
     return found

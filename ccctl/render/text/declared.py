@@ -24,9 +24,8 @@ class DeclaredComparison:
     """The corrected topology, and the object of ``--json``.
 
     ``summary`` has the GB/s before and after each correction: of NCCL's rings inside the host, or of the
-    corrected NIC. For each host with other corrections than of NICs, it also has the GB/s on the corrected
-    host of two sets of rings: those planned for the declared topology, and those planned for the corrected
-    one.
+    corrected NIC. For a host with corrections inside, ``summary`` also has the GB/s that two sets of rings
+    carry on the corrected host: rings planned for the declared topology, and for the corrected one.
     """
 
     topology: Topology
@@ -35,20 +34,20 @@ class DeclaredComparison:
 
     def draw(self) -> None:
         """Print a line for each contradiction, then the gain of NCCL's rings from the correction."""
-        told = self.summary
-        for edit in told["edits"]:
+        result = self.summary
+        for edit in result["edits"]:
             console.data(f"{edit['host']}/{edit['where']}: {edit['text']}{_cost(edit)}")
-        for one in told["unexplained"]:
+        for one in result["unexplained"]:
             console.data(f"{one['where']}: {one['text']}")
-        for one in told["orders"]:
+        for one in result["orders"]:
             wrong, right = one["order_as_declared_gbs"], one["order_as_measured_gbs"]
             console.data(
                 f"{one['host']}: NCCL's rings planned for the declared topology carry {wrong:.1f} GB/s, "
                 f"on the corrected one, planned for it {right:.1f} GB/s: {right / wrong:.2f}x"
             )
         if not self.findings:
-            pairs = plural(told["pairs"], "measured pair")
-            console.data(f"{told['declared']} agrees with all {pairs}")
+            pairs = plural(result["pairs"], "measured pair")
+            console.data(f"{result['declared']} agrees with all {pairs}")
 
     def judge(self, *, written: bool) -> None:
         """Raise FoundProblem on a contradiction; ``written`` says whether the correction was saved."""
@@ -81,7 +80,7 @@ def compare(declared: str, topology: Topology, profile: Artifact) -> DeclaredCom
     rings = _Rings()
     changed = {edit.host for edit in found.edits if edit.what != "nic"}
     hosts = zip(topology.hosts, found.topology.hosts, strict=True)
-    told = {
+    result = {
         "declared": declared,
         "profile": profile.source,
         "pairs": found.pairs,
@@ -90,7 +89,7 @@ def compare(declared: str, topology: Topology, profile: Artifact) -> DeclaredCom
         "orders": [rings.orders(before, after) for before, after in hosts if before.name in changed],
     }
     remarked = replace(found.topology, findings=(*found.topology.findings, *found.findings))
-    return DeclaredComparison(remarked, len(found.findings), told)
+    return DeclaredComparison(remarked, len(found.findings), result)
 
 
 class _Rings:
@@ -104,7 +103,7 @@ class _Rings:
         before, after = (
             (next(nic.speed_mbit for nic in host.nics if nic.name == edit.where) or 0) / 8000
             if edit.what == "nic"
-            else self._of(host).ring.total_gbs
+            else self._graphs_of(host).ring.total_gbs
             for host in (edit.before, edit.after)
         )
         return {"gbs_as_declared": before, "gbs_as_measured": after}
@@ -117,11 +116,11 @@ class _Rings:
         room = capacities_of(after, (), load())
         return {
             "host": before.name,
-            "order_as_declared_gbs": total_gbs(room, self._of(before).ring.channels),
-            "order_as_measured_gbs": self._of(after).ring.total_gbs,
+            "order_as_declared_gbs": total_gbs(room, self._graphs_of(before).ring.channels),
+            "order_as_measured_gbs": self._graphs_of(after).ring.total_gbs,
         }
 
-    def _of(self, host: Host) -> HostGraphs:
+    def _graphs_of(self, host: Host) -> HostGraphs:
         from synth.nccl_graphs import plan_graphs
 
         if id(host) not in self._found:

@@ -30,14 +30,14 @@ def summary(source: str, found: Recorded, timed: Inspected | None) -> dict[str, 
     }
 
 
-def draw(told: dict[str, Any]) -> None:
+def draw(result: dict[str, Any]) -> None:
     """Print the object of --json: a line for each late rank, and for each collective that was timed."""
-    late = [_line(lag) for lag in told["late"]]
-    ranks, communicators = plural(told["ranks"], "rank"), plural(told["communicators"], "communicator")
+    late = [_line(lag) for lag in result["late"]]
+    ranks, communicators = plural(result["ranks"], "rank"), plural(result["communicators"], "communicator")
     more = [f"… and {len(late) - _MOST_LINES} more"] if len(late) > _MOST_LINES else []
-    lines = [f"{told['tool']}: {ranks}, {communicators}", *late[:_MOST_LINES], *more]
-    if not late and told["unclear"]:
-        lines += [_line(lag) for lag in told["unclear"][:_MOST_LINES]]
+    lines = [f"{result['tool']}: {ranks}, {communicators}", *late[:_MOST_LINES], *more]
+    if not late and result["unclear"]:
+        lines += [_line(lag) for lag in result["unclear"][:_MOST_LINES]]
         lines.append(
             "one dump cannot show whether they are late: take another after 10 s, and give the folder of both"
         )
@@ -45,7 +45,7 @@ def draw(told: dict[str, Any]) -> None:
         lines.append("no rank holds the others up")
     for line in lines:
         console.data(line)
-    for one in told["waiting"]:
+    for one in result["waiting"]:
         rank, share = one["last"][0].values()
         often = f"{percent(share)} of {plural(one['calls'], 'call')}"
         console.data(

@@ -36,11 +36,11 @@ def listed(found: list[Evidence]) -> list[dict[str, Any]]:
     ]
 
 
-def draw(told: dict[str, Any]) -> None:
+def draw(result: dict[str, Any]) -> None:
     """Print the object of --json: the job, then a line for each piece of evidence."""
-    for line in _job_lines(told["nccl"]) if told["nccl"] else ():
+    for line in _job_lines(result["nccl"]) if result["nccl"] else ():
         console.data(line)
-    lines = [line for one in told["evidence"] for line in _lines(one)] or [
+    lines = [line for one in result["evidence"] for line in _lines(one)] or [
         "nothing is wrong or unusual in it"
     ]
     for line in first_of(lines, _MOST_LINES, "finding"):
@@ -85,8 +85,8 @@ def _job_lines(job: dict[str, Any]) -> Iterator[str]:
     hosts = [host["name"] for host in job["hosts"] if host["name"]]
     versions = some(list(job["versions"]), _MOST_NAMED) or "NCCL, version unknown"
     where = f" on {plural(len(hosts), 'host')}: {some(hosts, _MOST_NAMED)}" if hosts else ""
-    told = len(job["ranks"])
-    left = f", {told} of them in the log" if told < job["size"] else ""
+    in_log = len(job["ranks"])
+    left = f", {in_log} of them in the log" if in_log < job["size"] else ""
     ranks = plural(job["size"], "rank") if job["size"] else "the log names no rank"
     yield f"{versions}: {ranks}{left}{where}"
     if job["communicators"] > 1:

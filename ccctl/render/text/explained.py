@@ -312,14 +312,14 @@ def _waiting(one: WaitTime) -> dict[str, Any]:
 def _waited(one: WaitTime) -> str:
     """Return a sentence on how long the first rank waited for the last, and which rank was last."""
     share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
-    told = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
+    wait = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
     if one.share < _MUCH_WAITING:
-        return f"{told}: ranks start together."
+        return f"{wait}: ranks start together."
     rank, host, often = one.last[0]
     if often <= 0.5:
-        return f"{told}, each time for another one: uneven compute or jitter, not the network."
+        return f"{wait}, each time for another one: uneven compute or jitter, not the network."
     return (
-        f"{told}, in {often:.0%} of {plural(one.calls, 'call')} for rank {rank} on {host}: "
+        f"{wait}, in {often:.0%} of {plural(one.calls, 'call')} for rank {rank} on {host}: "
         "look at its compute, not at the network."
     )
 

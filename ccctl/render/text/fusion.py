@@ -32,11 +32,11 @@ class FusionComparison:
         """Return what ``--json`` prints."""
         names = "iteration_s exposed_s speedup speedup_max buffer_bytes buckets"
         plans = {name: figures(plan, names) for name, plan in self.plans.items()}
-        told = figures(self, "model=model.name ranks=costs.ranks method")
-        told |= figures(self.costs, "alpha_s beta_s_per_byte") | plans[self.method]
+        result = figures(self, "model=model.name ranks=costs.ranks method")
+        result |= figures(self.costs, "alpha_s beta_s_per_byte") | plans[self.method]
         if self.search is not None:
-            told["tuning"] = figures(self.search, "strategy trials") | {"best_s": self.search.best[1]}
-        return told | {"methods": plans}
+            result["tuning"] = figures(self.search, "strategy trials") | {"best_s": self.search.best[1]}
+        return result | {"methods": plans}
 
     def draw(self, predicted_s: Callable[[int], float] | None) -> None:
         """Print the methods, then the search's trials, with predicted times if there are any."""

@@ -17,8 +17,8 @@ __all__ = ["draw", "faster_patterns", "summary"]
 # The most rows of the table, groups in a row and ranges of ranks in a group that are printed. Twelve rows
 # leave room for the other lines on a screen of 24.
 _MOST_ITERATIONS, _MOST_GROUPS, _MOST_NAMES = 12, 8, 8
-# A time counts as less than another only if it is below this share of it: two profiles of the same links
-# differ by 0.7 %, √2 times the least deviation of a link in `probes.profiling.drift`.
+# A time counts as less than another only if it is below this share of the other: two profiles of the same
+# links differ by 0.7 %, √2 times the least deviation of a link in `probes.profiling.drift`.
 _CLEARLY_LESS = 0.99
 _PEERS = {
     "ps": "parameter servers",
@@ -67,26 +67,26 @@ def draw(groups: Groups, say: Say = console.data, *, compare: bool = False, prov
 
 def summary(groups: Groups, *, compare: bool = False) -> dict[str, Any]:
     """Return the groups as plain values; ``peers_s`` and ``patterns`` only with ``compare``."""
-    told = figures(
+    result = figures(
         groups,
         "rho distance period predicted_s pattern ranks racks slow_racks slow_ranks size_bytes layers "
         "iterations",
     )
     if compare:
-        told["peers_s"] = _costs(groups).peers_s()
-        told["patterns"] = _patterns(groups)
-    return told
+        result["peers_s"] = _costs(groups).peers_s()
+        result["patterns"] = _patterns(groups)
+    return result
 
 
 def _draw_comparison(groups: Groups, say: Say) -> None:
-    told, ours_s = summary(groups, compare=True), groups.predicted_s
+    result, ours_s = summary(groups, compare=True), groups.predicted_s
     peers = (
         Column("instead", lambda row: _PEERS[row[0]]),
         Column("an iteration", lambda row: row[1], seconds),
         Column("over these groups", lambda row: f"{row[1] / ours_s:.2f}x" if ours_s else ""),
     )
-    patterns = [{"name": name.replace("_", " "), **one} for name, one in told["patterns"].items()]
-    for columns, rows in ((peers, list(told["peers_s"].items())), (_PATTERNS, patterns)):
+    patterns = [{"name": name.replace("_", " "), **one} for name, one in result["patterns"].items()]
+    for columns, rows in ((peers, list(result["peers_s"].items())), (_PATTERNS, patterns)):
         say("")
         print_table(columns, rows, say)
 
@@ -115,20 +115,20 @@ def _patterns(groups: Groups) -> dict[str, Any]:
     from synth.groups import PATTERNS, RackLayout, consensus, pattern_named
 
     layout, costs = RackLayout(groups.racks, groups.slow_racks, groups.slow_ranks), _costs(groups)
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in PATTERNS:
         try:
             iterations = pattern_named(name, layout)
         except NotApplicableError:
             continue
         rho = consensus(groups.ranks, iterations).rho
-        told[name] = {
+        result[name] = {
             "period": len(iterations),
             "rho": rho,
             "rho_an_iteration": rho ** (1 / len(iterations)),
             "predicted_s": costs.mean_s(iterations),
         }
-    return told
+    return result
 
 
 def _costs(groups: Groups) -> Any:

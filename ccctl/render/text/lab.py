@@ -42,14 +42,14 @@ _FIGURES = (
 )
 
 
-def draw(told: dict[str, Any]) -> None:
+def draw(result: dict[str, Any]) -> None:
     """Print the object of --json: a row for each host, then a row of rates for each sender."""
-    hosts = told["hosts"]
+    hosts = result["hosts"]
     faults = [column for column in _FAULTS if any(column.cell(host) != "-" for host in hosts)]
     print_table((*_HOSTS, *faults), hosts)
     console.data("")
     names = [host["name"] for host in hosts]
-    rates = {(path["src"], path["dst"]): _rate(path["bytes_per_s"]) for path in told["paths"]}
+    rates = {(path["src"], path["dst"]): _rate(path["bytes_per_s"]) for path in result["paths"]}
     paths = [[src, *(rates.get((src, dst), "-") for dst in names)] for src in names]
     console.table(("one flow from", *(f"to {name}" for name in names)), paths)
 
@@ -76,7 +76,7 @@ _HOSTS = (
     Column("sent (B)", "sent_bytes", "{}"),
     Column("received (B)", "received_bytes", "{}"),
 )
-# Columns of what few labs have, left out where no host has it.
+# Columns that few labs need, left out if no host has a value.
 _FAULTS = (
     Column("delay out", lambda host: host["egress_delay_s"] or None, _duration),
     Column("delay in", lambda host: host["ingress_delay_s"] or None, _duration),

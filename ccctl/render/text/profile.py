@@ -66,7 +66,7 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
 
     bandwidth_gbs = 1e-9 / profile.links.beta_s_per_byte
     alpha_us = 1e6 * profile.links.alpha_s
-    told = {
+    result = {
         "ranks": len(profile.ranks),
         "links": len(profile.links.src),
         "alpha_us_min": float(alpha_us.min()),
@@ -76,7 +76,7 @@ def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
         "findings": [*(drift.findings if drift else ()), *profile.findings],
         "seconds": profile.seconds,
     }
-    return told | {"drift": _changes(drift)} if drift else told
+    return result | {"drift": _changes(drift)} if drift else result
 
 
 def _changes(drift: Drift) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def draw_drift(drift: Drift, baseline: Artifact, now: Profile) -> None:
 def _unsure(change: Change, crowded: Iterable[str]) -> str:
     """Return a change that noise may explain, and the cause of the noise if it is known."""
     before, now = change.values
-    told = f"median {now}, was {before}"
+    medians = f"median {now}, was {before}"
     if why := "; ".join(crowded):
-        return f"{told}: too noisy to tell ({why}); measure both with one rank a core"
+        return f"{medians}: too noisy to tell ({why}); measure both with one rank a core"
     limit = "at least" if change.allowed < 1 else "at most"
-    return f"{told}: too noisy to tell (with noise alone {limit} {change.allowed:.0%}); measure both again"
+    return f"{medians}: too noisy to tell (with noise alone {limit} {change.allowed:.0%}); measure both again"
 
 
 def _shared_cores(profile: Profile) -> list[str]:
@@ -160,9 +160,9 @@ def _slowest(profile: Profile) -> Iterator[str]:
         share = percent(float(rates.min() / np.median(rates)))
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
-    for told in _shared_cores(profile):
+    for shared in _shared_cores(profile):
         yield (
-            f"{told}: alphas may include waits for a core, and small differences between its links are not "
+            f"{shared}: alphas may include waits for a core, and small differences between its links are not "
             "judged; start one rank a core"
         )
 

@@ -66,7 +66,7 @@ def _draw_places(found: RankOrder, say: Say) -> None:
 def _ranks(host: HostRanks, first: int) -> str:
     """Return a host's ranks, and in brackets their slots if these are in another order."""
     last = first + len(host.ranks) - 1
-    told = str(first) if last == first else f"{first}-{last}"
+    ranks = str(first) if last == first else f"{first}-{last}"
     if host.slots == tuple(range(len(host.slots))):
-        return told
-    return f"{told} (slots {','.join(map(str, host.slots))})"
+        return ranks
+    return f"{ranks} (slots {','.join(map(str, host.slots))})"

@@ -56,12 +56,12 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
     """Return a breakdown in microseconds, with measured parts and the forecast's predicted parts."""
-    told = breakdown.forecast
+    prediction = breakdown.forecast
     forecast = "network bound bound_us schedule_us steps_us sharing_us memory_us predicted_us=time_us"
     ranks = "rank late_us waiting_us copying_us adding_us core_us other_us"
     return {
         **figures(breakdown, "placement iteration time_us slowest_rank clock_error_us why_empty"),
-        "forecast": told and {**figures(told, forecast), "parts": _parts(told.parts)},
+        "forecast": prediction and {**figures(prediction, forecast), "parts": _parts(prediction.parts)},
         "parts": _parts(breakdown.parts),
         "ranks": [figures(one, ranks) for one in breakdown.ranks],
         "busy": [
@@ -218,7 +218,7 @@ def draw_foot(report: Report) -> None:
 
 
 def _beside(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each peer: at which sizes ours is faster, the peer is, or cannot be told.
+    """Yield a line for each peer: the sizes at which ccctl or the peer is faster, or neither clearly.
 
     Times that differ by less than ``_ALIKE`` count as alike.
     """
@@ -227,8 +227,8 @@ def _beside(rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
             if name in row.peers:
                 sizes.setdefault(_winner(row, name), {})[about(row.size_bytes)] = None
-        told = [f"{winner} at {some(list(own), _MOST_SIZES)}" for winner, own in sizes.items()]
-        yield f"# beside {name:<13} : {'; '.join(told)}"
+        outcomes = [f"{winner} at {some(list(own), _MOST_SIZES)}" for winner, own in sizes.items()]
+        yield f"# beside {name:<13} : {'; '.join(outcomes)}"
 
 
 def _winner(row: Row, name: str) -> str:

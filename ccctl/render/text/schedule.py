@@ -93,13 +93,13 @@ def limits(schedule: AnySchedule) -> dict[str, Any]:
 
 def draw_limits(schedule: AnySchedule) -> None:
     """Print why a schedule is not faster: its distance to the bound, and what its sends wait for."""
-    told = limits(schedule)
+    result = limits(schedule)
     console.data(
-        f"{schedule.whole.label} on {schedule.network.name}: {seconds(told['time_s'])}, "
-        f"{told['percent_of_optimal']:.1f} % of optimal, bound: {seconds(told['bound_s'])} "
-        f"({told['binding_bound']})"
+        f"{schedule.whole.label} on {schedule.network.name}: {seconds(result['time_s'])}, "
+        f"{result['percent_of_optimal']:.1f} % of optimal, bound: {seconds(result['bound_s'])} "
+        f"({result['binding_bound']})"
     )
-    console.data(told["limited_by"])
+    console.data(result["limited_by"])
 
 
 def limit(schedule: AnySchedule, timing: Timing) -> str:
@@ -139,8 +139,8 @@ def limit(schedule: AnySchedule, timing: Timing) -> str:
 def _listed(schedule: Schedule) -> Iterator[str]:
     reduces = int((schedule.op != 0).sum())
     streams = plural(int(schedule.stream.max(initial=-1)) + 1, "stream")
-    told = f", in {streams} that share links and ports" if len(schedule.stream) else ""
-    yield f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy{told}"
+    beside = f", in {streams} that share links and ports" if len(schedule.stream) else ""
+    yield f"sends    {schedule.sends}: {reduces} reduce, {schedule.sends - reduces} copy{beside}"
 
 
 def _period(schedule: PeriodicSchedule) -> Iterator[str]:
@@ -169,16 +169,16 @@ def _use_of_ranks(schedule: Schedule, timing: Timing, lines: int) -> None:
     _timeline(apart, timing, lines)
     on = apart.network
     if busy.is_behind_ports(on):
-        (row, entry), name, of = (
+        (row, entry), name, count = (
             (on.ports_along(apart.link)[0], on.port_entries(apart.link)),
             "ports",
             len(on.ports),
         )
         start_s, held_s = timing.start_s[row], on.port_hold_s(apart.chunk_bytes)[entry]
     else:
-        name, of = "links", on.links
+        name, count = "links", on.links
         start_s, held_s = timing.start_s, on.hold_s(apart.chunk_bytes)[apart.link]
-    share = busy.over_time(start_s, start_s + held_s, timing.time_s, _SLOTS, of)
+    share = busy.over_time(start_s, start_s + held_s, timing.time_s, _SLOTS, count)
     console.data(f"{name:<9}{bars(share)}")
     console.data(f"         busy at once: at most {percent(share.max())} of the {name}")
     busy.draw(schedule.network, utilization(schedule, timing))

@@ -44,17 +44,17 @@ def draw(selection: Selection, say: Say = console.data, *, proven: bool = True) 
 
     For a selection that is not ``proven``, print only the ranges.
     """
-    shape, told = selection.collective, summary(selection)
+    shape, result = selection.collective, summary(selection)
     say(
         f"{shape.label} on {selection.network.name}: {shape.ranks_in_words}, "
         f"{plural(len(selection.ranges), 'range')} of sizes, {plural(len(selection.algorithms), 'schedule')}"
     )
-    starts = {one["from_bytes"] for one in told["ranges"]}
+    starts = {one["from_bytes"] for one in result["ranges"]}
     last = Column("to", lambda one: _end(one["to_bytes"], one["to_bytes"] + 1 in starts))
-    print_table((_FROM, last, *_RANGE), told["ranges"], say)
+    print_table((_FROM, last, *_RANGE), result["ranges"], say)
     if proven:
         say("")
-        print_table(_POINT, told["sizes"], say)
+        print_table(_POINT, result["sizes"], say)
 
 
 def _called(one: dict[str, Any]) -> str:
@@ -63,7 +63,7 @@ def _called(one: dict[str, Any]) -> str:
 
 
 def _end(to_bytes: int, followed: bool) -> str:
-    """Return a range's last size; if a range follows, its first size instead, as in <319K."""
+    """Return a range's last size; if another range follows, the first size of that one, as in <319K."""
     return f"<{format_size(to_bytes + 1)}" if followed else format_size(to_bytes)
 
 

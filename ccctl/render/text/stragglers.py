@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 __all__ = ["decisions", "draw", "summary"]
 
 
-def draw(told: dict[str, Any]) -> None:
+def draw(result: dict[str, Any]) -> None:
     """Print the object of --json: the costs of each policy, and how often each rank relays."""
-    last = told["last_ready_s"]
+    last = result["last_ready_s"]
     console.data(
-        f"{plural(told['iterations'], 'iteration')} of {told['ranks']} ranks, the last ready "
+        f"{plural(result['iterations'], 'iteration')} of {result['ranks']} ranks, the last ready "
         f"{seconds(last['mean'])} after the first (p99 {seconds(last['p99'])}); "
-        f"a cycle is {seconds(told['cycle_s'])}"
+        f"a cycle is {seconds(result['cycle_s'])}"
     )
-    rows = [{"name": name.replace("_", " "), **one} for name, one in told["policies"].items()]
-    relays = [{"rank": rank, "share": share} for rank, share in enumerate(told["relay_probability"])]
+    rows = [{"name": name.replace("_", " "), **one} for name, one in result["policies"].items()]
+    relays = [{"rank": rank, "share": share} for rank, share in enumerate(result["relay_probability"])]
     phases = "completion_s" in rows[0]
     for columns, several in ((_COSTS, rows), (_COMPLETION, rows if phases else []), (_RELAYS, relays)):
         if several:
             console.data("")
             print_table(columns, several)
     console.data(
-        f"break even costs {_ratio(told['policies']['break_even']['ratio']['max'])} times the optimum at "
-        f"worst (proven limit: {_ratio(told['ratio_bound_max'])} times)"
+        f"break even costs {_ratio(result['policies']['break_even']['ratio']['max'])} times the optimum at "
+        f"worst (proven limit: {_ratio(result['ratio_bound_max'])} times)"
     )
-    if told["declared_faulty"]:
+    if result["declared_faulty"]:
         console.data(
-            f"a late rank would have been declared dead in {plural(told['declared_faulty'], 'iteration')}"
+            f"a late rank would have been declared dead in {plural(result['declared_faulty'], 'iteration')}"
         )
 
 
@@ -68,15 +68,15 @@ def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str,
     policies: dict[str, Any] = {}
     for name, one in replay.policies.items():
         ratios = replay.ratios(name)
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "cost_s": _spread(one.cost_s),
             "ratio": {"mean": _finite(float(ratios.mean())), "max": _finite(float(ratios.max()))},
             "went_early": float(one.went.mean()),
         }
         if one.completion_s is not None:
-            told["completion_s"] = _spread(one.completion_s)
-            told["after_last_ready_s"] = _spread(one.completion_s - replay.arrivals.last_s)
-        policies[name] = told
+            result["completion_s"] = _spread(one.completion_s)
+            result["after_last_ready_s"] = _spread(one.completion_s - replay.arrivals.last_s)
+        policies[name] = result
     return {
         "iterations": replay.arrivals.iterations,
         "ranks": replay.arrivals.ranks,

@@ -130,8 +130,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
         yield from _rounding_lines(shape, schedule.chunk_bytes)
         if (direct_s := _direct_s(schedule)) is not None:
             ratio = direct_s / outcome.time_s
-            told = f"take {ratio:.2f} times as long" if abs(ratio - 1) >= _NO_GAIN else "are as fast"
-            yield f"direct sends {told}: {seconds(direct_s)}"
+            comparison = f"take {ratio:.2f} times as long" if abs(ratio - 1) >= _NO_GAIN else "are as fast"
+            yield f"direct sends {comparison}: {seconds(direct_s)}"
     kept = "kept: " if found.loaded is not None and found.loaded.limit else ""
     rates = _rates(schedule, outcome.time_s)
     yield f"{kept}{schedule.method}, {chunks}: {seconds(outcome.time_s)}{rates} ({found.why})"

@@ -155,14 +155,14 @@ def _probed_lines(host: Host) -> Iterator[str]:
             apart.append(" and ".join(labels[name] for name in one.devices))
         else:
             sure = f"{one.confidence or 0:.0%} sure after {one.repetitions} repetitions"
-            yield f"probed: {_said(one, labels)}, {sure}"
+            yield f"probed: {_answer_of(one, labels)}, {sure}"
     if apart:
         yield f"probed: no PCIe switch is shared by {'; '.join(apart)}"
     for what, reason in refused:
         yield f"not probed: {what}: {reason}"
 
 
-def _said(one: Probed, labels: dict[str, str]) -> str:
+def _answer_of(one: Probed, labels: dict[str, str]) -> str:
     first = labels[one.devices[0]]
     if one.what == "nic_numa":
         return f"{first} is nearest to NUMA node {one.answer}"

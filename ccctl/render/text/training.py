@@ -17,7 +17,7 @@ __all__ = ["draw", "headline", "lines", "notes", "summary"]
 
 def summary(report: TrainingReport) -> dict[str, Any]:
     """Return what ``training compare --json`` prints."""
-    told = figures(
+    result = figures(
         report,
         "model parameter_bytes ranks hosts backend steps batch compute_s target seed machine interrupted",
     )
@@ -26,7 +26,7 @@ def summary(report: TrainingReport) -> dict[str, Any]:
         "max_s=spread.max_s rank_s start_s wire_bytes most_wire_bytes losses evaluated evaluated_s "
         "accuracies accuracy reached_s equal replica_difference ddp_difference lost note"
     )
-    return told | {"rows": [{**figures(row, names), "loss": float(row.losses[-1])} for row in report.rows]}
+    return result | {"rows": [{**figures(row, names), "loss": float(row.losses[-1])} for row in report.rows]}
 
 
 def lines(report: TrainingReport, rows: Sequence[TrainedMode], labels: Sequence[str]) -> list[str]:
@@ -84,7 +84,7 @@ def notes(report: TrainingReport) -> Iterator[str]:
         yield f"start-up, by which the first iteration is longer than others: {', '.join(starts)}"
     for row in report.rows:
         lost = f"lost {', '.join(map(str, row.lost))}" if row.lost else ""
-        if told := "; ".join(filter(None, (row.note, lost))):
-            yield f"{row.label}: {told}"
+        if remarks := "; ".join(filter(None, (row.note, lost))):
+            yield f"{row.label}: {remarks}"
     if report.interrupted:
         yield f"interrupted: {report.interrupted}"

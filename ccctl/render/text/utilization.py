@@ -28,11 +28,11 @@ def draw(network: Network, link_busy: Floats) -> None:
 
     A link behind a port only stands for a pair of ranks, so its own share means nothing.
     """
-    told = summary(network, link_busy)
+    result = summary(network, link_busy)
     only_ports = is_behind_ports(network)
     classes = [
         {"name": name.replace("_", " "), **one}
-        for name, one in told.items()
+        for name, one in result.items()
         if name != "busiest" and (name == "ports" or not only_ports)
     ]
     alike: dict[tuple[float, bool], list[str]] = {}
@@ -63,17 +63,17 @@ def busiest(network: Network, link_busy: Floats) -> list[tuple[str, float]]:
 
 
 def in_words(network: Network, names: Sequence[str]) -> tuple[str, bool]:
-    """Return (links or ports by their names in words, whether they are several).
+    """Return (links or ports in words, whether there are several).
 
-    Ports of all ranks or hosts are counted by their owners; of other several, only the first is named.
+    Ports of all ranks or hosts are counted by their owners. Of other links or ports, only the first is named.
     """
     for pattern, owners, what, whose in (
         (_RANK, network.ranks, "ports", "rank"),
         (_NIC, len(set(network.hosts)), "NIC ports", "host"),
     ):
         found = [one for one in (pattern.fullmatch(name) for name in names) if one]
-        held = {one["owner"] for one in found}
-        if len(found) == len(names) > 1 and len(held) == owners > 1:
+        owners_named = {one["owner"] for one in found}
+        if len(found) == len(names) > 1 and len(owners_named) == owners > 1:
             part = "switch ports" if pattern is _RANK and all(one["part"] for one in found) else what
             return f"the {part} of all {plural(owners, whose)}", True
     rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -107,11 +107,11 @@ _BUSY = (
 def summary(network: Network, link_busy: Floats) -> dict[str, Any]:
     """Return count, idle count and min, mean and max busy share of each class, and the busiest."""
     ports = port_busy(network, link_busy)
-    told: dict[str, Any] = {name: _range(link_busy[chosen]) for name, chosen in classes(network)}
+    result: dict[str, Any] = {name: _range(link_busy[chosen]) for name, chosen in classes(network)}
     if len(ports):
-        told["ports"] = _range(ports)
+        result["ports"] = _range(ports)
     first = busiest(network, link_busy)[:_BUSIEST]
-    return {**told, "busiest": [{"name": name, "busy": busy} for name, busy in first]}
+    return {**result, "busiest": [{"name": name, "busy": busy} for name, busy in first]}
 
 
 def port_busy(network: Network, link_busy: Floats) -> Floats:
@@ -134,8 +134,8 @@ def classes(network: Network) -> Iterator[tuple[str, Mask]]:
         yield "links_between_hosts", ~inside
 
 
-def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, of: int) -> Floats:
-    """Return the mean share of ``of`` resources that is held, in each of ``slots`` equal parts of the time.
+def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, count: int) -> Floats:
+    """Return the mean share of ``count`` resources that is held, in each of ``slots`` equal spans of time.
 
     Each slice holds one resource from its ``start_s`` to its ``end_s``. The work is O((slices + slots) · log
     slices).
@@ -144,7 +144,7 @@ def over_time(start_s: Floats, end_s: Floats, time_s: float, slots: int, of: int
 
     edges = np.linspace(0.0, time_s, slots + 1)
     held_s = _passed(start_s, edges) - _passed(end_s, edges)
-    return np.asarray(np.diff(held_s) / (time_s / slots * max(of, 1)))
+    return np.asarray(np.diff(held_s) / (time_s / slots * max(count, 1)))
 
 
 def _passed(moments_s: Floats, edges: Floats) -> Floats:

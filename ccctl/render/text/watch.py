@@ -28,7 +28,7 @@ _COSTS = 1.005
 def findings(request: WatchRequest, found: WatchFindings) -> list[str]:
     """Return the findings for the operator, the most expensive first."""
     gone = [f"{name} of the baseline is not there" for name in found.verdict.drift.gone]
-    return gone + [_told(request, found, one) for one in found.standing]
+    return gone + [_sentence(request, found, one) for one in found.standing]
 
 
 def say_found(request: WatchRequest, found: WatchFindings) -> None:
@@ -46,16 +46,16 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
             f"{request.budget_s:g}s: the next runs begin with them; {_budget(found)} measures all in one run"
         )
     for change in drift.doubtful:
-        console.note(f"{change.told}: does not count: one end waited for a core in every measurement")
+        console.note(f"{change.summary}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
-        console.note(f"{change.told}: does not count: with it {_harmless_cost(request)}")
+        console.note(f"{change.summary}: does not count: with it {_harmless_cost(request)}")
     if found.standing and found.now.links.flagged("preempted").any():
         console.note(
             "ranks waited for cores in this run, which may also lower bandwidths: a drift that the next run "
             "no longer names was the hosts' load"
         )
     for segments in _lossy(found):
-        console.note(segments.told)
+        console.note(segments.finding)
     if not found.drifted:
         links = plural(drift.compared, "link")
         console.data(f"no drift: {links} as fast as in {source}, within {_tolerance(request)}")
@@ -134,7 +134,7 @@ def summary(
     }
 
 
-def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
+def _sentence(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
     cost = found.cost_of(one)
     label = request.schedule_file.schedule.collective.label
     costs = f"; {label} takes {_times(cost)}" if cost is not None else ""
@@ -146,7 +146,7 @@ def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
         which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links "
         since += f", {which}not measured in this run"
     beyond = "above" if one.change.quantity == "latency" else "below"
-    return f"{one.change.told} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
+    return f"{one.change.summary} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
 
 
 def _times(cost: float) -> str:
@@ -186,8 +186,8 @@ def _standing(found: WatchFindings, one: Standing) -> dict[str, Any]:
 
 
 def _recovered(found: WatchFindings, one: Any) -> dict[str, Any]:
-    told = {"kind": "recovered", **figures(one, "what quantity before now")}
-    return told | {"since": moment(one.since_s), "links": _links(found, one.rows)}
+    result = {"kind": "recovered", **figures(one, "what quantity before now")}
+    return result | {"since": moment(one.since_s), "links": _links(found, one.rows)}
 
 
 def _links(found: WatchFindings, rows: tuple[int, ...]) -> list[list[int]]:

@@ -150,7 +150,7 @@ def test_what_is_slow_is_told_before_doubts_and_after_an_interruption():
         library="",
         seconds=1.0,
         rounds=1,
-        said=["2 links not measured"],
+        notes=["2 links not measured"],
         interrupted="killed",
         segments=sent,
     )

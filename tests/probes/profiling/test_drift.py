@@ -113,7 +113,7 @@ def test_latency_drifts_too(alpha_s, told):
     ],
 )
 def test_values_are_told_in_three_digits_and_the_unit_that_fits(quantity, before, now, told):
-    assert Change("a → b", quantity, before, now, 1.0, ()).told == f"a → b: {told}"
+    assert Change("a → b", quantity, before, now, 1.0, ()).summary == f"a → b: {told}"
 
 
 def test_a_latency_whose_ends_waited_for_cores_is_a_note():

@@ -72,7 +72,7 @@ def test_a_slow_nic_and_a_slow_way_between_two_hosts_are_inferred_for_all_their_
     beta = measured(instances, true)
     spread = instances.spread(beta)
     assert not spread.apart
-    assert not spread.said
+    assert not spread.notes
     beta |= {pair: true(*pair) for pair in spread.more}
     stand_in = instances.inferred(beta)
     between = [p for p in itertools.permutations(range(64), 2) if places[p[0]].host != places[p[1]].host]
@@ -91,8 +91,8 @@ def test_ranks_of_one_nic_that_differ_are_measured_one_by_one():
     beta = measured(instances, true)
     spread = instances.spread(beta)
     assert spread.apart == {8, 9, 10, 11}
-    assert len(spread.said) == 1
-    assert "of h2 share one NIC as declared" in spread.said[0]
+    assert len(spread.notes) == 1
+    assert "of h2 share one NIC as declared" in spread.notes[0]
     beta |= {pair: true(*pair) for pair in spread.more}
     for pair, other in Instances(places, spread.apart).inferred(beta).items():
         assert beta[other] == true(*pair)
@@ -107,7 +107,7 @@ def test_rails_that_are_joined_poorly_are_told_and_measured():
     instances = Instances(places)
     beta = measured(instances, true)
     spread = instances.spread(beta)
-    assert "differ by up to 1.50 times" in spread.said[0]
+    assert "differ by up to 1.50 times" in spread.notes[0]
     beta |= {pair: true(*pair) for pair in spread.more}
     for pair, other in instances.inferred(beta).items():
         assert beta[other] == true(*pair)
