@@ -8,10 +8,10 @@ from probes.base.errors import UsageError
 from synth import compile as compiled, family, synthesize
 from synth.mscclpp import ExecutionPlan, Operand, Operation, Threadblock, plan_of, plan_time_s
 from synth.mscclpp.plan import PlanRank, RemoteBuffer
-from synth.mscclpp.timing import _HOP_S, _THREADBLOCK_BYTES_PER_S
+from synth.mscclpp.timing import _HOP_S, _LAUNCH_S, _OPERATION_S, _PUT_BYTES_PER_S
 from synth.networks.dgx import pod
 
-HOP_S, PORT_S, RATE = _HOP_S["memory"], _HOP_S["port"], _THREADBLOCK_BYTES_PER_S
+HOP_S, PORT_S, RATE = _HOP_S["memory"], _HOP_S["port"], _PUT_BYTES_PER_S
 MIB = 1 << 20
 
 
@@ -60,17 +60,21 @@ def pair(rate, alpha=1e-6):
 
 
 def test_a_put_takes_a_hop_to_be_allowed_its_bytes_and_a_hop():
-    assert plan_time_s(one_put(), pair(100 * RATE), MIB) == pytest.approx(2 * HOP_S + MIB / RATE)
-    assert plan_time_s(one_put(), pair(RATE / 3), MIB) == pytest.approx(2 * HOP_S + 3 * MIB / RATE)
+    fixed_s = _LAUNCH_S + 2 * HOP_S
+    fast, slow = pair(100 * RATE), pair(RATE / 3)
+    assert plan_time_s(one_put(), fast, MIB) == pytest.approx(fixed_s + _OPERATION_S + MIB / RATE)
+    assert plan_time_s(one_put(), slow, MIB) == pytest.approx(fixed_s + 3 * MIB / RATE)
 
 
 def test_a_link_that_is_slower_to_answer_than_a_hop_counts():
     late = plan_time_s(one_put(), pair(100 * RATE, alpha=1e-3), MIB)
-    assert late == pytest.approx(HOP_S + 1e-3 + MIB / RATE)
+    assert late == pytest.approx(_LAUNCH_S + HOP_S + _OPERATION_S + 1e-3 + MIB / RATE)
 
 
 def test_a_port_takes_the_bytes_from_the_threadblock():
-    assert plan_time_s(one_put(kind="port"), pair(1e9), MIB) == pytest.approx(2 * PORT_S + MIB / 1e9)
+    assert plan_time_s(one_put(kind="port"), pair(1e9), MIB) == pytest.approx(
+        _LAUNCH_S + 2 * PORT_S + MIB / 1e9
+    )
 
 
 def test_a_link_that_a_plan_needs_must_be_there():
