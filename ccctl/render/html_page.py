@@ -252,6 +252,27 @@ def tables(kind: str, body: Any, bounds_s: Bounds) -> list[HtmlTable]:
     return [_outcome(body.outcome)] if kind in SCHEDULE_KINDS and body.outcome is not None else []
 
 
+# The flags of a link in words.
+_FLAG_WORDS = {
+    "slow_sender": "slow sender",
+    "slow_receiver": "slow receiver",
+    "slow_trunk": "slow trunk",
+    "outlier": "slow",
+    "late": "high latency",
+    "lossy": "loses packets",
+    "slow_cpu": "slow CPU",
+    "asymmetric": "unlike the way back",
+    "nonlinear": "time not even in size",
+    "noisy": "unsteady",
+    "unsound": "no valid fit",
+    "retested": "measured twice",
+    "contended": "faster alone",
+    "preempted": "waited for a core",
+    "starved": "waited for a core",
+    "inferred": "not measured",
+}
+
+
 def _links(profile: Profile) -> HtmlTable:
     links = profile.links
     short = without_domain([entry.host for entry in profile.ranks])
@@ -264,14 +285,14 @@ def _links(profile: Profile) -> HtmlTable:
             f"{1e-9 / links.beta_s_per_byte[row]:.3g}",
             f"{1e-9 / links.beta_median_s_per_byte[row]:.3g}",
             seconds(float(links.alpha_s[row])),
-            links.flags[row].replace(",", ", "),
+            ", ".join(dict.fromkeys(_FLAG_WORDS.get(word, word) for word in links.flags[row].split(","))),
         )
         for row in slowest
     )
     title = f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links"
     return HtmlTable(
         title,
-        ("sender", "receiver", "GB/s", "median of samples, GB/s", "alpha", "flags: ccctl help artifacts"),
+        ("sender", "receiver", "GB/s", "median of samples, GB/s", "alpha", "remarks"),
         rows,
     )
 

@@ -43,6 +43,8 @@ _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
 _FORETELLING_FORESTS = 3
 # With fewer chunks, rounding their division among trees loads links too unevenly to extrapolate.
 _CHUNKS_IN_SHARES = 32
+# Two names of the same sends.
+_ONE_TO_ALL = ("direct", "all_pairs")
 # Times closer than this are reported as equal.
 _ALIKE = 5e-5
 
@@ -216,12 +218,20 @@ class Incumbent:
         faster = [(time_s, one) for time_s, one in timed if time_s < self.best_s * (1 - 1e-9)]
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
+            gain, makers = _percent(self.best_s, time_s), dict.fromkeys(one.maker for _, one in faster)
+            times = min(one.sends for _, one in faster) / max(1, self.best.sends)
+            if len(makers) > 1:
+                *others, last = makers
+                return (
+                    f"kept although {', '.join(others)} and {last} are up to {gain} faster in the model: too "
+                    f"little for {times:.3g} times the sends or more"
+                )
             return (
-                f"kept although {one.maker} with {one.chunks} chunks is {_percent(self.best_s, time_s)} "
-                f"faster in the model: too little for {one.sends / max(1, self.best.sends):.3g} times the "
-                "sends"
+                f"kept although {one.maker} with {one.chunks} chunks is {gain} faster in the model: too "
+                f"little for {one.sends / max(1, self.best.sends):.3g} times the sends"
             )
-        others = [(time_s, one.maker) for time_s, one in timed if one.maker != self.best.method]
+        same = _ONE_TO_ALL if self.best.method in _ONE_TO_ALL else (self.best.method,)
+        others = [(time_s, one.maker) for time_s, one in timed if one.maker not in same]
         if not others:
             return f"the fastest of {len(timed)} attempts"
         time_s, name = min(others)

@@ -52,7 +52,10 @@ def draw(told: dict[str, Any]) -> None:
         f"{seconds(told['p99_s'])}, {told['wrong']} wrong elements"
     )
     if told["relayed"]:
-        console.data(f"relays: {plural(told['relayed'], 'request')} began without late ranks, which relayed")
+        console.data(
+            f"late ranks: {plural(told['relayed'], 'request')} began without them; they passed data on, and "
+            "their own data was added later"
+        )
     for rank, how in told["lost"].items():
         console.data(f"lost: rank {rank} {how}")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.errors import FoundProblem
+from ccctl.errors import DataError, FoundProblem
 from ccctl.render import figures
 from probes.base import plural
 
@@ -70,12 +70,12 @@ def _cost(edit: dict[str, Any]) -> str:
 
 
 def compare(declared: str, topology: Topology, profile: Artifact) -> DeclaredComparison:
-    """Compare the topology of a file with a profile."""
+    """Compare the topology of a file with a profile; raises DataError if they have no link in common."""
     from probes.detection import reconcile
 
     found = reconcile(topology, profile.body)
     if not found.pairs:
-        console.doubt(
+        raise DataError(
             f"{profile.source}: nothing to compare: it has no measured link between devices of {declared}"
         )
     rings = _Rings()

@@ -145,8 +145,7 @@ def _told(request: WatchRequest, found: WatchFindings, one: Standing) -> str:
     if one.recalled:
         which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links "
         since += f", {which}not measured in this run"
-    beyond = "above" if one.change.quantity == "latency" else "below"
-    return f"{one.change.told} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
+    return f"{one.change.told}; {since}{costs}"
 
 
 def _times(cost: float) -> str:
