@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule, Outcome
 
-__all__ = ["draw", "predicted_line", "summary"]
+__all__ = ["METHODS", "draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
@@ -82,7 +82,7 @@ def draw(found: Synthesis, say: Say) -> None:
 _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
 
 
-_METHODS = {
+METHODS = {
     "demand": "direct, and through idle ranks where ports are busy",
     "bine": "binomial trees of nearer ranks, by negabinary numbers",
     "trivance": "rings or a torus, both ways at once, in steps three times as far each",
@@ -301,7 +301,7 @@ def _attempts(found: Synthesis) -> Iterator[str]:
         del best["direct" if chosen == "all_pairs" else "all_pairs"]
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == chosen else " "
-        yield f"{mark} {name:{widest}s} {seconds(time_s):<8s} {_METHODS.get(name, '')}".rstrip()
+        yield f"{mark} {name:{widest}s} {seconds(time_s):<8s} {METHODS.get(name, '')}".rstrip()
 
 
 def predicted_line(time_s: float) -> str:

@@ -48,7 +48,7 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
     for change in drift.doubtful:
         console.note(f"{change.told}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
-        console.note(f"{change.told}: does not count: with it {_harmless_cost(request)}")
+        console.note(f"does not count: {change.told}, but {_harmless_cost(request)}")
     if found.standing and found.now.links.flagged("preempted").any():
         console.note(
             "ranks waited for cores in this run, which may also lower bandwidths: a drift that the next run "
@@ -196,7 +196,7 @@ def _links(found: WatchFindings, rows: tuple[int, ...]) -> list[list[int]]:
 
 def _harmless_cost(request: WatchRequest) -> str:
     """Return the limit below which the cost of a change counts as harmless, as text."""
-    return f"{_collective(request)} takes less than {1 / (1 - EFFECT):.2f} times as long"
+    return f"{_collective(request)} takes at most {percent(1 / (1 - EFFECT) - 1)} longer"
 
 
 def _collective(request: WatchRequest) -> str:
