@@ -201,21 +201,9 @@ def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator
     for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
         if head in heads:
             yield f"{head}: 100 % is the proven bound for {network}; a dash where none is known"
-    if methods := _methods(rows):
-        yield f"ccctl's methods: {methods}"
     if "wrong" not in heads:
         unchecked = any(row.wrong is None for row in rows)
         yield "results: some were not checked" if unchecked else "results: every element is right"
-
-
-def _methods(rows: Iterable[WholeRow]) -> str:
-    """Return the methods of ccctl's schedules, each with what it does."""
-    from ccctl.render.text.synthesis import METHODS
-
-    names = dict.fromkeys(
-        row.library.removeprefix("ccctl: ") for row in rows if row.library.startswith("ccctl: ")
-    )
-    return "; ".join(f"{name}, {METHODS[name]}" for name in names if name in METHODS)
 
 
 def integrity_notes(integrity: Integrity | None) -> Iterator[str]:

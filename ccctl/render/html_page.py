@@ -300,6 +300,7 @@ def _links(profile: Profile) -> HtmlTable:
 def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
     peers = list(dict.fromkeys(name for row in report.rows for name in row.peers))
     found = []
+    chosen = any(": " in row.program for row in report.rows)
     for row in report.rows:
         shown = row.shown
         if shown is None:
@@ -316,11 +317,21 @@ def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
                 "not checked" if shown.wrong is None else str(shown.wrong),
                 seconds(row.predicted_s) if row.predicted_s is not None else "",
                 percent(bound_s / shown.time_s) if bound_s and shown.time_s else "",
+                *([_method_words(row.program)] if chosen else ()),
                 *(seconds(peer.time_s) if peer else "" for peer in others),
             )
         )
     columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
-    return HtmlTable("all rows", (*columns, *peers), tuple(found))
+    method = ("method",) if chosen else ()
+    return HtmlTable("all rows", (*columns, *method, *peers), tuple(found))
+
+
+def _method_words(program: str) -> str:
+    """Return the method after the colon of a program's name, and what it does."""
+    from ccctl.render.text.synthesis import METHODS
+
+    method = program.partition(": ")[2]
+    return f"{method}: {METHODS[method]}" if method in METHODS else method
 
 
 def _outcome(outcome: Outcome) -> HtmlTable:

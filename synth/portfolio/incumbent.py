@@ -43,8 +43,6 @@ _EXCHANGE_MUST_GAIN, _FORETELLING_EXCHANGES = 0.02, 4
 _FORETELLING_FORESTS = 3
 # With fewer chunks, rounding their division among trees loads links too unevenly to extrapolate.
 _CHUNKS_IN_SHARES = 32
-# Two names of the same sends.
-_ONE_TO_ALL = ("direct", "all_pairs")
 # Times closer than this are reported as equal.
 _ALIKE = 5e-5
 
@@ -230,7 +228,8 @@ class Incumbent:
                 f"kept although {one.maker} with {one.chunks} chunks is {gain} faster in the model: too "
                 f"little for {one.sends / max(1, self.best.sends):.3g} times the sends"
             )
-        same = _ONE_TO_ALL if self.best.method in _ONE_TO_ALL else (self.best.method,)
+        # The sends of all_pairs are those of direct.
+        same = {self.best.method, "all_pairs"} | ({"direct"} if self.best.method == "all_pairs" else set())
         others = [(time_s, one.maker) for time_s, one in timed if one.maker not in same]
         if not others:
             return f"the fastest of {len(timed)} attempts"
