@@ -65,7 +65,8 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
             each = blocks // len(into)
             total = each * min(float(into.sum()), float(out.sum()))
             crossing = 2 * (blocks - 1) * float(size_bytes)
-            detail = f"{size_text(crossing)} in all between {blocks} blocks of {what} over {rate_text(total)}"
+            parts = f"{blocks} ranks" if block == 1 else f"{blocks} blocks of {block} ranks"
+            detail = f"{size_text(crossing)} in all between {parts} over {rate_text(total)}"
             _keep(found, Bound("partition", alpha_s + _transfer_s(crossing, total), detail))
     for bound in _path_bounds(network, turned, kind, part):
         _keep(found, bound)
