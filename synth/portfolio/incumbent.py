@@ -216,7 +216,9 @@ class Incumbent:
         faster = [(time_s, one) for time_s, one in timed if time_s < self.best_s * (1 - 1e-9)]
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
-            gain, makers = _percent(self.best_s, time_s), dict.fromkeys(one.maker for _, one in faster)
+            finer = f"{self.best.method} in more chunks"
+            names = (finer if one.maker == self.best.method else one.maker for _, one in faster)
+            gain, makers = _percent(self.best_s, time_s), list(dict.fromkeys(names))
             times = min(one.sends for _, one in faster) / max(1, self.best.sends)
             if len(makers) > 1:
                 *others, last = makers
