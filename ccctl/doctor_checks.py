@@ -185,16 +185,16 @@ def _compiled_loops() -> Iterator[Check]:
 
     shipped, fitting = fitting_loops()
     if fitting:
-        yield Check("compiled loops", "ok", f"{fitting} came with ccctl")
+        yield Check("compiled code", "ok", f"{fitting} loops came compiled with ccctl")
     else:
-        found = "those that came with ccctl are for other versions" if shipped else "none came with ccctl"
-        found += ", so each user's first commands compile them, for a minute"
+        found = "what came with ccctl is for other versions" if shipped else "none came with ccctl"
+        found += ": each user's first commands take about a minute longer"
         once = f"{sys.executable} -m ccctl.compile_loops"
-        yield Check("compiled loops", "note", found, f"to compile them once for all users: {once}")
+        yield Check("compiled code", "note", found, f"to compile once for all users: {once}")
     if problem := loop_store().problem:
-        yield Check("loop cache", "note", problem, "without it each command compiles again, for seconds")
+        yield Check("compile cache", "note", problem, "without it each command compiles again, for seconds")
     else:
-        yield Check("loop cache", "ok", f"loops that you have compiled are kept in {cache_folder()}")
+        yield Check("compile cache", "ok", f"compiled code (Numba) is kept in {cache_folder()}")
 
 
 def _permissions() -> Iterator[Check]:

@@ -173,11 +173,7 @@ class AcceptanceRun:
         )
         if self._before is not None:
             effort = _rest(effort, self._before)
-        most = "" if effort.budget_s is None else f", at most {_minutes(effort.budget_s)}"
-        console.note(
-            f"links: measuring the links between {plural(ranks, 'rank')}: at least "
-            f"{_minutes(effort.fast_links_s(ranks))}, longer for slow links or shared cores{most}"
-        )
+        console.note(_links_note(ranks, effort.fast_links_s(ranks), effort.budget_s))
         if effort.turns is not None and not len(effort.turns.src):
             assert self._before is not None
             profile = self._before
@@ -284,6 +280,15 @@ def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:
             hosts.append(found)
             same |= {first: tuple(others)} if others else {}
     return replace(health, hosts=tuple(hosts), same=same)
+
+
+def _links_note(ranks: int, fast_s: float, budget_s: float | None) -> str:
+    """Return what is measured, and how long that takes beside starting the ranks."""
+    what = f"links: measuring the links between {plural(ranks, 'rank')}"
+    if budget_s is not None and budget_s <= fast_s:
+        return f"{what} that fit into {_minutes(budget_s)}"
+    most = "" if budget_s is None else f", up to {_minutes(budget_s)}"
+    return f"{what}: {_minutes(fast_s)}, longer for slow links or shared cores{most}"
 
 
 def _minutes(seconds: float) -> str:

@@ -234,9 +234,7 @@ Verbose = Annotated[
 ]
 Parameters = Annotated[
     list[str] | None,
-    _collective(
-        "-p", "--param", metavar="NAME=VALUE", help="Set a parameter of a program in the chunk language."
-    ),
+    _collective("-p", "--param", metavar="NAME=VALUE", help="Set a parameter of an algorithm in Python."),
 ]
 Ranks = Annotated[
     int | None,

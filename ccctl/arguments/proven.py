@@ -165,7 +165,7 @@ def _judged(
 def refuse_parameters(path: str, parameters: Sequence[str] | None) -> None:
     """Raise UsageError if parameters are given for a file that has none."""
     if parameters:
-        raise UsageError(f"-p {parameters[0]}: {path} has no parameters; only files in the chunk language do")
+        raise UsageError(f"-p {parameters[0]}: {path} has no parameters; only algorithms in Python do")
 
 
 def as_collective(program: Program, kind: str) -> Program:

@@ -210,6 +210,8 @@ def _document(content: bytes, source: str) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         truncated = "truncated" in str(error)
         hint = "was it cut off?" if truncated else ""
+        if not content.lstrip().startswith(b"{"):
+            hint = "it is no file that ccctl wrote; ccctl explain reads logs of nccl-tests and NCCL"
         raise DataError(source, [f"expected JSON: {error}"], hint=hint) from error
 
 

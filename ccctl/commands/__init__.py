@@ -16,9 +16,9 @@ __all__ = ["CLAIMS", "COMMANDS", "SECTIONS", "function_of"]
 SECTIONS = {
     "Commands": {
         "detect": "Find the GPUs, NICs, NVLinks and PCI tree of machines.",
-        "profile": "Measure alpha and beta of every directed link between ranks.",
+        "profile": "Measure latency and bandwidth of each link between ranks.",
         "synth": "Synthesize a schedule: which rank sends what to which, and when.",
-        "compile": "Compile a schedule, or the chunk language, to a program.",
+        "compile": "Compile a schedule, or an algorithm in Python, to a program.",
         "verify": "Prove a schedule or program, or list what is wrong with it.",
         "simulate": "Time a schedule or program on any network by simulation.",
         "run": "Run one collective on real data, or many with --adaptive.",
@@ -29,7 +29,7 @@ SECTIONS = {
         "tune": "Find a library's fastest algorithm for each range of sizes.",
         "training": "Plan, predict and compare communication of training jobs.",
         "watch": "Measure the links again, and report what became worse.",
-        "show": "Draw an artifact as text, SVG or PNG.",
+        "show": "Draw any file of ccctl as text, SVG or PNG.",
         "report": "Put artifacts on one page of HTML, findings first.",
         "lab": "Emulate a cluster on this machine: hosts, switches, wires.",
     },

@@ -46,7 +46,8 @@ class AcceptOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="Measure what fits into this time, and say what was left out: 15m, or seconds.",
+            help="Measure the links and collectives that fit into this time, and say what was left out: 15m, "
+            "or seconds. Starting ranks and looking at hosts is never cut short.",
         ),
     ] = None
     spares: Annotated[

@@ -31,7 +31,7 @@ EXAMPLES = (
     ("ccctl compile schedule.json -o - | ccctl show -", "see the instructions of each rank"),
     (
         "ccctl compile ring.py -p ranks=8 --instances 2 -o ring.xml",
-        "compile the chunk language to MSCCL XML",
+        "compile an algorithm in Python to MSCCL XML",
     ),
     ("ccctl compile periodic.json --size 64M -o program.json", "expand a periodic schedule for 64 MiB"),
     ("ccctl compile ring.xml --target msccl -o ring.json", "prove MSCCL XML and convert it"),
@@ -62,7 +62,7 @@ class CompileOptions(GeneralOptions):
         str,
         typer.Argument(
             metavar="PROGRAM.py|SCHEDULE|XML",
-            help="A file in the chunk language (file.py:function if it has several), a schedule "
+            help="An algorithm in Python (FILE.py, or FILE.py:FUNCTION if it has several), a schedule "
             "(plain, periodic or symmetric), MSCCL XML, or with --to msccl a selection; - "
             "reads stdin.",
         ),
@@ -144,7 +144,7 @@ class CompileOptions(GeneralOptions):
 
 
 def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has this name
-    """Compile a schedule, or the chunk language, to a program.
+    """Compile a schedule, or an algorithm in Python, to a program.
 
     A program holds the instructions of every rank's threadblocks. The schedule is proven before it is
     compiled, and the program afterwards: every rank ends with the right result, no two threadblocks race,
@@ -274,8 +274,9 @@ def _say_plan(plan: ExecutionPlan, json: bool) -> None:
         console.data(
             f"{plan.name}: {plan.operations} operations on {plan.ranks} ranks, at most "
             f"{plural(plan.threadblocks_max, 'threadblock')} a rank, "
-            f"{values['memory_channels']} ends of memory channels and {values['port_channels']} of port "
-            f"channels, {'in' if plan.in_place else 'out of'} place; proven"
+            f"{plural(values['memory_channels'] // 2, 'memory channel')} and "
+            f"{plural(values['port_channels'] // 2, 'port channel')}, "
+            f"{'in' if plan.in_place else 'out of'} place; proven"
         )
 
 

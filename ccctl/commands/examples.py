@@ -40,7 +40,7 @@ def examples(
 ) -> None:
     """List the examples, or copy one.
 
-    They are algorithms in the chunk language, a lab, and units, jobs and scripts for operators. A copy never
+    They are algorithms in Python, a lab, and units, jobs and scripts for operators. A copy never
     replaces a file. If a unit, crontab or script runs ccctl watch, the copy has the full path of this ccctl.
     So it works even if ccctl is installed in a virtual environment.
     """

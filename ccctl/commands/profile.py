@@ -150,7 +150,7 @@ class ProfileOptions(GeneralOptions, WorldOptions):
 
 
 def profile(options: ProfileOptions) -> None:
-    """Measure alpha and beta of every directed link between ranks.
+    """Measure latency and bandwidth of each link between ranks.
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha, the latency, comes from
     ping-pong; beta, the seconds per byte, from the spacing of message trains at the receiver. Slow links and
@@ -167,6 +167,7 @@ def profile(options: ProfileOptions) -> None:
     whose spread is checked. On a terminal it shows the slowest and the newest links while it measures, and
     which ranks wait for which.
     """
+    from ccctl.render.text import profile as text
     from exec.acceptance import payload_rate
     from probes.profiling import below_expectation, compare
 
@@ -188,6 +189,8 @@ def profile(options: ProfileOptions) -> None:
             with _kept_elsewhere(found, inputs, measured=options.source is None):
                 codec.write(options.output, "profile", found, inputs)
         short = below_expectation(found, expected) if expected is not None else ""
+        if bought is not None:
+            text.say_offer(found, bought)
         _tell(found, options.output, options.json, drift, before, short)
         if drift:
             exposition.add(

@@ -23,8 +23,11 @@ EXAMPLES = (
     ("ccctl run schedule.json --input x.npy --op max --json", "take the maximum, and print only a summary"),
     ("ccctl run --adaptive -n 4 --size 1M --iterations 50", "all_reduces that adapt to late and lost ranks"),
     ("ccctl run --adaptive -n 4 --collective broadcast@2 --size 1M", "another collective, from rank 2"),
-    ("ccctl run ring.py -p ranks=4 --input x.npy -o y.npy", "run a program in the chunk language"),
+    ("ccctl run ring.py -p ranks=4 --input x.npy -o y.npy", "run an algorithm in Python"),
 )
+
+
+_MAKES_INPUT = 'import numpy; numpy.save("x.npy", numpy.ones((4, 1024), numpy.float32))'
 
 
 def run(options: RunOptions) -> None:
@@ -47,7 +50,8 @@ def run(options: RunOptions) -> None:
         raise UsageError("--spare goes with --adaptive; else all ranks are there from the start")
     if options.artifact is None or options.data is None:
         missing = "a schedule or a program" if options.artifact is None else "--input"
-        raise UsageError(f"expected {missing}, found none", hint="ccctl run schedule.json --input x.npy")
+        hint = f"ccctl run schedule.json --input x.npy; for 4 ranks, python -c '{_MAKES_INPUT}' makes one"
+        raise UsageError(f"expected {missing}, found none", hint=hint)
     if options.collective != "all_reduce":
         raise UsageError("--collective goes with --adaptive; else the artifact says which collective it is")
     from ccctl.artifacts import write_output
@@ -81,7 +85,8 @@ def run(options: RunOptions) -> None:
     else:
         console.data(
             f"{program.name}: {values['input_elements']} elements of {values['dtype']} in, "
-            f"{values['output_elements']} out, on {program.ranks} ranks; not checked, as ccctl bench does"
+            f"{values['output_elements']} out, on {program.ranks} ranks; "
+            "the results were not checked (ccctl bench checks them)"
         )
     console.next_step(f"ccctl bench {options.artifact} --vs mpi")
 

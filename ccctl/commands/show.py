@@ -52,7 +52,7 @@ class ShowOptions(GeneralOptions):
 
 
 def show(options: ShowOptions) -> None:
-    """Draw an artifact as text, SVG or PNG.
+    """Draw any file of ccctl as text, SVG or PNG.
 
     Takes every kind of artifact: topology, profile, samples, health, schedule, periodic, symmetric,
     selection, program, report, history, model, fusion, tuning, groups, training and certificate; and

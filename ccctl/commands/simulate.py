@@ -41,7 +41,7 @@ EXAMPLES = (
     ("ccctl simulate schedule.json --network profile.json --size 64M", "on another profile, at another size"),
     (
         "ccctl simulate ring.py -p ranks=8 --network ring:8 --bandwidth 50GB/s --size 64M --step 1us",
-        "time a program in the chunk language, instructions included",
+        "time an algorithm in Python, instructions included",
     ),
     (
         "ccctl simulate schedule.json --trace trace.json.gz",
@@ -397,6 +397,7 @@ def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Fl
         "time_s": time_s,
         "bound_s": bound.time_s,
         "binding_bound": bound.name,
+        "binding_detail": bound.detail,
         "percent_of_optimal": 100.0 * min(1.0, bound.time_s / time_s) if time_s else 100.0,
         "size_bytes": size_bytes,
         "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
@@ -415,7 +416,8 @@ def _close(timed: Simulated, trace: str | None) -> None:
     values = timed.values
     predicted_s = values.get("predicted_run_s")
     model = "" if predicted_s is None else " in the model of links"
-    bound = f"{seconds(values['bound_s'])} by {values['binding_bound']}"
+    told = ": ".join(filter(None, (values["binding_bound"], values["binding_detail"])))
+    bound = f"{seconds(values['bound_s'])} ({told})"
     console.data(f"{values['percent_of_optimal']:.1f} % of optimal{model}, bound: {bound}")
     if predicted_s is not None:
         console.data(predicted_line(predicted_s))

@@ -434,7 +434,10 @@ def _say_environment(path: Path, runtime: str) -> None:
 def _warn_of_others(folder: Path, names: Sequence[str]) -> None:
     others = sorted(each.name for each in folder.iterdir() if each.name not in names)
     if others:
-        console.warn(f"{folder}: the runtime may read its other files, too, such as {others[0]}: remove them")
+        console.warn(
+            f"{folder}: the runtime may read every file of this folder, also {others[0]}: write to a folder "
+            "of its own"
+        )
 
 
 def _loadable(loaded: Loaded | LoadedRange) -> bytes:

@@ -15,13 +15,16 @@ from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks
-from probes.base import parse_sizes, some
+from probes.base import parse_sizes, plural, some
 
 if TYPE_CHECKING:
     from exec.library_rules import MeasuredSetting, Sweep
     from synth.collective import Kind
 
 __all__ = ["EXAMPLES", "tune"]
+
+# The fields of a line of NCCL's tuner file.
+_TUNER_FIELDS = 10
 
 EXAMPLES = (
     (
@@ -159,9 +162,24 @@ def tune(options: TuneOptions) -> None:
 def _tell_loading(text: str, lines: list[str]) -> None:
     """Print the new rules of a tuner file, and its first comment, which says how the library finds it."""
     for line in lines:
-        console.note(line)
+        console.note(_in_words(line))
     if text.startswith("#"):
         console.note(text.splitlines()[0].lstrip("# "))
+
+
+def _in_words(line: str) -> str:
+    """Return a line of NCCL's tuner file in words; another line as it is."""
+    from ccctl.render import about
+    from exec.library_rules.nccl import NO_END
+
+    fields = line.split(",")
+    if len(fields) != _TUNER_FIELDS or not fields[1].isdigit() or not fields[2].isdigit():
+        return line
+    collective, low, high, algorithm, protocol, channels, *_ = fields
+    least = f"from {about(int(low))} on" if int(low) else ""
+    most = f"below {about(int(high) + 1)}" if int(high) < NO_END else ""
+    sizes = ", ".join(filter(None, (least, most))) or "all sizes"
+    return f"{collective}, {sizes}: {algorithm}:{protocol}, {plural(int(channels), 'channel')}"
 
 
 def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, merged: bool) -> Iterator[str]:

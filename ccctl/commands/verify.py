@@ -31,7 +31,7 @@ __all__ = ["EXAMPLES", "verify"]
 EXAMPLES = (
     ("ccctl verify schedule.json", "judge a schedule: causal, exclusive, complete"),
     ("ccctl verify program.json --json", "judge an emitted program, findings as one object"),
-    ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what the chunk language compiles to"),
+    ("ccctl verify ring.py -p ranks=16 -p instances=2", "judge what an algorithm in Python compiles to"),
     ("ccctl verify ring.xml --same-bits", "judge MSCCL's XML; all ranks must end with the same bits"),
     ("ccctl verify plan.json", "judge an execution plan of MSCCL++, whoever wrote it"),
     ("ccctl verify ring.xml --run", "run it as MSCCL's interpreter would, on real numbers"),
@@ -253,8 +253,8 @@ def _certificate(read: Artifact) -> _Verdict:
     found = read.body
     return _Verdict(
         tuple(recheck(read.source, found)),
-        f"proven: {found.verdict}, {found.reason}; computed again from {plural(len(found.files), 'file')}, "
-        "all with their digests",
+        f"proven: the verdict ({found.verdict}, {found.reason}) follows from its "
+        f"{plural(len(found.files), 'file')}, whose SHA-256 all match",
     )
 
 

@@ -66,7 +66,9 @@ def sentence(culprit: Culprit) -> str:
 
 
 def surely(culprit: Culprit) -> str:
-    """Return the severity in a word or two: "fault", "likely fault", "possible remark"."""
+    """Return the severity in a few words: "fault", "likely fault", "remark, not confirmed"."""
+    if culprit.sure == "possible":
+        return f"{culprit.severity}, not confirmed"
     return culprit.severity if culprit.sure == "certain" else f"{culprit.sure} {culprit.severity}"
 
 
@@ -167,7 +169,8 @@ _WHOLE_COLUMNS = (
     Column("of bought", lambda row: _share(row.bought_bound_s, row.time_s)),
     Column("wrong", lambda row: "unchecked" if row.wrong is None else row.wrong),
 )
-_UNRELIABLE = Column("reliable", lambda row: "no: cores")
+# A row of ranks that waited for cores has no bound.
+_UNRELIABLE = Column("reliable", lambda row: "yes" if row.bound_s is not None else "no: cores")
 _ONLY_WIDE = ("bound", "bought")
 # A column without other cells than these is left out.
 _SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
@@ -197,7 +200,7 @@ def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator
         yield "algbw, busbw: GB/s as nccl-tests defines them"
     for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
         if head in heads:
-            yield f"{head}: 100 % is the proven bound for {network}"
+            yield f"{head}: 100 % is the proven bound for {network}; a dash where none is known"
     if "wrong" not in heads:
         unchecked = any(row.wrong is None for row in rows)
         yield "results: some were not checked" if unchecked else "results: every element is right"
@@ -234,7 +237,7 @@ def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
     # The present culprits are described in full elsewhere.
     for word, found in (("new", changes.new), ("still there", changes.standing)):
         for culprit in found:
-            yield word, f"{culprit.part} ({surely(culprit)}: {culprit.kind})"
+            yield word, f"{culprit.part} ({surely(culprit)})"
     for word, found in (("gone", changes.gone), ("not tested", changes.untested)):
         for culprit in found:
             yield word, f"{surely(culprit)}: {sentence(culprit)}"

@@ -88,7 +88,7 @@ def page(
         "Collectives": _whole(certificate),
         "Spares": _list(map(spares_text, certificate.spares)),
         "Hosts": _hosts(certificate),
-        "Not tested": _unread(certificate),
+        "Could not be read": _unread(certificate),
         "Stages": _stages(certificate),
     }
     written = {name: "".join(block) for name, block in blocks.items()}
@@ -212,7 +212,7 @@ def _hosts(certificate: Certificate) -> Iterator[str]:
     ]
     rows += [(fold(hosts), "skipped", reason) for reason, hosts in skipped_groups(certificate).items()]
     if well:
-        rows.append((fold(well), "ok", f"nothing on {plural(len(well), 'host')}"))
+        rows.append((fold(well), "ok", f"no fault on {plural(len(well), 'host')}"))
     if rows:
         table = table_html(HtmlTable("hosts", ("host", "state", "what was found"), tuple(rows)))
         yield f"<div class='long'>{table}</div>"

@@ -252,6 +252,27 @@ def tables(kind: str, body: Any, bounds_s: Bounds) -> list[HtmlTable]:
     return [_outcome(body.outcome)] if kind in SCHEDULE_KINDS and body.outcome is not None else []
 
 
+# The flags of a link in words.
+_FLAG_WORDS = {
+    "slow_sender": "slow sender",
+    "slow_receiver": "slow receiver",
+    "slow_trunk": "slow trunk",
+    "outlier": "slow",
+    "late": "high latency",
+    "lossy": "loses packets",
+    "slow_cpu": "slow CPU",
+    "asymmetric": "unlike the way back",
+    "nonlinear": "time not even in size",
+    "noisy": "unsteady",
+    "unsound": "no valid fit",
+    "retested": "measured twice",
+    "contended": "faster alone",
+    "preempted": "waited for a core",
+    "starved": "waited for a core",
+    "inferred": "not measured",
+}
+
+
 def _links(profile: Profile) -> HtmlTable:
     links = profile.links
     short = without_domain([entry.host for entry in profile.ranks])
@@ -264,14 +285,14 @@ def _links(profile: Profile) -> HtmlTable:
             f"{1e-9 / links.beta_s_per_byte[row]:.3g}",
             f"{1e-9 / links.beta_median_s_per_byte[row]:.3g}",
             seconds(float(links.alpha_s[row])),
-            links.flags[row].replace(",", ", "),
+            ", ".join(dict.fromkeys(_FLAG_WORDS.get(word, word) for word in links.flags[row].split(","))),
         )
         for row in slowest
     )
     title = f"the {len(slowest)} slowest of {count} links" if count > _MOST_LINKS else f"all {count} links"
     return HtmlTable(
         title,
-        ("sender", "receiver", "GB/s", "median of samples, GB/s", "alpha", "flags: ccctl help artifacts"),
+        ("sender", "receiver", "GB/s", "median of samples, GB/s", "alpha", "remarks"),
         rows,
     )
 
@@ -279,6 +300,7 @@ def _links(profile: Profile) -> HtmlTable:
 def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
     peers = list(dict.fromkeys(name for row in report.rows for name in row.peers))
     found = []
+    chosen = any(": " in row.program for row in report.rows)
     for row in report.rows:
         shown = row.shown
         if shown is None:
@@ -295,11 +317,21 @@ def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
                 "not checked" if shown.wrong is None else str(shown.wrong),
                 seconds(row.predicted_s) if row.predicted_s is not None else "",
                 percent(bound_s / shown.time_s) if bound_s and shown.time_s else "",
+                *([_method_words(row.program)] if chosen else ()),
                 *(seconds(peer.time_s) if peer else "" for peer in others),
             )
         )
     columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
-    return HtmlTable("all rows", (*columns, *peers), tuple(found))
+    method = ("method",) if chosen else ()
+    return HtmlTable("all rows", (*columns, *method, *peers), tuple(found))
+
+
+def _method_words(program: str) -> str:
+    """Return the method after the colon of a program's name, and what it does."""
+    from ccctl.render.text.synthesis import METHODS
+
+    method = program.partition(": ")[2]
+    return f"{method}: {METHODS[method]}" if method in METHODS else method
 
 
 def _outcome(outcome: Outcome) -> HtmlTable:

@@ -68,7 +68,8 @@ class _Tree:
         without = [nic for nic in self._host.physical_nics if nic.bus_id not in self._devices]
         for index in sorted({node.index for node in self._host.numa} | {self._numa(top) for top in tops}):
             node = next((node for node in self._host.numa if node.index == index), None)
-            yield TreeLine(0, "numa", f"numa{index}", "", _numa_words(index, node))
+            memory_bytes = node.memory_bytes if node is not None and len(self._host.numa) > 1 else None
+            yield TreeLine(0, "numa", f"numa{index}", "", _numa_words(index, node, memory_bytes))
             for top in tops:
                 if self._numa(top) == index:
                     yield from self._subtree(top, 1)
@@ -127,7 +128,8 @@ class _Tree:
         name = "" if nic.name == nic.bus_id else nic.name
         speed = f"{nic.speed_mbit / 1000:g} Gbit/s" if nic.speed_mbit else "speed unknown"
         errors = ", ".join(f"{name} {count}" for name, count in nic.errors.items() if count)
-        words = (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, nic.state, errors)
+        state = "up" if nic.state == "active" else nic.state
+        words = (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, state, errors)
         pcie = _pcie(device) if device is not None and device.role == "device" else ""
         bus_id = device.bus_id if device is not None else ""
         return TreeLine(depth, "nic", nic.name, bus_id, tuple(word for word in words if word), pcie)
@@ -139,13 +141,17 @@ class _Tree:
 def fabric_words(host: Host) -> Iterator[str]:
     """Yield one line for each set of GPUs with equal links."""
     labels, tables = labels_of(host), load()
-    down: dict[int, list[str]] = {}
+    down: dict[str, list[str]] = {}
+    up = {gpu.bus_id: _fabric_links_up(host, gpu) for gpu in host.gpus}
     alike: dict[tuple[str, str, int, int, float | None], list[str]] = {}
     for gpu in host.gpus:
         own: dict[str, list[FabricLink]] = {}
         for link in host.fabric:
             if link.source == gpu.bus_id and link.state == "down":
-                down.setdefault(link.count, []).append(labels[gpu.bus_id])
+                words = _down_words(
+                    link.count, up[gpu.bus_id], max(up[one.bus_id] for one in _alike(host, gpu))
+                )
+                down.setdefault(words, []).append(labels[gpu.bus_id])
             elif link.source == gpu.bus_id:
                 own.setdefault(link.target_kind, []).append(link)
         for kind, links in own.items():
@@ -159,15 +165,34 @@ def fabric_words(host: Host) -> Iterator[str]:
         where = (f"{far} {many}" if many else counted(far, ends)) if far else ends
         each = f", {gbs:g} GB/s each way a link, {gbs * count:.4g} GB/s together" if gbs else ""
         yield f"{name}: {counted(count, 'link')} to {where}{each}: {some(gpus, 16)}"
-    for count, gpus in down.items():
-        yield f"{counted(count, 'link')} down: {some(gpus, 16)}"
+    for words, gpus in down.items():
+        yield f"{words}: {some(gpus, 16)}"
 
 
-def _numa_words(index: int, node: NumaNode | None) -> tuple[str, ...]:
+def _fabric_links_up(host: Host, gpu: Gpu) -> int:
+    links = [one for one in host.fabric if one.source == gpu.bus_id and one.kind != "c2c"]
+    return sum(one.count for one in links if one.state != "down")
+
+
+def _alike(host: Host, gpu: Gpu) -> list[Gpu]:
+    return [other for other in host.gpus if other.name == gpu.name]
+
+
+def _down_words(down: int, up: int, most_up: int) -> str:
+    """Return "n links down" if GPUs of this model have more links up, else that n links are not connected."""
+    # A link that is down on all GPUs alike is one that the board does not connect.
+    return (
+        f"{counted(down, 'link')} down"
+        if up < most_up
+        else f"{down} of {counted(down + up, 'link')} not connected"
+    )
+
+
+def _numa_words(index: int, node: NumaNode | None, memory_bytes: int | None) -> tuple[str, ...]:
     parts = [f"NUMA node {index}" if index >= 0 else "NUMA node not known"]
     if node is not None:
         parts += [_cpus(node.cpus), node.vendor]
-        parts.append(gib(node.memory_bytes) if node.memory_bytes else "")
+        parts.append(gib(memory_bytes) if memory_bytes else "")
     return tuple(part for part in parts if part)
 
 

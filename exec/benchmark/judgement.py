@@ -40,8 +40,8 @@ __all__ = [
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
 
-# Prefixes of the names of bounds that hold even where switches add or copy.
-_CROSSING = ("ingress", "egress", "cut", "latency")
+# Prefixes of the names of bounds that, beside latency, hold even where switches add or copy.
+_CROSSING = ("ingress", "egress", "traffic", "cut")
 # Two thirds of the rate of NCCL's ring count as normal: NVLink's protocol takes 20 % of its line rate, xGMI's
 # 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
@@ -174,7 +174,7 @@ def judged(
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
         bounds = _bounds(network, row.collective, row.size_bytes, max(0, row.root))
-        crossing = [bound for bound in bounds if bound.name.startswith(_CROSSING)]
+        crossing = [bound for bound in bounds if bound.name == "latency" or bound.name.startswith(_CROSSING)]
         rates = library_rates(network, row.collective, max(0, row.root))
         found.append(
             JudgedRow(

@@ -37,11 +37,15 @@ class RowChange:
         return self.new_s / self.old_s
 
     @property
+    def least_s(self) -> float:
+        """The least difference that counts: beyond the tolerance, and beyond what noise explains."""
+        return max(self.tolerance * self.old_s, _BELIEVED * self.noise_s)
+
+    @property
     def told(self) -> str:
         """The change in words, without a full stop: the time now, and before."""
-        noise = f" ± {self.noise_s * 1e6:.1f}" if self.noise_s else ""
         return (
-            f"{self.label}: {self.new_s * 1e6:.1f} us, was {self.old_s * 1e6:.1f}{noise} us "
+            f"{self.label}: {self.new_s * 1e6:.1f} us, was {self.old_s * 1e6:.1f} us "
             f"({self.ratio:.2f} times as long)"
         )
 

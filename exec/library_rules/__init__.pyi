@@ -8,5 +8,10 @@ from .files import (
 )
 from .nccl import Setting as Setting
 from .openmpi import COLLECTIVES as COLLECTIVES
-from .stock_nccl import StockFile as StockFile, StockPlan as StockPlan, plan_stock as plan_stock
+from .stock_nccl import (
+    StockFile as StockFile,
+    StockPlan as StockPlan,
+    nccl_choice as nccl_choice,
+    plan_stock as plan_stock,
+)
 from .sweep import OWN as OWN, Sweep as Sweep, SweepRequest as SweepRequest

@@ -10,13 +10,14 @@ from exec.launcher.starters import PlacedHost, order_file
 from exec.library_rules.files import planned_tuner_file
 from probes.base import UsageError, format_size, plural
 from probes.topology import Topology
+from synth.collective import Kind
 from synth.nccl_graphs import KindOfHost, graph_file, plan_kinds
-from synth.nccl_tuning import NcclWorld, TuningPlan, plan_tuning
+from synth.nccl_tuning import NcclWorld, SizeChoice, TuningPlan, plan_tuning
 from synth.network import Network
 from synth.networks import from_topology, is_pod, threadblock_bytes_per_s
 from synth.rank_order import RankOrder, algorithm_of, plan_order
 
-__all__ = ["StockFile", "StockPlan", "plan_stock"]
+__all__ = ["StockFile", "StockPlan", "nccl_choice", "plan_stock"]
 
 # A smaller gain is not worth a file. The planners of orders and of tuner files have the same limit.
 _LEAST_GAIN = 1.02
@@ -84,6 +85,22 @@ def plan_stock(
             "NCCL_TOPO_DUMP_FILE)"
         )
     return StockPlan(network.name, files, order, tuning, (*doubts, *unsure))
+
+
+def nccl_choice(network: Network, kind: Kind, size_bytes: int) -> SizeChoice | None:
+    """Return the setting that NCCL takes for a size, with its time by NCCL's model.
+
+    Return None if NCCL's model lacks the collective, if the hosts have different numbers of ranks, or if the
+    network does not tell which GPUs it has.
+    """
+    world, doubts = _world(network, network.name, None, ())
+    if doubts:
+        return None
+    try:
+        found = plan_tuning(network, world, [size_bytes]).choices.get(kind)
+    except UsageError:
+        return None
+    return found[0] if found else None
 
 
 def _graphs(machine: Topology | None, between_hosts: bool, seed: int) -> tuple[list[KindOfHost], list[str]]:

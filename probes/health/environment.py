@@ -152,7 +152,10 @@ def _interface_variables(name: str, is_default: bool) -> _Variables:
     why = f"{name} has the default route" if is_default else f"{name} is the only interface for TCP"
     return {
         "NCCL_SOCKET_IFNAME": (f"={name}", f"{why}; by default NCCL takes one whose name begins with ib"),
-        "GLOO_SOCKET_IFNAME": (name, f"{why}; by default Gloo takes that of the host's name"),
+        "GLOO_SOCKET_IFNAME": (
+            name,
+            f"{why}; by default Gloo takes the one to which the host's name resolves",
+        ),
         "OMPI_MCA_btl_tcp_if_include": (name, f"{why}; by default Open MPI tries all, bridges too"),
         "OMPI_MCA_oob_tcp_if_include": (name, f"{why}; Open MPI 4 starts its processes over it"),
         "FI_TCP_IFACE": (name, f"{why}; for MPICH over libfabric's tcp provider"),

@@ -393,7 +393,7 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
     kinds = [
         ("slower than the way back", lopsided, beta / way_back),
         (
-            "whose times fit no alpha and beta (the time of whole transfers is given instead)",
+            "whose times do not grow evenly with size, so the bandwidth is that of whole messages",
             fits.rows["unsound"],
             beta,
         ),

@@ -163,8 +163,13 @@ class Change:
         return f"{self.what}: {self.quantity} {before} → {now}, {share}"
 
     def __str__(self) -> str:
-        limit = "at least" if self.allowed < 1 else "at most"
-        return f"{self.summary} (with noise alone {limit} {self.allowed:.0%})"
+        return f"{self.summary} ({self.noise})"
+
+    @property
+    def noise(self) -> str:
+        """What noise explains, in words."""
+        change = "a loss" if self.allowed < 1 else "a rise"
+        return f"noise explains {change} of at most {abs(1 - self.allowed):.0%}"
 
 
 @dataclass(frozen=True)

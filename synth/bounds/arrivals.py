@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, floats
+from probes.base import Floats, Indices, Mask, floats, plural
 from synth.bounds.cuts import Cut, gates
 from synth.network import Network
 from synth.networks import distances_s
@@ -99,8 +99,8 @@ def arrivals(
             time_s = crossing.time_s(outside, inside, need_bytes, carried)
             alone_s = max(alone_s, time_s)
             if time_s > best.time_s:
-                detail = f"from {len(outside)} ranks to {len(inside)}"
-                best = Bound(f"arrival by {cut.name}", time_s, detail)
+                detail = f"data of {plural(len(outside), 'rank')} for {plural(len(inside), 'rank')}"
+                best = Bound(f"latency and {cut.name}", time_s, detail)
         if cut.kind == "cut":
             groups.setdefault((int(cut.inside.sum()), alone_s), (cut, crossing))
     if not paired or best.time_s < _WORTH_PAIRING * known_s:
@@ -109,8 +109,8 @@ def arrivals(
         for pairs, far_s in _far_pairs(cut, distance_s):
             time_s = crossing.paired_s(cut, pairs, need_bytes, best.time_s)
             if time_s > best.time_s:
-                detail = f"{int(pairs.sum())} pairs at least {far_s * 1e6:.3g} us apart"
-                best = Bound(f"arrival by {cut.name}", time_s, detail)
+                detail = f"data of {int(pairs.sum())} pairs of ranks at least {far_s * 1e6:.3g} us apart"
+                best = Bound(f"latency and {cut.name}", time_s, detail)
     return best
 
 

@@ -75,8 +75,8 @@ def candidate_cuts(network: Network) -> Iterator[Cut]:
         yield Cut(f"ingress of rank {rank}", "ingress", inside, entering)
         yield Cut(f"egress of rank {rank}", "egress", ~inside, leaving)
     for members, name in _groups(network):
-        yield cut_around(network, members, f"cut into {name}", "cut")
-        yield cut_around(network, ~members, f"cut out of {name}", "cut")
+        yield cut_around(network, members, f"traffic into {name}", "cut")
+        yield cut_around(network, ~members, f"traffic out of {name}", "cut")
 
 
 def distinct_cuts(network: Network) -> Iterator[Cut]:
@@ -146,7 +146,7 @@ def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
 
     If several links join two ranks, clusters by the sum of their rates are added.
     """
-    yield network.host_of, "host of ranks"
+    yield network.host_of, "the host of ranks"
     for level in cost_levels(network)[:-1]:
         yield strong_components(network, network.beta_s_per_byte <= level * (1 + 1e-9)), "ranks"
     for labels in _behind_ports(network):

@@ -127,8 +127,8 @@ class _Problem:
             for size in sizes.tolist():
                 inside = np.zeros(ranks, dtype=bool)
                 inside[order[:size]] = True
-                yield cut_around(self.network, inside, f"cut into {size} ranks", "cut")
-                yield cut_around(self.network, ~inside, f"cut out of {size} ranks", "cut")
+                yield cut_around(self.network, inside, f"traffic into {size} ranks", "cut")
+                yield cut_around(self.network, ~inside, f"traffic out of {size} ranks", "cut")
 
     def _holders(self) -> Iterator[Cut]:
         """Yield the cut out of each set of ranks that hold the same chunk: one of these must send it."""
@@ -139,7 +139,7 @@ class _Problem:
             inside = np.ones(self.network.ranks, dtype=bool)
             inside[list(chosen)] = False
             if inside.any():
-                yield cut_around(self.network, inside, f"cut out of {len(chosen)} holders", "cut")
+                yield cut_around(self.network, inside, f"traffic out of {len(chosen)} holders", "cut")
 
     def flow(self) -> Bound | None:
         """Return the concurrent-flow optimum of the point-to-point chunks; None if none, or too many."""

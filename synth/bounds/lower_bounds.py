@@ -125,8 +125,9 @@ def least_s_per_byte(network: Network, kind: Kind, root: int = 0) -> float:
 
 def _mirrored(bound: Bound) -> Bound:
     """Rename a bound of the transposed network: data that enters there leaves in the real network."""
-    swap = {"ingress": "egress", "egress": "ingress", "cut into": "cut out of", "cut out of": "cut into"}
+    swap = {"ingress": "egress", "egress": "ingress", "traffic into": "traffic out of"}
+    swap |= {new: old for old, new in swap.items()}
     for old, new in swap.items():
-        if bound.name.startswith(old):
-            return replace(bound, name=new + bound.name[len(old) :])
+        if old in bound.name:
+            return replace(bound, name=bound.name.replace(old, new))
     return bound

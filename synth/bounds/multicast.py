@@ -121,7 +121,7 @@ class _Problem:
         for network in directions:
             for inside in slowest_sets(network, supply, worst_s):
                 into = inside if network is self.network else ~inside
-                cut = cut_around(self.network, into, f"cut into {int(into.sum())} ranks", "cut")
+                cut = cut_around(self.network, into, f"traffic into {int(into.sum())} ranks", "cut")
                 yield self._bytes_s(cut), cut
 
     def cut(self, cut: Cut) -> Bound:
@@ -198,8 +198,10 @@ class _Problem:
             inside_s = 0.0 if far_s is None else partition_latency_s(self.network, labels, far_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
-                detail = f"{size_text(crossings * self.chunk_bytes)} over {rate_text(rate)}"
-                whole = "hosts" if noun.startswith("host") else "clusters"
+                detail = (
+                    f"{size_text(crossings * self.chunk_bytes)} in all between them over {rate_text(rate)}"
+                )
+                whole = "hosts" if "host" in noun else "clusters"
                 best = Bound(f"partition into {parts} {whole}", time_s, detail)
         return best
 
@@ -208,7 +210,9 @@ class _Problem:
         total_bytes = self.collective.chunks * self.chunk_bytes
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())
-        return Bound("spanning trees", time_s, f"{size_text(total_bytes)} over packed trees")
+        return Bound(
+            "spanning trees", time_s, f"no trees that share the links carry {size_text(total_bytes)} faster"
+        )
 
     def _rate_in_all(self) -> float:
         """Return the bytes per second over all links: the least of three ways to group links into gates."""

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from probes.base import Floats, Indices, spans
+from probes.base import Floats, Indices, rate_text, size_text, spans
 from synth.collective import Kind
 from synth.networks import SymmetricNetwork
 from synth.schedules import Bound
@@ -60,12 +60,15 @@ def symmetric_bounds(network: SymmetricNetwork, kind: Kind, size_bytes: int) -> 
         least = float(ways.min())
         what = "one rank" if block == 1 else f"{block} ranks of {network.ranks}"
         name = {"all_gather": "ingress", "reduce_scatter": "egress"}.get(kind, "cut") if block == 1 else "cut"
-        _keep(found, Bound(name, alpha_s + _transfer_s(needed, least), f"into or out of {what}"))
+        detail = f"{size_text(needed)} into or out of {what} over {rate_text(least)}"
+        _keep(found, Bound(name, alpha_s + _transfer_s(needed, least), detail))
         if kind == "all_reduce":
             each = blocks // len(into)
             total = each * min(float(into.sum()), float(out.sum()))
-            time_s = alpha_s + _transfer_s(2 * (blocks - 1) * float(size_bytes), total)
-            _keep(found, Bound("partition", time_s, f"between {blocks} blocks of {what}"))
+            crossing = 2 * (blocks - 1) * float(size_bytes)
+            parts = f"{blocks} ranks" if block == 1 else f"{blocks} blocks of {block} ranks"
+            detail = f"{size_text(crossing)} in all between {parts} over {rate_text(total)}"
+            _keep(found, Bound("partition", alpha_s + _transfer_s(crossing, total), detail))
     for bound in _path_bounds(network, turned, kind, part):
         _keep(found, bound)
     return sorted(found.values(), key=lambda bound: -bound.time_s)
@@ -104,10 +107,12 @@ def host_bounds(network: SymmetricNetwork, members: Sequence[int], size_bytes: i
     if len(hosts) < 2:
         return []
     alpha_s = float(network.alpha_s[rows].min())
-    partition_s = alpha_s + 2 * (len(hosts) - 1) * size_bytes / float(into.sum())
+    crossing, least = 2 * (len(hosts) - 1) * size_bytes, float(into.min())
+    between = f"{size_text(crossing)} in all between {len(hosts)} hosts over {rate_text(float(into.sum()))}"
+    narrowest = f"{size_text(size_bytes)} into the host with the fewest ports over {rate_text(least)}"
     return [
-        Bound("partition", partition_s, f"between {len(hosts)} hosts"),
-        Bound("cut", alpha_s + size_bytes / float(into.min()), "into the host with the fewest ports"),
+        Bound("partition", alpha_s + crossing / float(into.sum()), between),
+        Bound("cut", alpha_s + size_bytes / least, narrowest),
     ]
 
 

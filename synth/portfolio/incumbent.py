@@ -215,12 +215,23 @@ class Incumbent:
         faster = [(time_s, one) for time_s, one in timed if time_s < self.best_s * (1 - 1e-9)]
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
+            finer = f"{self.best.method} in more chunks"
+            names = (finer if one.maker == self.best.method else one.maker for _, one in faster)
+            gain, makers = _percent(self.best_s, time_s), list(dict.fromkeys(names))
+            times = min(one.sends for _, one in faster) / max(1, self.best.sends)
+            if len(makers) > 1:
+                *first, last = makers
+                return (
+                    f"kept although {', '.join(first)} and {last} are up to {gain} faster in the model: too "
+                    f"little for {times:.3g} times the sends or more"
+                )
             return (
-                f"kept although {one.maker} with {one.chunks} chunks is {_percent(self.best_s, time_s)} "
-                f"faster in the model: too little for {one.sends / max(1, self.best.sends):.3g} times the "
-                "sends"
+                f"kept although {one.maker} with {one.chunks} chunks is {gain} faster in the model: too "
+                f"little for {one.sends / max(1, self.best.sends):.3g} times the sends"
             )
-        others = [(time_s, one.maker) for time_s, one in timed if one.maker != self.best.method]
+        # The sends of all_pairs are those of direct.
+        same = {self.best.method, "all_pairs"} | ({"direct"} if self.best.method == "all_pairs" else set())
+        others = [(time_s, one.maker) for time_s, one in timed if one.maker not in same]
         if not others:
             return f"the fastest of {len(timed)} attempts"
         time_s, name = min(others)

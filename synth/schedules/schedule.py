@@ -37,6 +37,11 @@ class Bound:
     time_s: float
     detail: str = ""
 
+    @property
+    def told(self) -> str:
+        """The name and the detail."""
+        return f"{self.name}: {self.detail}" if self.detail else self.name
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -92,15 +92,14 @@ class SymmetricSchedule:
         return {"listed": len(self.chunk), "translations": self.network.translations}
 
     def remark(self, seconds: Callable[[float], str]) -> str:
-        """Return in words how many sends are listed, and how many translates each has."""
-        each = f"{self.network.translations} translates each"
-        return f"symmetric: {len(self.chunk)} sends, one of each orbit, with {each}"
+        """Return in words how many sends are listed."""
+        return f"symmetric: {len(self.chunk)} sends are listed; the others are the same with shifted ranks"
 
     @property
     def proof(self) -> str:
         does = f"{self.collective.label} on {self.network.ranks} ranks"
-        translates = f"with their {self.network.translations} translates"
-        return f"{len(self.chunk)} sends, one of each orbit, do {does} {translates}: {RIGHT}"
+        copies = f"each with {self.network.translations - 1} shifted copies"
+        return f"{len(self.chunk)} sends, {copies}, do {does}: {RIGHT}"
 
     def obligations(self, timing: Timing | None = None) -> Sequence[Obligation]:
         return [Obligation(self.quotient, timing)]

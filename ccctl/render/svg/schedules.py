@@ -74,12 +74,12 @@ def symmetric(made: SymmetricSchedule, width: int) -> Iterator[Drawing]:
         return
     network = made.network
     about = (
-        f"{plural(len(made.chunk), 'send')} listed, {network.translations} translates of each: "
+        f"{plural(len(made.chunk), 'send')} listed, {network.translations - 1} shifted copies of each: "
         "which share of links and ports is busy."
     )
-    words = ["busy; links: each of the orbit", "busy for part of the moment"]
+    words = ["busy; links: all alike", "busy for part of the moment"]
     if (more := len(network.src) - _MOST_LANES) > 0:
-        words.append(f"and {plural(more, 'more orbit')} of links")
+        words.append(f"and {plural(more, 'more kind')} of links")
     held_s, rows = network.hold_s(made.chunk_bytes)[made.link], np.arange(len(made.link))
     # The mean over orbits is that over all links or ports, as orbits are equally large.
     uses = [_Use("links", rows, held_s, len(network.src))]

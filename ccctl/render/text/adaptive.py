@@ -53,7 +53,8 @@ def draw(result: dict[str, Any]) -> None:
     )
     if result["relayed"]:
         console.data(
-            f"relays: {plural(result['relayed'], 'request')} began without late ranks, which relayed"
+            f"late ranks: {plural(result['relayed'], 'request')} began without them; they passed data on, "
+            "and their own data was added later"
         )
     for rank, how in result["lost"].items():
         console.data(f"lost: rank {rank} {how}")

@@ -143,7 +143,7 @@ def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[
 
 def _draw_ranks(breakdown: Breakdown) -> None:
     fields = ("late", "waiting", "copying", "adding", "core", "other", "time")
-    heads = {"core": "no core", "time": "together"}
+    heads = {"core": "no core", "time": "from first start"}
     times = [Column(heads.get(name, name), f"{name}_us", "{:.1f}") for name in fields]
     console.data("")
     print_table((Column("rank", "rank"), *times), breakdown.ranks)

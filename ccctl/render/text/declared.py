@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.errors import FoundProblem
+from ccctl.errors import DataError, FoundProblem
 from ccctl.render import figures
 from probes.base import plural
 
@@ -69,14 +69,13 @@ def _cost(edit: dict[str, Any]) -> str:
 
 
 def compare(declared: str, topology: Topology, profile: Artifact) -> DeclaredComparison:
-    """Compare the topology of a file with a profile."""
+    """Compare the topology of a file with a profile; raises DataError if they have no link in common."""
     from probes.detection import reconcile
 
     found = reconcile(topology, profile.body)
     if not found.pairs:
-        console.doubt(
-            f"{profile.source}: nothing to compare: it has no measured link between devices of {declared}"
-        )
+        problem = f"nothing to compare: it has no measured link between devices of {declared}"
+        raise DataError(profile.source, [problem])
     rings = _Rings()
     changed = {edit.host for edit in found.edits if edit.what != "nic"}
     hosts = zip(topology.hosts, found.topology.hosts, strict=True)

@@ -217,7 +217,7 @@ class Explained:
         most = _gbs(one.busbw_gbs(one.bound.time_s))
         parts = [
             f"{_label(one)}: {_gbs(one.busbw_gbs(one.time_s))} GB/s busbw, {percent(one.reached)} of the "
-            f"{most} that ranks can reach here at most (proven: {one.bound.name}, {one.bound.detail})."
+            f"{most} that ranks can reach here at most (proven: {one.bound.told})."
         ]
         if one.verdict in ("in-network", "impossible"):
             parts.append(

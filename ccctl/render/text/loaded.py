@@ -78,7 +78,8 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     say("")
     points = [{"range": one, "point": point} for one in found.ranges for point in one.points]
     limited = any(point.limit for one in found.ranges for point in one.points)
-    print_table(_POINT if limited else _POINT[:-1], points, say)
+    print_table(_POINT if limited else _POINT[:-2], points, say)
+    say("of links alone: what threadblocks cost comes on top")
     say("")
     for line in environment(_files(found, output), runtime):
         say(f"export {line}")
@@ -106,7 +107,7 @@ _RANGE = (
 _POINT = (
     Column("size", "point.size_bytes", format_size),
     Column("method", "range.method"),
-    Column("% of optimal", "point.unrestricted_percent", "{:.1f}"),
-    Column("% as loaded", "point.percent_of_optimal", "{:.1f}"),
+    Column("% of optimal", "point.percent_of_optimal", "{:.1f}"),
+    Column("without limits", "point.unrestricted_percent", "{:.1f}"),
     Column("the fastest does not load because", "point.limit"),
 )

@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from ccctl.artifacts import Artifact
     from probes.base import Floats, Indices
     from probes.link_costs import Profile
+    from probes.localization import Bought
     from probes.profiling import Change, Drift
 
-__all__ = ["draw", "draw_drift", "say", "summary"]
+__all__ = ["draw", "draw_drift", "say", "say_offer", "summary"]
 
 # A matrix of more ranks would be wider than most terminals.
 _WIDEST = 16
 # The median of fewer links says little about one of them.
 _FEWEST_COMPARED = 3
-_SLOW_FLAGS = ("outlier", "slow_sender", "slow_receiver")
+# The flags of slow links, with words on what is slow, too.
+_SLOW_FLAGS = {
+    "outlier": "",
+    "slow_sender": ", as are the sender's other links",
+    "slow_receiver": ", as are the receiver's other links",
+}
 
 
 def draw(profile: Profile) -> None:
@@ -58,6 +64,20 @@ def say(profile: Profile, output: str) -> None:
         console.note(line)
     for finding in profile.findings:
         console.note(f"finding: {finding}")
+
+
+def say_offer(profile: Profile, bought: Bought) -> None:
+    """Say which links were compared with what was bought, if none falls short; warn if none was compared."""
+    places = dict(_by_place(profile))
+    inside = "inside a host" in places and bought.inside_bytes_per_s is not None
+    if "between hosts" not in places and not (inside and not profile.crowded_hosts):
+        why = "its ranks share cores" if inside else "all links are inside one host"
+        console.doubt(f"{bought.name} was not compared: {why}")
+    elif "slow" not in profile.finding_kinds:
+        where = "" if inside else " between hosts"
+        console.note(
+            f"compared with {bought.name}: no link{where} falls short by more than a tenth and its noise"
+        )
 
 
 def summary(profile: Profile, drift: Drift | None) -> dict[str, Any]:
@@ -106,8 +126,7 @@ def _unsure(change: Change, crowded: Iterable[str]) -> str:
     medians = f"median {now}, was {before}"
     if why := "; ".join(crowded):
         return f"{medians}: too noisy to tell ({why}); measure both with one rank a core"
-    limit = "at least" if change.allowed < 1 else "at most"
-    return f"{medians}: too noisy to tell (with noise alone {limit} {change.allowed:.0%}); measure both again"
+    return f"{medians}: too noisy to tell ({change.noise}); measure both again"
 
 
 def _shared_cores(profile: Profile) -> list[str]:
@@ -153,10 +172,11 @@ def _slowest(profile: Profile) -> Iterator[str]:
         if len(rates) < _FEWEST_COMPARED:
             continue
         row = int(chosen[int(rates.argmin())])
-        word = ", ".join(one for one in links.flags[row].split(",") if one in _SLOW_FLAGS)
-        if not word and host_of[links.src[row]] == host_of[links.dst[row]] in crowded:
+        flags = [one for one in links.flags[row].split(",") if one in _SLOW_FLAGS]
+        if not flags and host_of[links.src[row]] == host_of[links.dst[row]] in crowded:
             continue
-        normal = f"slower than noise explains ({word})" if word else "within what is normal for these links"
+        others = "".join(_SLOW_FLAGS[one] for one in flags)
+        normal = f"slower than noise explains{others}" if flags else "within what is normal for these links"
         share = percent(float(rates.min() / np.median(rates)))
         link = names.link(int(links.src[row]), int(links.dst[row]))
         yield f"slowest {name}: {link}, {rates.min():.3g} GB/s, {share} of the median link: {normal}"
@@ -206,14 +226,12 @@ def _memory(profile: Profile) -> None:
     for memory in profile.memory:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["copy out of another rank's memory"] = memory.fetch_s_per_byte
-            costs["the same while in its CPU's cache"] = memory.written_fetch_s_per_byte
+            costs["read from another rank"] = memory.fetch_s_per_byte
+            costs["read just after it was written"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
             for size, *values in zip(sizes, *costs.values(), strict=True)
         ]
-        title = (
-            f"memory of {memory.host} while all ranks work, GB/s a core (limits copies and sums in the host)"
-        )
+        title = f"memory of {memory.host} while all ranks work, GB/s a core"
         console.table(("size", *costs), rows, title=title)

@@ -56,11 +56,15 @@ def draw(program: Program, lines: int = 32) -> None:
 
 def draw_timing(program: Program, network: Network, timing: ProgramTiming) -> None:
     """Print a simulation's result: the time, the parts of the longest chain, the bottleneck."""
+    from ccctl.render.text import utilization
+
     console.data(f"{program.name}: {_does(program)} on {program.ranks} ranks in {seconds(timing.time_s)}")
     rows = [(name, seconds(value), _share(value, timing.time_s)) for name, value in timing.shares.items()]
     console.table(("where the time of the slowest chain of steps goes", "time", "share"), rows)
-    busiest = percent(timing.link_busy.max(initial=0.0))
-    console.data(f"limited by {limit_of_program(network, timing)}; links busy at most {busiest} of the time")
+    busiest = f"the busiest link {percent(timing.link_busy.max(initial=0.0))}"
+    if len(shared := utilization.port_busy(network, timing.link_busy)):
+        busiest += f", the busiest port {percent(shared.max())}"
+    console.data(f"limited by {limit_of_program(network, timing)}; {busiest} of the time")
 
 
 def limit_of_program(network: Network, timing: ProgramTiming) -> str:
@@ -91,7 +95,7 @@ def _lanes(program: Program, lines: int) -> None:
 
     used = sorted({OPS[op] for op in program.op}, key=list(_LETTERS).index)
     console.data("")
-    console.data("lanes    " + "; ".join(f"{_LETTERS[op]} {op}: {MEANINGS[op]}" for op in used))
+    console.data("lanes    " + "; ".join(_legend(op) for op in used))
     console.data("         3 > 5 #1: this threadblock receives from rank 3 and sends to rank 5 on channel 1")
     console.data("steps    i[3] is chunk 3 of the input, o of the output, s of scratch memory")
     for block in range(min(lines, program.threadblocks)):
@@ -102,6 +106,12 @@ def _lanes(program: Program, lines: int) -> None:
         console.data(f"{rank:<9}{_ends(program, block):<16}{lane}{more}")
     if program.threadblocks > lines:
         console.data(f"… and {program.threadblocks - lines} more lanes")
+
+
+def _legend(op: str) -> str:
+    """Return the letter of an instruction and what it does, with its name if that differs."""
+    letter = _LETTERS[op]
+    return f"{letter} {MEANINGS[op]}" + (f" ({op})" if op != letter else "")
 
 
 def _first(program: Program, block: int) -> bool:

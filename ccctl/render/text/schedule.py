@@ -66,10 +66,8 @@ def _quality(schedule: AnySchedule, timing: Timing) -> Iterator[str]:
     yield f"time     {seconds(timing.time_s)}{repeated}"
     if outcome is not None and outcome.bounds:
         bound = outcome.binding
-        detail = f": {bound.detail}" if schedule.is_listed and bound.detail else ""
         yield (
-            f"bound    {seconds(bound.time_s)} ({bound.name}{detail}), "
-            f"{outcome.percent_of_optimal:.1f} % of optimal"
+            f"bound    {seconds(bound.time_s)} ({bound.told}), {outcome.percent_of_optimal:.1f} % of optimal"
         )
     if schedule.race is not None:
         yield from race_lines(schedule.race)
@@ -86,6 +84,7 @@ def limits(schedule: AnySchedule) -> dict[str, Any]:
         "time_s": timing.time_s,
         "bound_s": bound.time_s,
         "binding_bound": bound.name,
+        "binding_detail": bound.detail,
         "percent_of_optimal": 100.0 * min(1.0, bound.time_s / timing.time_s) if timing.time_s else 100.0,
         "limited_by": limit(schedule, timing) or f"limited by {bound.name} {bound.detail}".rstrip(),
     }
@@ -97,7 +96,7 @@ def draw_limits(schedule: AnySchedule) -> None:
     console.data(
         f"{schedule.whole.label} on {schedule.network.name}: {seconds(result['time_s'])}, "
         f"{result['percent_of_optimal']:.1f} % of optimal, bound: {seconds(result['bound_s'])} "
-        f"({result['binding_bound']})"
+        f"({': '.join(filter(None, (result['binding_bound'], result['binding_detail'])))})"
     )
     console.data(result["limited_by"])
 
@@ -155,7 +154,7 @@ def _orbits(schedule: SymmetricSchedule) -> Iterator[str]:
         f"{size}*" if axis in network.axes else str(size) for axis, size in enumerate(network.sizes)
     )
     yield (
-        f"orbits   {plural(len(schedule.chunk), 'send')} listed, each for {network.translations} by "
+        f"listed   {plural(len(schedule.chunk), 'send')}, each for {network.translations} by "
         f"renumbering ranks: with the rank as digits {digits}, those with * are shifted"
     )
 
@@ -193,7 +192,7 @@ def _use_of_links(schedule: PeriodicSchedule, timing: Timing, _: int) -> None:
 def _use_of_orbits(schedule: SymmetricSchedule, timing: Timing, _: int) -> None:
     busy = schedule.busy_s / timing.time_s
     console.data(
-        f"busy     links and ports of an orbit {percent(float(busy.mean()))} of the time, the "
+        f"busy     a link or port {percent(float(busy.mean()))} of the time on average, the "
         f"busiest {percent(float(busy.max()))}"
     )
 

@@ -139,6 +139,6 @@ _RUNTIME_POINT = (
     Column("protocol", "entry.program.protocol"),
     Column("instances", "entry.instances"),
     Column("predicted", "point.time_s"),
-    Column("Simple x1", "point.plain_s"),
+    Column("Simple, 1 instance", "point.plain_s"),
     Column("gain", lambda row: row["point"].plain_s / row["point"].time_s, "{:.2f}x"),
 )

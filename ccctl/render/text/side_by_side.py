@@ -20,7 +20,7 @@ CHANGES = (
     Column("before", "old_s"),
     Column("now", "new_s"),
     Column("now/before", "ratio", "{:.2f}x"),
-    Column("noise", lambda change: f"± {seconds(change.noise_s)}" if change.noise_s else None),
+    Column("counts from", lambda change: f"± {seconds(change.least_s)}"),
     Column("", lambda change: "SLOWER" if change.slower else "faster" if change.faster else "same"),
 )
 

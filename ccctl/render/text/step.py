@@ -37,16 +37,16 @@ def draw(found: SideBySide) -> None:
     columns = (
         Column("group", lambda row: row[0].name),
         Column("size", lambda row: row[0].size_bytes, about),
-        Column("from", lambda row: row[0].release_s, seconds),
+        Column("starts at", lambda row: row[0].release_s, seconds),
         Column("alone", lambda row: row[1].alone_s, seconds),
-        Column("unaware", lambda row: row[1].ignoring_s, seconds),
-        Column("together", lambda row: row[1].together_s, seconds),
-        Column("lost", lambda row: row[1].lost, "{:.2f}x"),
+        Column("planned singly", lambda row: row[1].ignoring_s, seconds),
+        Column("planned together", lambda row: row[1].together_s, seconds),
+        Column("over alone", lambda row: row[1].lost, "{:.2f}x"),
     )
     print_table(columns, rows, most=64, noun="groups")
     console.data(
-        f"the whole step: {seconds(found.together_s)}; {seconds(found.ignoring_s)} if each is planned "
-        f"unaware of the others; {seconds(found.least_s)} without latency and with perfect sharing"
+        f"the whole step: {seconds(found.together_s)}; planned singly: {seconds(found.ignoring_s)}; "
+        f"not possible below {seconds(found.least_s)}"
     )
     if not found.prices:
         console.data("1 GB/s more on one link or NIC does not shorten the step: several limit it together")

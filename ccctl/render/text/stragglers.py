@@ -23,7 +23,7 @@ def draw(result: dict[str, Any]) -> None:
     console.data(
         f"{plural(result['iterations'], 'iteration')} of {result['ranks']} ranks, the last ready "
         f"{seconds(last['mean'])} after the first (p99 {seconds(last['p99'])}); "
-        f"a cycle is {seconds(result['cycle_s'])}"
+        f"every {seconds(result['cycle_s'])} it is decided whether to wait on"
     )
     rows = [{"name": name.replace("_", " "), **one} for name, one in result["policies"].items()]
     relays = [{"rank": rank, "share": share} for rank, share in enumerate(result["relay_probability"])]
@@ -33,12 +33,18 @@ def draw(result: dict[str, Any]) -> None:
             console.data("")
             print_table(columns, several)
     console.data(
-        f"break even costs {_ratio(result['policies']['break_even']['ratio']['max'])} times the optimum at "
-        f"worst (proven limit: {_ratio(result['ratio_bound_max'])} times)"
+        "break even: waits until that has cost as much as to begin without the late ranks; extra: as much as "
+        "that costs more than the collective of all; published: compares with the ranks that are ready now, "
+        "as AdapCC's paper does"
+    )
+    console.data(
+        f"break even took at most {_ratio(result['policies']['break_even']['ratio']['max'])} times the best "
+        f"in hindsight (proven: never more than {_ratio(result['ratio_bound_max'])} times)"
     )
     if result["declared_faulty"]:
         console.data(
-            f"a late rank would have been declared dead in {plural(result['declared_faulty'], 'iteration')}"
+            f"a late rank would have been declared dead in {result['declared_faulty']} of "
+            f"{plural(result['iterations'], 'iteration')}"
         )
 
 
@@ -48,11 +54,11 @@ def _ratio(value: float | None) -> str:
 
 _NAMES = ("mean", "p50", "p99")
 _COSTS = (
-    Column("policy: cost", "name"),
+    Column("policy: waits + sends", "name"),
     *(Column(name, f"cost_s.{name}", seconds) for name in _NAMES),
-    Column("over best", lambda row: _ratio(row["ratio"]["mean"])),
-    Column("worst", lambda row: _ratio(row["ratio"]["max"])),
-    Column("went early", "went_early", percent),
+    Column("times the best", lambda row: _ratio(row["ratio"]["mean"])),
+    Column("at worst", lambda row: _ratio(row["ratio"]["max"])),
+    Column("began without late ranks", "went_early", percent),
 )
 _COMPLETION = (
     Column("policy: done", "name"),
@@ -60,7 +66,7 @@ _COMPLETION = (
     Column("after last rank", "after_last_ready_s.mean", seconds),
     *(Column(name, f"after_last_ready_s.{name}", seconds) for name in _NAMES[1:]),
 )
-_RELAYS = (Column("rank", "rank"), Column("relays", "share", percent))
+_RELAYS = (Column("rank", "rank"), Column("iterations that began without it", "share", percent))
 
 
 def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str, Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule, Outcome
 
-__all__ = ["draw", "predicted_line", "summary"]
+__all__ = ["METHODS", "draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
@@ -82,17 +82,17 @@ def draw(found: Synthesis, say: Say) -> None:
 _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
 
 
-_METHODS = {
+METHODS = {
     "demand": "direct, and through idle ranks where ports are busy",
     "bine": "binomial trees of nearer ranks, by negabinary numbers",
     "trivance": "rings or a torus, both ways at once, in steps three times as far each",
     "exchange": "near ranks exchange their sums",
     "aligned": "sums of a fixed tree, each on its way to the next",
-    "circulant": "reduce to the slowest rank and broadcast from it at once",
+    "circulant": "reduce to the slowest rank while it broadcasts what is summed",
     "stars": "each rank to its host, one link to each other host",
     "symmetric": "one chunk's sends, renumbered for all ranks",
     "greedy": "each free link takes the next chunk that is wanted",
-    "gossip": "each rank sends on the sums that its neighbour lacks",
+    "gossip": "partial sums spread to any rank that lacks them",
     "ring": "one ring through all ranks, a single channel",
     "bidirectional": "one ring, both ways round",
     "direct": "each rank to each other rank",
@@ -107,7 +107,7 @@ _METHODS = {
     "paths": "a path for each chunk, so that the busiest link carries least",
     "forest": "many spanning trees at once",
     "ilp": "integer programs over time",
-    "adapcc": "trees and their shares of the bytes by an integer program",
+    "adapcc": "trees that divide the bytes so that all finish together",
     "adapcc_published": "AdapCC as its paper has it",
     "taccl": "integer program for routes, then an order",
     "tacos_published": "TACOS as its paper has it",
@@ -138,10 +138,9 @@ def _lines(found: Synthesis) -> Iterator[str]:
     predicted_s = _predicted_s(schedule)
     by_links = predicted_s is not None or (found.loaded is not None and found.loaded.time_s)
     model = " in the model of links" if by_links else ""
-    detail = f": {outcome.binding.detail}" if schedule.is_listed and outcome.binding.detail else ""
     yield (
         f"{outcome.percent_of_optimal:.1f} % of optimal{model}, bound: {seconds(outcome.binding.time_s)} "
-        f"({outcome.binding.name}{detail})"
+        f"({outcome.binding.told})"
     )
     if outcome.percent_of_optimal < _NEAR_PERCENT and (why := limit(schedule, simulated(schedule))):
         yield why
@@ -150,7 +149,7 @@ def _lines(found: Synthesis) -> Iterator[str]:
     if found.any_order_s:
         yield _price(found.any_order_s, outcome)
     if found.loaded is not None:
-        yield from _loaded_lines(found.loaded)
+        yield from _loaded_lines(found.loaded, schedule)
     if predicted_s is not None:
         yield predicted_line(predicted_s)
     if schedule.race is not None:
@@ -237,7 +236,23 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
     }
 
 
-def _loaded_lines(loaded: Loaded) -> Iterator[str]:
+def _nccl_choice(schedule: AnySchedule) -> str:
+    """Return the time of NCCL's own choice, by NCCL's model; "" where that model does not cover it."""
+    from exec.library_rules import nccl_choice
+
+    shape, network = schedule.whole, schedule.network
+    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
+        return ""
+    listed = schedule.listed_network()
+    choice = nccl_choice(listed, shape.kind, shape.total_bytes(schedule.chunk_bytes))
+    return (
+        ""
+        if choice is None
+        else f"; NCCL's {choice.default} by its own model: {seconds(choice.default_us / 1e6)}"
+    )
+
+
+def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
     """Yield what a runtime loads, and what its limits cost."""
     if loaded.limit:
         limit = loaded.limit.removeprefix(f"{loaded.runtime}: ")
@@ -256,12 +271,11 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         f"{plural(program.channels, 'channel')}; proven"
     )
     if loaded.time_s:
-        shared = [f"{loaded.instances} instances"] if loaded.instances > 1 else []
-        who = "executor" if loaded.plan is not None else "interpreter"
+        shared = [f"{loaded.instances} parallel copies"] if loaded.instances > 1 else []
         how = ", ".join(shared if loaded.plan is not None else [*shared, program.protocol])
         yield (
-            f"run by {loaded.runtime}'s {who}{f' ({how})' if how else ''}: {seconds(loaded.time_s)}; "
-            "the times above, NCCL's too, are of links alone"
+            f"as {loaded.runtime} runs it{f' ({how})' if how else ''}: {seconds(loaded.time_s)}"
+            f"{_nccl_choice(schedule)}; the times above are of links alone"
         )
 
 
@@ -282,16 +296,18 @@ def _attempts(found: Synthesis) -> Iterator[str]:
     chosen = None if limited else found.schedule.method
     if chosen in best and found.schedule.outcome is not None:
         best[chosen] = found.schedule.outcome.time_s
+    if {"direct", "all_pairs"} <= best.keys():
+        # For an all_reduce both names are of the same sends.
+        del best["direct" if chosen == "all_pairs" else "all_pairs"]
     for name, time_s in sorted(best.items(), key=lambda pair: pair[1]):
         mark = "*" if name == chosen else " "
-        yield f"{mark} {name:{widest}s} {seconds(time_s):<8s} {_METHODS.get(name, '')}".rstrip()
+        yield f"{mark} {name:{widest}s} {seconds(time_s):<8s} {METHODS.get(name, '')}".rstrip()
 
 
 def predicted_line(time_s: float) -> str:
     """Return the predicted time of a run in words."""
     return (
-        f"predicted run: {seconds(time_s)} (with steps, copies, sums and shared ports, which the model of "
-        "links leaves out)"
+        f"predicted run: {seconds(time_s)}, with copies and sums in memory, which the times above leave out"
     )
 
 

@@ -48,7 +48,7 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
     for change in drift.doubtful:
         console.note(f"{change.summary}: does not count: one end waited for a core in every measurement")
     for change in found.verdict.harmless:
-        console.note(f"{change.summary}: does not count: with it {_harmless_cost(request)}")
+        console.note(f"does not count: {change.summary}, but {_harmless_cost(request)}")
     if found.standing and found.now.links.flagged("preempted").any():
         console.note(
             "ranks waited for cores in this run, which may also lower bandwidths: a drift that the next run "
@@ -145,8 +145,7 @@ def _sentence(request: WatchRequest, found: WatchFindings, one: Standing) -> str
     if one.recalled:
         which = "" if one.recalled == len(one.change.links) else f"{one.recalled} of its links "
         since += f", {which}not measured in this run"
-    beyond = "above" if one.change.quantity == "latency" else "below"
-    return f"{one.change.summary} (reported {beyond} {one.change.allowed:.0%}); {since}{costs}"
+    return f"{one.change.summary}; {since}{costs}"
 
 
 def _times(cost: float) -> str:
@@ -197,7 +196,7 @@ def _links(found: WatchFindings, rows: tuple[int, ...]) -> list[list[int]]:
 
 def _harmless_cost(request: WatchRequest) -> str:
     """Return the limit below which the cost of a change counts as harmless, as text."""
-    return f"{_collective(request)} takes less than {1 / (1 - EFFECT):.2f} times as long"
+    return f"{_collective(request)} takes at most {percent(1 / (1 - EFFECT) - 1)} longer"
 
 
 def _collective(request: WatchRequest) -> str:

@@ -299,6 +299,12 @@ def test_whole_numbers_beyond_63_bits_are_refused_with_their_paths(samples):
     assert problems(changed) == ("body.seed: expected a number of at most 63 bits",)
 
 
+def test_a_log_is_not_an_artifact_and_the_command_that_reads_it_is_named():
+    with pytest.raises(DataError) as raised:
+        codec.decode(b"# nThread 1 nGpus 1\n", "nccl.log")
+    assert "ccctl explain reads logs" in raised.value.hint
+
+
 def test_utf_16_is_named_and_xml_in_it_is_read_as_xml():
     with pytest.raises(DataError, match="expected JSON in UTF-8, found UTF-16"):
         codec.decode('{"schema": 1}'.encode("utf-16"), "x")

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from faulty_profile import Faulty
 from limits import HANG_S
+from slow_host import profile_with_slow_host
 
 from ccctl.artifacts import codec
 from ccctl.commands.profile import ProfileOptions, profile
@@ -61,6 +62,20 @@ def test_all_links_are_slow_only_against_what_was_bought_or_planned(run_ccctl, t
     flags = codec.read(str(tmp_path / "judged.json"), "profile").body.links.flags
     assert set(flags) == {"outlier"}
     assert run_ccctl(*words, "--spec", "fast").returncode == 2
+    codec.write(str(path), "profile", Faulty(6).profile())
+    done = run_ccctl("profile", "--from", str(path), "--spec", "8Gbit/s")
+    assert "compared with 8Gbit/s: no link between hosts falls short" in done.stderr
+
+
+def test_an_offer_that_no_link_can_be_compared_with_is_named(run_ccctl, tmp_path):
+    path = tmp_path / "profile.json"
+    codec.write(str(path), "profile", profile_with_slow_host(hosts=1, ranks_a_host=4))
+    words = ("profile", "--from", str(path), "--spec")
+    done = run_ccctl(*words, "8x400")
+    assert done.returncode == 0
+    assert "8x400 was not compared: all links are inside one host" in done.stderr
+    (doubt,) = json.loads(run_ccctl(*words, "8x400", "--json").stdout)["findings"]
+    assert doubt.startswith("8x400 was not compared")
 
 
 @pytest.mark.mpi

@@ -19,7 +19,7 @@ def test_it_is_made_judged_timed_shown_and_compiled(run_ccctl, tmp_path, kind):
     assert made["translations"] == 12
     judged = run_ccctl("verify", "s.json")
     assert judged.returncode == 0
-    assert "with their 12 translates" in judged.stdout
+    assert "each with 11 shifted copies" in judged.stdout
     timed = json.loads(run_ccctl("simulate", "s.json", "--json").stdout)
     assert timed["time_s"] == pytest.approx(made["time_s"])
     assert timed["bound_s"] == pytest.approx(made["bound_s"], rel=1e-3)

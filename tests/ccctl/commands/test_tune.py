@@ -75,6 +75,10 @@ def test_tables_of_nccl_tests_become_a_tuner_file(run_ccctl, logs, tmp_path):
         "allreduce,0,32767,tree,ll,4,1,2,-1,-1",
         "allreduce,32768,18446744073709551615,ring,simple,16,1,2,-1,-1",
     ]
+    assert done.stderr.splitlines()[:2] == [
+        "allreduce, below 32K: tree:ll, 4 channels",
+        "allreduce, from 32K on: ring:simple, 16 channels",
+    ]
 
 
 def test_what_wins_at_all_sizes_can_be_an_environment(run_ccctl, logs):

@@ -86,7 +86,7 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(r
     told = [line for line in first.stdout.splitlines() if line.startswith("drift: ")]
     assert len(told) == 1 and "new in this run" in told[0], first.stdout
     part = r"drift: inside host \S+ \(2 of 2 links\): bandwidth "
-    assert re.match(part + r".* GB/s, \d+% of the baseline \(reported below ", told[0])
+    assert re.match(part + r".* GB/s, \d+% of the baseline; ", told[0])
     assert "all_reduce takes " in told[0]
     assert first.stderr.splitlines() == ["ccctl: worse than fast.json"]
     lines = (folder / "w.prom").read_text().splitlines()

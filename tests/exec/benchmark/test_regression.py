@@ -46,6 +46,8 @@ def test_more_repetitions_make_the_same_change_believed():
     )
     assert many.noise_s < few.noise_s
     assert (few.slower, many.slower) == (False, True)
+    assert few.least_s == pytest.approx(3 * few.noise_s)
+    assert few.least_s > few.new_s - few.old_s > many.least_s
 
 
 def test_without_spread_averages_are_compared():

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from gpu_boxes import ODD, box
 
-from exec.library_rules import nccl, plan_stock, planned_tuner_file
+from exec.library_rules import nccl, nccl_choice, plan_stock, planned_tuner_file
 from probes.base.columns import floats
 from probes.topology import Topology
 from synth.nccl_tuning import NcclWorld, plan_tuning
@@ -26,6 +26,14 @@ def test_a_nominal_machine_needs_no_file():
     plan = plan_stock(pod("dgx-a100:2"), None, SIZES, "nccl", spec="dgx-a100:2")
     assert (plan.files, plan.doubts) == ((), ())
     assert plan.tuning.world.architecture == "ampere"
+
+
+def test_the_choice_of_nccl_has_a_time_where_the_gpus_are_known():
+    choice = nccl_choice(pod("dgx-a100:2"), "all_reduce", 1 << 24)
+    plan = plan_stock(pod("dgx-a100:2"), None, [1 << 24], "", spec="dgx-a100:2")
+    assert (choice,) == plan.tuning.choices["all_reduce"]
+    assert nccl_choice(slow_uplink(pod("dgx-a100:2")), "all_reduce", 1 << 24) is None
+    assert nccl_choice(pod("dgx-a100:2"), "all_to_all", 1 << 24) is None
 
 
 def test_a_gain_whose_file_would_need_the_number_of_channels_is_a_doubt():

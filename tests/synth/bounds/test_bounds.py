@@ -53,7 +53,7 @@ def test_all_reduce_on_a_mesh_is_bounded_by_counting():
 def test_hosts_behind_a_switch_are_a_cut():
     network = family("rfs:2x4x4", [5e-7], [200e9, 100e9, 50e9])
     bound = _largest(network, "all_gather", 1 << 20)
-    assert bound.name == "cut into host of ranks 0–7"
+    assert bound.name == "traffic into the host of ranks 0–7"
     # Three slots of the switch bring 24 chunks; of the last eight a rank gets one at once, three over the
     # ring and three from its clique in a fourth slot, at whose end the switch could bring one more.
     assert bound.time_s == pytest.approx((24 / 8 + 1) * 2**20 / 50e9 + 5e-7, rel=1e-9)
@@ -155,7 +155,7 @@ def test_two_racks_are_parted_by_the_trunk_between_them():
         # A whole chunk crosses the trunk only when its rack has summed it.
         before_s = 0.0 if fluid else (2 << 20) * 8 / 100e6
         assert found[0].time_s == pytest.approx((8 << 20) * 8 / 50e6 + before_s, rel=1e-3)
-        assert {"cut into ranks 0–1", "partition into 2 clusters"} <= {bound.name for bound in found}
+        assert {"traffic into ranks 0–1", "partition into 2 clusters"} <= {bound.name for bound in found}
 
 
 def test_trunks_part_racks_though_every_link_alone_is_as_fast():
@@ -169,7 +169,7 @@ def test_trunks_part_racks_though_every_link_alone_is_as_fast():
 def test_the_chunks_that_cross_last_still_go_to_every_rank_of_a_host():
     network = family("switch_switch:4x4", [5e-7], [200e9, 50e9])
     bound = _largest(network, "all_gather", 1 << 20)
-    assert bound.name.startswith("cut into host")
+    assert bound.name.startswith("traffic into the host")
     # Four chunks arrive at the end of the third slot, and each rank needs three of them over one port.
     assert bound.time_s == pytest.approx(3 * 2**20 / 50e9 + 5e-7 + 3 * 2**20 / 200e9 + 5e-7, rel=1e-9)
 

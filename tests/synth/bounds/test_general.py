@@ -46,7 +46,7 @@ def test_all_to_all_is_bounded_by_the_bisection(spec, chunk_times):
 def test_hosts_behind_a_switch_bind_all_to_all():
     network = family("rfs:2x4x16", [5e-7], [200e9, 100e9, 50e9])
     bound = _largest(network, "all_to_all")
-    assert bound.name == "cut into host of ranks 0–7"
+    assert bound.name == "traffic into the host of ranks 0–7"
     assert bound.time_s == pytest.approx(8 * 120 / 8 * BYTES / 50e9 + 5e-7)
 
 

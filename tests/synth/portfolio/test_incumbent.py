@@ -146,6 +146,23 @@ def test_the_reason_names_the_next_best(few):
     assert alike.why() == "as fast as tree, the next best"
 
 
+def test_the_reason_names_all_that_are_faster_and_twins_once(few):
+    choice = Incumbent(1.0)
+    choice.take(plan_of("ring"), replace(few, method="ring"), 1.010)
+    for method, factor, time_s in (("ring", 4, 1.006), ("tree", 2, 1.007)):
+        made = {"sends": few.sends * factor, "method": method, "collective": few.collective}
+        choice.take(plan_of(method), type("Table", (), made), time_s)
+    assert choice.best.method == "ring" and choice.best_s == 1.010
+    assert choice.why() == (
+        "kept although ring in more chunks and tree are up to 0.4 % faster in the model: "
+        "too little for 2 times the sends or more"
+    )
+    twins = Incumbent(0.5)
+    twins.take(plan_of("direct"), replace(few, method="direct"), 2.0)
+    twins.take(plan_of("all_pairs"), replace(few, method="all_pairs"), 2.0)
+    assert twins.why() == "the fastest of 2 attempts"
+
+
 def test_one_chunk_says_nothing_of_trees_that_share_a_broadcast():
     # A single chunk takes one tree, whose links it loads with the whole buffer.
     found = synthesize(Request(sizes.drawn(2), "broadcast", size_bytes=1 << 28))

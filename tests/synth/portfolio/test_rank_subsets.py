@@ -160,8 +160,11 @@ def test_ranks_that_lead_nowhere_are_no_relays():
 
 def test_bounds_name_ranks_by_their_own_numbers():
     assert named_back("ingress of rank 1", np.array([3, 7, 9])) == "ingress of rank 7"
-    assert named_back("cut into host of ranks 0–2", np.array([3, 7, 9])) == "cut into host of ranks 3–9"
-    assert named_back("cut into 2 ranks", np.array([3, 7, 9])) == "cut into 2 ranks"
+    assert (
+        named_back("traffic into the host of ranks 0–2", np.array([3, 7, 9]))
+        == "traffic into the host of ranks 3–9"
+    )
+    assert named_back("traffic into 2 ranks", np.array([3, 7, 9])) == "traffic into 2 ranks"
     network = without(named("mesh"), Failures(ranks=(0,)))
     shape = collective("all_gather", 12, 1, 1, range(1, 12))
     names = [bound.name for bound in bounds(network, shape, 1000)]

@@ -26,7 +26,7 @@ def test_the_verdict_comes_first_and_then_the_culprits_in_their_order():
     assert heads == [
         "1. fault: gpu007 mlx5_2",
         "2. likely fault: gpu011 GPU 0000:3b:00.0",
-        "3. possible fault: rack B to rack C",
+        "3. fault, not confirmed: rack B to rack C",
         "4. remark: governor",
     ]
     at = told.index(heads[0])

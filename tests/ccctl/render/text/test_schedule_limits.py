@@ -6,7 +6,7 @@ import pytest
 
 from ccctl.render.text import limit_of_program
 from ccctl.render.text.schedule import limit
-from ccctl.render.text.synthesis import _METHODS
+from ccctl.render.text.synthesis import METHODS as DESCRIPTIONS
 from synth.collective import collective
 from synth.compiler import lower
 from synth.methods import direct, ring
@@ -46,7 +46,7 @@ def test_sends_that_wait_for_a_port_are_a_chain():
 
 
 def test_each_method_is_described():
-    assert set(_METHODS) == set(METHODS)
+    assert set(DESCRIPTIONS) == set(METHODS)
 
 
 def test_a_core_that_makes_all_copies_limits_schedule_and_program():

@@ -24,3 +24,11 @@ def test_the_time_of_what_a_runtime_loads_is_shown_where_the_fastest_does_not_lo
     if limit:
         assert kept[0].startswith("kept: ring, 4 chunks: 1.58 ms, algbw ")
         assert kept[0].endswith("GB/s (the fastest that msccl can load)")
+
+
+def test_two_names_of_the_same_sends_are_one_row():
+    found = synthesize(family("fully_connected:4", [1e-6], [1e9]), "all_reduce", 1 << 16)
+    assert {"direct", "all_pairs"} <= {one.maker for one in found.attempts}
+    lines: list[str] = []
+    draw(found, lines.append)
+    assert sum("each rank to each other rank" in line for line in lines) == 1
