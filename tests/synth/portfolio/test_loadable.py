@@ -52,7 +52,7 @@ def test_what_loads_is_no_nearer_to_the_bound_than_the_best_of_all() -> None:
     slow, fast = (synthesize(replace(request, method=method)) for method in ("ring", "direct"))
     assert fast.listed.outcome is not None and slow.listed.outcome is not None
     assert fast.listed.outcome.time_s < slow.listed.outcome.time_s
-    found = loadable_among(slow, [slow.listed, fast.listed], "msccl").loaded
+    found = loadable_among(slow, [slow.listed, fast.listed], "msccl", None).loaded
     assert found is not None
     assert found.unrestricted_percent == pytest.approx(fast.listed.outcome.percent_of_optimal)
 
