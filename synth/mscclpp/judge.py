@@ -94,8 +94,9 @@ def _at_wrong_offset(plan: ExecutionPlan) -> list[str]:
     if not places:
         return []
     return [
-        f"{places[0]}, one of {plural(len(places), 'operation')} alike: the executor takes input and output at "
-        "the start of their allocation; buffers that begin elsewhere, as most of PyTorch's do, give wrong data"
+        f"{places[0]}, one of {plural(len(places), 'operation')} alike: the executor takes input and output "
+        "at the start of their allocation; buffers that begin elsewhere, as most of PyTorch's do, give wrong "
+        "data"
     ]
 
 

@@ -313,7 +313,7 @@ class _Compiled:
             if made.variant is not None:
                 number = race.add(schedule)
                 self.attempts[number] = made
-                swept = found.chosen(lambda _: [number])
+                swept = found.chosen(self.usable_at)
                 selection = swept.schedule
                 assert isinstance(selection, Selection)
                 return replace(swept, ranges=(self._merged_range(selection, made.variant),))

@@ -93,7 +93,7 @@ class Candidates:
         return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
 
     def chosen(self, among: Callable[[int], Collection[int]]) -> Synthesis:
-        """Return the checked selection of the fastest at each size; ``among`` gives the candidates' numbers."""
+        """Return the checked selection of the fastest at each size, among the candidates given for it."""
         winners = self.race.winners(self.sizes, among)
         ranges = tuple(_ranges(self.race, self.sizes, winners))
         points = [(*each, None) for each in zip(self.sizes, winners, self.bounds, strict=True)]

@@ -102,9 +102,7 @@ class PlanMachine:
         shape = {"i": gpu.input_chunks, "o": gpu.output_chunks}
         offset = {name: _BEFORE for name in shape}
         if not self.plan.in_place:
-            allocated = {
-                name: np.full((_BEFORE + size, length), _POISON) for name, size in shape.items()
-            }
+            allocated = {name: np.full((_BEFORE + size, length), _POISON) for name, size in shape.items()}
         else:
             allocated = dict.fromkeys(shape, np.full((_BEFORE + max(shape.values()), length), _POISON))
             if part := self.plan.part():

@@ -38,7 +38,9 @@ def test_a_race_in_a_plan_of_others_is_found():
 
 
 @needs_files
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem in FROM_USERS], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.stem in FROM_USERS], ids=lambda path: path.stem
+)
 def test_a_port_that_sends_from_input_or_output_is_wrong_in_most_allocations(path):
     (found,) = examine_plan(read_file(path)).findings
     assert "the executor takes input and output at the start of their allocation" in found
