@@ -1,9 +1,9 @@
 """Emits the operations of threadblocks, with a nop wherever their threads must synchronize.
 
 A message is put straight into its receiver's slot, or into scratch, from where the receiver copies or reduces
-it. A port sends from scratch only, and reads it asynchronously. Other data, and what the program may overwrite
-before the message has arrived, is first copied to scratch. A block with more operations than the executor
-takes is split into several, each of which waits for the one before it.
+it. A port sends from scratch only, and reads it asynchronously. Other data, and what the program may
+overwrite before the message has arrived, is first copied to scratch. A block with more operations than the
+executor takes is split into several, each of which waits for the one before it.
 """
 
 from __future__ import annotations
