@@ -8,6 +8,7 @@ import pytest
 from ccctl.artifacts import codec
 from ccctl.commands.simulate import SimulateOptions, simulate
 from ccctl.errors import FoundProblem, UsageError
+from probes.base import format_size
 from probes.base.columns import ints
 from synth.check.program import judge
 from synth.mscclpp import examine_plan
@@ -259,6 +260,10 @@ def test_a_schedule_becomes_a_plan_of_mscclpp(run_ccctl, schedule_file, tmp_path
     assert done.returncode == 0, done.stderr
     assert "memory channels" in done.stdout
     plan = codec.read(str(tmp_path / "plan.json"), "plan").body
+    assert (
+        f"for multiples of {format_size(plan.granule_bytes)} up to {format_size(plan.max_bytes)}; "
+        in done.stdout
+    )
     assert examine_plan(plan).findings == ()
     assert any(gpu.memory for gpu in plan.gpus)
     assert any(gpu.port for gpu in plan.gpus)
