@@ -70,7 +70,7 @@ MBIT = 125_000
 
 
 def lab_of(name: str, hosts: int, mbit: float) -> Lab:
-    """Hosts on one switch, each with the same rate both ways."""
+    """Return hosts on one switch, each with the same rate both ways."""
     return Lab(name, tuple(LabHost(f"h{at}", 1, mbit * MBIT, mbit * MBIT) for at in range(hosts)))
 
 
