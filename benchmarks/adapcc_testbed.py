@@ -221,7 +221,7 @@ def one_channel(figure: Figure, ours_s: Mapping[Case, float]) -> str:
 
 
 def parallel() -> Iterator[str]:
-    """Fig. 19a: M sub-collectives on the whole testbed."""
+    """Yield the lines of Fig. 19a: M sub-collectives on the whole testbed."""
     network = testbed()
     theirs_s = nccl_s(CASES[-1], "all_reduce", VGG16_BYTES)
     for count in (1, 2, 4, 8):

@@ -155,7 +155,7 @@ def communication(
 
 
 def fig14() -> None:
-    """Communication time over NCCL's; the paper: 1.12 to 1.30 in homo, up to 2 in heter."""
+    """Print the communication time over NCCL's; the paper: 1.12 to 1.30 in homo, up to 2 in heter."""
     print("\nFig. 14: communication, NCCL / ours (paper: homo 1.12-1.30, heter up to 2)")
     print(f"{'':12} {'model':6} {'NCCL':>9} {'schedule':>9} {'+ relays':>9} {'went on without':>16}")
     for setting, ratio in WAIT_RATIO.items():
@@ -187,7 +187,7 @@ def fig15() -> None:
 
 
 def fig16() -> None:
-    """Throughput by batch in heter; the paper: up to 31 % (GPT2) and 20 % (ViT) above NCCL."""
+    """Print the throughput by batch in heter; the paper: up to 31 % (GPT2) and 20 % (ViT) above NCCL."""
     print("\nFigs. 16, 17: throughput over NCCL's, heter, RDMA (paper: up to 1.31 and 1.20, growing)")
     for name, batch in (("GPT2", 16), ("ViT", 128)):
         size, kind = MODELS[name]
@@ -323,7 +323,7 @@ def by_session(comm: Group, seed: int, progress: Any) -> Trained | None:
 
 
 def fig19b() -> None:
-    """Accuracy; the paper: AdapCC as NCCL, worse where late tensors are dropped."""
+    """Print accuracies; the paper: AdapCC as NCCL, worse where late tensors are dropped."""
     print(
         "\nFig. 19b: accuracy after each quarter, mean of 5 seeds (paper: AdapCC as NCCL, Relay Async worse)"
     )

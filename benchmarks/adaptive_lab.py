@@ -70,7 +70,7 @@ MBIT = 125_000
 
 
 def lab_of(name: str, hosts: int, mbit: float) -> Lab:
-    """Hosts on one switch, each with the same rate both ways."""
+    """Return hosts on one switch, each with the same rate both ways."""
     return Lab(name, tuple(LabHost(f"h{at}", 1, mbit * MBIT, mbit * MBIT) for at in range(hosts)))
 
 
@@ -514,7 +514,7 @@ def _nothing(over: threading.Event) -> None:
 
 
 def _moments(seen: Sequence[Any], found: dict[str, Any], hold_s: float) -> None:
-    """Return for each moment: rates, predictions, median time of the iterations that began in it."""
+    """Print for each moment: rates, predictions, median time of the iterations that began in it."""
     kinds = [how for how in found if how != "mpi"]
     print("  Mbit/s of the hosts: predicted ms of static, best; measured ms of " + ", ".join(kinds))
     for at, moment in enumerate(seen):
@@ -529,7 +529,7 @@ def _moments(seen: Sequence[Any], found: dict[str, Any], hold_s: float) -> None:
 
 
 def _events(report: IterationsReport) -> None:
-    """Reconstruction by phase (Fig. 19c): how long each took, and how long the job stood still."""
+    """Print how long each phase of a reconstruction took, and how long the job stood still (Fig. 19c)."""
     stood_s, whole_s = 0.0, 0.0
     for what in ("measured", "planned", "built", "swapped"):
         events = [event for event in report.events if event.what == what and not event.detail.get("late")]

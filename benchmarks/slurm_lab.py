@@ -113,7 +113,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Yield a lab with Slurm on it, whose files are in ``folder``; commands run in its folder ``job``."""
+    """A lab with Slurm on it, whose files are in ``folder``; commands run in its folder ``job``."""
 
     lab: Lab
     folder: Path
