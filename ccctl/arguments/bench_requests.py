@@ -99,7 +99,7 @@ def contestants(
 ) -> list[Contestant]:
     """Return the proven artifacts of ``paths``; raises UsageError if their collectives differ.
 
-    ``library`` is the one that the ranks have; "" for none.
+    ``library`` is the library of the ranks; "" for none.
     """
     if not any(map(is_algorithm, paths)):
         refuse_parameters(paths[0], parameters)

@@ -174,7 +174,7 @@ _SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
 
 
 def whole_columns(certificate: Certificate, *, wide: bool = False) -> list[Column]:
-    """Return the columns with a value in at least one row; with ``wide`` also those that only pages show.
+    """Return the columns with a value in at least one row; with ``wide`` also columns that only pages show.
 
     The last one marks the rows of a run in which ranks waited for cores.
     """

@@ -72,7 +72,7 @@ def default_interface(root: Path = Path("/")) -> str:
     for line in lines(root / "proc/net/ipv6_route").splitlines():
         words = line.split()
         # The first two columns are the destination and the length of its prefix, the last one is the
-        # interface. A route over lo is one that the kernel itself made.
+        # interface. The kernel itself makes routes over lo.
         if len(words) == 10 and set(words[0]) == {"0"} and words[1] == "00" and words[9] != "lo":
             return words[9]
     return ""

@@ -151,7 +151,7 @@ def with_pci_tree(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, .
 
 
 def _placed(gpus: tuple[GpuHealth, ...], host: Host) -> Iterator[GpuHealth]:
-    """Yield the GPUs; those without a bus id get the unused ones in order, if as many are left.
+    """Yield the GPUs; GPUs without a bus id get the unused bus ids in order, if there are as many.
 
     NVML numbers GPUs in the order of their bus ids.
     """

@@ -1,10 +1,10 @@
 """The fewest causes that explain the deviations of links from their normal values.
 
 A cause is a part at fault (a host, a pair of hosts, a trunk …) with one level, which all its links share.
-Causes combine in one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the
-sum of what all parts add (`Sum`). Causes are added greedily: first those that lower the misfit of the links
-most, after a penalty for each cause. Then their levels are refined, and causes that the others make needless
-are removed.
+Causes combine in one of two ways. A rate is the rate of the slowest part on the way (`Ceiling`); a latency is
+the sum of what all parts add (`Sum`). Causes are added greedily: first those that lower the misfit of the
+links most, after a penalty for each cause. Then their levels are refined, and causes that the others make
+needless are removed.
 
 The misfit of a link is Huber's loss (1964) of its deviation in standard deviations, so that a disturbed link
 has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), plus the
@@ -44,12 +44,12 @@ _WORSE = 1.0
 # Parts of the best part's family are added along with it if their gain, less their penalty, is at least this
 # share of the best one's.
 _TOGETHER = 0.5
-# A cause is removed if its slowdown is below this share of the least one that counts. The share is below 1 so
-# that refinement does not drop a cause that was just added.
+# A cause is removed if its slowdown is below this share of the least slowdown that counts. The share is below
+# 1 so that refinement does not drop a cause that was just added.
 _KEEP = 0.9
-# The most rounds of adding, refining and removing causes (two suffice almost always), which is also the most
-# restarts of the search. _REFINEMENTS is the number of refinement passes before each removal. _MOST_STEPS is
-# the most steps of adding in a round.
+# The most rounds of adding, refining and removing causes, and the most restarts of the search; two suffice
+# almost always. _REFINEMENTS is the number of refinement passes before each removal. _MOST_STEPS is the most
+# steps of adding in a round.
 _MOST_ROUNDS, _REFINEMENTS = 4, 3
 _MOST_STEPS = 200
 # A part is tried only if the share of its links that are worse by more than half a standard deviation reaches
@@ -231,7 +231,7 @@ def explain(model: DeviationModel, families: Sequence[Family]) -> CauseFit:
 
 
 def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[Cause]) -> CauseFit:
-    """Return the causes that a greedy search keeps if it starts from the ``known`` ones."""
+    """Return the causes that a greedy search keeps if it starts from the ``known`` causes."""
     causes, state = list(known), _state(model, known)
     for _ in range(_MOST_ROUNDS):
         added = _added(model, families, causes, state)
@@ -245,7 +245,7 @@ def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[C
 def _added(
     model: DeviationModel, families: Sequence[Family], known: Sequence[Cause], state: Floats
 ) -> list[Cause]:
-    """Return further causes, found in steps: each adds the best parts given those before."""
+    """Return further causes, found in steps: each step adds the best parts, given earlier steps."""
     taken = {(id(cause.family), cause.part) for cause in known}
     found: list[Cause] = []
     state = state.copy()
@@ -399,7 +399,7 @@ def _state(model: DeviationModel, causes: Sequence[Cause], at: Indices | None = 
 def _own_effects(model: DeviationModel, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
     """Return the misfit that each cause removes, its own slowdown, and the state under all causes.
 
-    The slowdown is the median of those links that the cause slows by more than half the least slowdown that
+    The slowdown is the median over the links that the cause slows by more than half the least slowdown that
     counts. Another part may hold back the other links as much.
     """
     state = _state(model, causes)

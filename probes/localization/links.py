@@ -56,11 +56,11 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is log(median / best time
     per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
-    latency), raised for links of which an end waited for a core in every measurement. ``width`` is the
-    standard error of ``rate`` from the bootstrap interval. ``again`` masks links that were measured again,
-    alone, and ``often`` those with samples of several passes. ``whole`` masks links whose rate is the rate of
-    whole transfers, including their latency. An end waited for a core in every latency measurement of
-    ``waited`` links, and in every rate measurement of ``starved`` ones.
+    latency), raised if an end of the link waited for a core in every measurement. ``width`` is the standard
+    error of ``rate`` from the bootstrap interval. ``again`` masks links that were measured again, alone, and
+    ``often`` those with samples of several passes. ``whole`` masks links whose rate is the rate of whole
+    transfers, including their latency. An end waited for a core in every latency measurement of ``waited``
+    links, and in every rate measurement of ``starved`` ones.
     """
 
     ends: Ends

@@ -30,7 +30,7 @@ _FEWEST_HOSTS = 3
 _SLOW_TRUNK = 0.8
 _LEAST_INSIDE = {"end": -float(np.log(0.8)), "pair": -float(np.log(0.75)), FABRIC: SHORT}
 # Packets to one host get lost if its share of retransmissions is at most this fraction of the next lowest
-# host's share, and that next host retransmitted at least so many segments.
+# host's share, and that next host retransmitted at least _FEWEST_RETRANSMITTED segments.
 _SHUNNED, _FEWEST_RETRANSMITTED = 0.2, 10
 
 
@@ -169,7 +169,7 @@ def _usual_inside(table: LinkTable) -> Floats | None:
 
 
 def _trunk_parts(sides: Sequence[Sequence[str]], racks: Racks | None, profile: Profile) -> tuple[str, ...]:
-    """Return the racks at a trunk's ends, without unknown ones; lists of hosts if none is known."""
+    """Return the known racks at a trunk's ends; lists of hosts if no rack is known."""
     every = list(dict.fromkeys(one.host for one in profile.ranks))
     named = []
     for side in sides:

@@ -219,7 +219,7 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def _outstanding(fits: Fits) -> list[Pair]:
-    """Return the links that stand out, worst kinds first; only a few of those that one fault explains.
+    """Return the links that stand out, worst kinds first; of links that one fault explains, only a few.
 
     If a part with several links between hosts is slow, only its fastest links are measured again: they show
     how slow it is. If they prove faster alone, its other links stand out by comparison. Within a host a
@@ -329,7 +329,7 @@ def _links_of(faults: Sequence[Fault], links: Links) -> set[Pair]:
 
 
 def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, list[Pair]]:
-    """Return all links in order; inferred ones are copies of the links that represent them."""
+    """Return all links in order; inferred links are copies of the links that represent them."""
     measured = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     row_of = {pair: row for row, pair in enumerate(measured)}
     pairs = sorted([*measured, *stand_in])

@@ -177,7 +177,7 @@ def _tell(found: Planned, options: AveragingOptions) -> None:
 
 
 def _tell_faster(groups: Groups) -> None:
-    """Name the patterns that take less time an iteration than the one taken."""
+    """Name the patterns that take less time an iteration than the chosen pattern."""
     from ccctl.render.text import groups as text
 
     for name, one in text.faster_patterns(groups).items():

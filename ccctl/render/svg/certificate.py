@@ -26,7 +26,7 @@ _MOST_TIMES = 1e6
 
 
 def pictures(certificate: Certificate, width: int) -> Iterator[Drawing]:
-    """Yield a picture of the culprits' costs and one of the collectives' bounds, if known."""
+    """Yield a picture of the culprits' costs, and a picture of the collectives' bounds, if known."""
     costs = [(one, one.cost) for one in certificate.culprits if one.cost is not None and one.cost.times > 0]
     if costs:
         yield _costs(costs, width)

@@ -41,7 +41,7 @@ def lines(
 ) -> Iterator[str]:
     """Yield the lines: the verdict first, then the culprits, the worst first, then all that was measured.
 
-    Sentences are wrapped to ``width`` characters, None leaves them whole. ``changes`` are those since an
+    Sentences are wrapped to ``width`` characters, None leaves them whole. ``changes`` compare it with an
     earlier acceptance. ``written`` has a line about each file that was written.
     """
     yield from _wrapped("", acceptance.headline(certificate), width)

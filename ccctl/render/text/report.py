@@ -218,7 +218,7 @@ def draw_foot(report: Report) -> None:
 
 
 def _beside(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each peer: the sizes at which ccctl or the peer is faster, or neither clearly.
+    """Yield a line for each peer: the sizes at which ccctl is faster, the peer is faster, or neither is.
 
     Times that differ by less than ``_ALIKE`` count as alike.
     """
@@ -332,7 +332,8 @@ class ColumnTable:
 def shows_programs(names: Iterable[str]) -> bool:
     """Return whether a table names the program of each row.
 
-    It does if there are several, or if one was chosen for the size: "ccctl: greedy", "table.json: ring".
+    A table does so if there are several programs, or if a program was chosen for the size: "ccctl: greedy",
+    "table.json: ring".
     """
     known = set(names)
     return len(known) > 1 or any(": " in name for name in known)
