@@ -297,9 +297,10 @@ class Profile:
             yield f"seconds: expected a number ≥ 0, found {self.seconds}"
         if self.rounds < 0:
             yield f"rounds: expected an integer ≥ 0, found {self.rounds}"
-        for index, one in enumerate(self.segments):
-            if not 0 <= one.retransmitted <= one.sent:
-                yield f"segments[{index}]: expected 0 to {one.sent} retransmitted, found {one.retransmitted}"
+        for index, segment in enumerate(self.segments):
+            if not 0 <= segment.retransmitted <= segment.sent:
+                sent, lost = segment.sent, segment.retransmitted
+                yield f"segments[{index}]: expected 0 to {sent} retransmitted, found {lost}"
         for index, flows in enumerate(self.concurrent):
             yield from (f"concurrent[{index}]: {problem}" for problem in flows.problems(len(self.ranks)))
         for index, memory in enumerate(self.memory):

@@ -81,7 +81,7 @@ def page(
     drawn. ``changes`` compare it with an earlier acceptance. ``made`` says which ccctl made the page, and
     when. ``file`` is the name of the certificate beside the page.
     """
-    parts = sections([one for one in artifacts if one.kind in _SHOWN])
+    parts = sections([artifact for artifact in artifacts if artifact.kind in _SHOWN])
     blocks = {
         "Culprits": _culprits(certificate),
         "Changes": _changes(changes) if changes else (),

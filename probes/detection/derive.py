@@ -36,7 +36,7 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
 
 
 def _with_only_node(host: Host) -> Host:
-    """Put devices without a NUMA node (the kernel writes -1) on the node of a host with only one.
+    """Put devices without a NUMA node (the kernel writes -1) on the host's only node, if it has one node.
 
     Hosts described by nvidia-smi or rocm-smi stay as they are: these list only the nodes of GPUs, so there
     may be others.

@@ -242,7 +242,7 @@ def _with_memory(driver: SafeDriver, handle: Any, gpu: GpuHealth) -> GpuHealth:
         driver.counts("nvmlDeviceGetRetiredPages", 0, handle, cause, quiet=True)
         for cause in _RETIREMENT_CAUSES
     ]
-    known = [one for one in pages if one is not None]
+    known = [page for page in pages if page is not None]
     if rows is None and not known:
         rows = driver.counts("nvmlDeviceGetRemappedRows", 4, handle)
     return replace(

@@ -41,8 +41,8 @@ _AGREE = 0.75
 _LEVELS = (0.5, 0.15)
 # A level is estimated from the links that are more than this many standard deviations worse than explained.
 _WORSE = 1.0
-# Parts of the best part's family are added along with it if their gain, less their penalty, is at least this
-# share of the best one's.
+# A further part of the best part's family is added in the same step if its gain, less its penalty, is at
+# least this share of the best part's.
 _TOGETHER = 0.5
 # A cause is removed if its slowdown is below this share of the least slowdown that counts. The share is below
 # 1 so that refinement does not drop a cause that was just added.
@@ -252,10 +252,10 @@ def _added(
     for _ in range(_MOST_STEPS):
         before = model.worse(state)
         every = [
-            one
+            candidate
             for family in families
-            for one in _candidates(model, family, state, before)
-            if (id(family), one.part) not in taken
+            for candidate in _candidates(model, family, state, before)
+            if (id(family), candidate.part) not in taken
         ]
         if not every:
             break
@@ -277,7 +277,7 @@ def _candidates(model: DeviationModel, family: Family, state: Floats, before: Fl
     severity = model.severity(state[unexplained], unexplained)
     label = np.concatenate([labels[unexplained] for labels in family.labels])
     values = np.concatenate([severity for _ in family.labels])
-    chosen = np.append(likely, False)[label]  # the last one is for label -1
+    chosen = np.append(likely, False)[label]  # the last entry is for label -1
     if not chosen.any():
         return []
     label, values = label[chosen], values[chosen]
@@ -334,7 +334,7 @@ def _effects(
 ) -> _Effects:
     """Return each part's effect at its level; its slowdown is the mean of links favouring it."""
     gain, agree, contradict, slower = (np.zeros(family.count) for _ in range(4))
-    wanted = np.append(np.isfinite(levels), False)  # the last one is for label -1
+    wanted = np.append(np.isfinite(levels), False)  # the last entry is for label -1
     for labels in family.labels:
         at = np.flatnonzero(wanted[labels])
         label = labels[at]

@@ -12,7 +12,7 @@ from probes.link_costs import Links, Profile
 
 __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 
-# Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
+# Latencies below this (s) are raised to it, because 0 has no logarithm. No link of any machine takes less
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
 # The least jitter (a logarithm) of a link if an end waited for a core in every measurement: its best latency
@@ -29,7 +29,7 @@ _OFTEN = 6
 class Ends:
     """The ranks of a profile, each with the number of its host, of its NIC, and its position in its host.
 
-    If the ranks of a host name no NICs, they count as sharing one.
+    If the ranks of a host name no NICs, they count as sharing one NIC.
     """
 
     host: Ints

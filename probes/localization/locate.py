@@ -140,7 +140,7 @@ def divisions_of(profile: Profile) -> list[Racks]:
 def _with_trunks(divisions: list[Racks], profile: Profile, hosts: Sequence[str]) -> list[Racks]:
     """Return the divisions, and the division that the measured trunks show if it is new."""
     trunks = by_ports(profile.ports, hosts)
-    known = {one.key() for one in divisions}
+    known = {division.key() for division in divisions}
     return [*divisions, *([trunks] if trunks is not None and trunks.key() not in known else [])]
 
 

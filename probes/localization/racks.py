@@ -132,7 +132,7 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         if gap < max(_LEAST_GAP, _APART * spread):
             continue
         # Links of hosts without a rack are expected at the far level. A deviation counts at most one gap,
-        # because a larger one has another reason.
+        # because a larger deviation has another reason.
         misfit = float(np.minimum(np.abs(values - np.where(within, *levels)), gap).sum())
         if best is None or misfit < best[0]:
             best = misfit, division, gap

@@ -270,7 +270,7 @@ def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the levels; a link between racks has that of the planned trunk or a NIC, the slower one.
+    """Return the levels; a link between racks has the lower level of planned trunk and NIC.
 
     The planned rate includes headers, whose share is known only roughly. So if the links' measured median is
     within a tenth of the planned level, the median is their level instead.

@@ -87,7 +87,7 @@ class RecordedNvml:
         if outs and isinstance(answer, dict):
             _fill(outs[0], answer)
             return 0
-        found = json.loads(json.dumps(answer), object_hook=lambda said: SimpleNamespace(**said))
+        found = json.loads(json.dumps(answer), object_hook=lambda fields: SimpleNamespace(**fields))
         return [found] if name == _FIELDS else found
 
 

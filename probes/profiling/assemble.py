@@ -86,7 +86,7 @@ class Fits:
         )
 
     def column(self, name: str) -> Floats:
-        return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
+        return floats([getattr(fit, f"beta{name}_s_per_byte") for fit in self.fits])
 
     def costs(self) -> dict[str, Floats]:
         """Return the columns of alpha and beta of `Links`, by name."""
@@ -106,8 +106,8 @@ class Fits:
             src=ints([src for src, _ in self.pairs]),
             dst=ints([dst for _, dst in self.pairs]),
             **self.costs(),
-            residual=floats([one.residual for one in self.fits]),
-            samples=ints([one.samples for one in self.fits]),
+            residual=floats([fit.residual for fit in self.fits]),
+            samples=ints([fit.samples for fit in self.fits]),
             flags=_flags(self),
         )
         ranks = (
@@ -152,9 +152,9 @@ class Fits:
         """The rows of each flag."""
         slowest = np.maximum(self.column("_median"), self.column("_high"))
         return {
-            "unsound": [row for row, one in enumerate(self.fits) if not one.sound],
+            "unsound": [row for row, fit in enumerate(self.fits) if not fit.sound],
             "asymmetric": self._asymmetric(),
-            "nonlinear": [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL],
+            "nonlinear": [row for row, fit in enumerate(self.fits) if fit.residual > _LARGEST_RESIDUAL],
             "noisy": np.flatnonzero(slowest > _NOISY * self.column("")).tolist(),
             "preempted": [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)],
             "starved": [

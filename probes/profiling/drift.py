@@ -55,7 +55,7 @@ _FALSE_ALARMS_A_RUN = 0.01
 # busy cores, quiet runs of benchmarks/slurm_lab.py and benchmarks/watch_lab.py report nothing with them.
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
-# Smaller latencies count as this one, because 0 has no logarithm.
+# Smaller latencies count as this latency, because 0 has no logarithm.
 NO_ALPHA_S = 1e-12
 # The least standard deviation of a link: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005

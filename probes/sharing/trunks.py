@@ -113,7 +113,7 @@ def _seed(contended: Mapping[Pair, float], known: Known, trials: ContentionTrial
 
 
 def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterator[Trial]:
-    """Yield sets of flows from the round of ``pair``, as large as possible, until each flow was in one."""
+    """Yield sets of flows from the round of ``pair``, as large as possible, until each flow was in a set."""
     # One of the links that share a port may take all its bandwidth and not look contended, so all links of
     # the round are candidates.
     left = [

@@ -64,8 +64,8 @@ class Steady:
         if beyond.mean() < _MOST:
             return False
         self._learning = (away[beyond] + self._level).tolist()
-        # A provisional level holds until the new one is learned, so that the end of a short change is seen at
-        # once.
+        # A provisional level holds until the new level is learned, so that the end of a short change is seen
+        # at once.
         self._level = float(np.median(self._learning))
         self._recent.clear()
         return True

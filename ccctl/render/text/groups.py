@@ -103,9 +103,9 @@ _PATTERNS = (
 def faster_patterns(groups: Groups) -> dict[str, Any]:
     """Return the patterns by which all ranks agree in time and that are clearly faster than these groups."""
     return {
-        name: one
-        for name, one in _patterns(groups).items()
-        if one["rho"] < 1 and one["predicted_s"] < _CLEARLY_LESS * groups.predicted_s
+        name: pattern
+        for name, pattern in _patterns(groups).items()
+        if pattern["rho"] < 1 and pattern["predicted_s"] < _CLEARLY_LESS * groups.predicted_s
     }
 
 

@@ -31,7 +31,7 @@ def summary(report: Report, changes: Sequence[RowChange] | None = None) -> dict[
 
 def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
     """Return the common rows of two reports, with their changes."""
-    return [figures(one, "row=label old_us new_us noise_us ratio slower") for one in changes]
+    return [figures(change, "row=label old_us new_us noise_us ratio slower") for change in changes]
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
         **figures(breakdown, "placement iteration time_us slowest_rank clock_error_us why_empty"),
         "forecast": prediction and {**figures(prediction, forecast), "parts": _parts(prediction.parts)},
         "parts": _parts(breakdown.parts),
-        "ranks": [figures(one, ranks) for one in breakdown.ranks],
+        "ranks": [figures(rank, ranks) for rank in breakdown.ranks],
         "busy": [
             figures(one, "kind where carried_bytes needed_us")
             | {"percent": 100 * one.needed_s / breakdown.time_s}
@@ -269,12 +269,12 @@ class _ColumnGroup:
 
     @property
     def widths(self) -> list[int]:
-        """The width of each column; the last one makes room for the name."""
-        *widths, last = [one.width for one in self.columns] or [0]
+        """The width of each column; the last column makes room for the name."""
+        *widths, last = [column.width for column in self.columns] or [0]
         return [*widths, max(last, len(self.name) - sum(widths) - 2 * len(widths))] if self.columns else []
 
     def without(self, title: str) -> _ColumnGroup:
-        return replace(self, columns=tuple(one for one in self.columns if one.head != title))
+        return replace(self, columns=tuple(column for column in self.columns if column.head != title))
 
 
 class ColumnTable:
@@ -315,7 +315,9 @@ class ColumnTable:
         """Yield a note on the columns that were left out, if any."""
         names: dict[str, None] = {}
         for group, shown in zip(self._all, self._shown, strict=True):
-            left_out = [one.head.removesuffix(" (us)") for one in group.columns if one not in shown.columns]
+            left_out = [
+                column.head.removesuffix(" (us)") for column in group.columns if column not in shown.columns
+            ]
             if group.name and not shown.columns:
                 left_out = [group.name]
             elif group.kind == "peer":
