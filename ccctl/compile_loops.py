@@ -121,7 +121,7 @@ network, _ = load_network("dgx-h100:2", None, None)
 DemandPlanner(network).plan(np.random.default_rng(1).pareto(1.0, (network.ranks, network.ranks)) * 1e6)
 """,
 }
-# These run only for programs with a data race, and no case has one.
+# These run only for programs with a data race, and no case has a data race.
 _OF_WRONG_PROGRAMS = frozenset(("synth.check.races._unordered",))
 
 

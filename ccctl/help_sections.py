@@ -1,7 +1,7 @@
 """The sections in which help and manual pages list the arguments and options of a command.
 
-An option's ``rich_help_panel`` names its section. Options without one are listed under ``Options``; options
-common to all commands are listed last.
+An option's ``rich_help_panel`` names its section. Options without a section are listed under ``Options``;
+options common to all commands are listed last.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class _Looking(_Search):
             return True
         # Resolve names last, as DNS is slow: only an unmatched result may be a host under another name.
         others = [one for one in found if not any(answers_to(name, one) for name in self.asked)]
-        return bool(others) and any(answers_to(host, one, _addresses(host)) for one in others)
+        return bool(others) and any(answers_to(host, other, _addresses(host)) for other in others)
 
 
 def _addresses(host: str) -> list[str]:

@@ -131,7 +131,7 @@ def _unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
     types = get_type_hints(kind, include_extras=True)
     fields = signature(kind).parameters.values()
-    parameters = [one.replace(annotation=types[one.name]) for one in fields]
+    parameters = [field.replace(annotation=types[field.name]) for field in fields]
     vars(unfolded)["__signature__"] = Signature(parameters)
     unfolded.__annotations__ = types
     return unfolded
@@ -162,7 +162,9 @@ def _group(command: Callable[..., None]) -> typer.Typer:
         # In `lab run mpirun -n 4`, the words after mpirun are its options, not ours.
         interspersed = "command" not in signature(verb).parameters
         name = verb.__name__.removesuffix("_")
-        shown = [one for one in examples(command) if one[0].split()[1:3] == [command.__name__, name]]
+        shown = [
+            example for example in examples(command) if example[0].split()[1:3] == [command.__name__, name]
+        ]
         group.command(
             name,
             cls=_Command,

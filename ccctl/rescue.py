@@ -78,6 +78,6 @@ def reason_of(error: BaseException) -> str:
         return "Ctrl-C"
     if isinstance(error, SystemExit):
         number = error.code - 128 if isinstance(error.code, int) else 0
-        return signal.Signals(number).name if number in {int(one) for one in signal.Signals} else ""
+        return signal.Signals(number).name if number in {int(known) for known in signal.Signals} else ""
     text = error.message if isinstance(error, CcctlError) else str(error)
     return (text.splitlines() or [type(error).__name__])[0]

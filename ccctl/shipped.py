@@ -14,8 +14,8 @@ from ccctl.errors import UnavailableError
 __all__ = ["examples_folder", "manual_page", "own_command", "with_own_command"]
 
 _PACKAGE = Path(__file__).resolve().parent
-# Number of folders above the package that are searched for the prefix, which is the fourth above
-# PREFIX/lib/python3.11/site-packages/ccctl.
+# Number of folders above the package that are searched for the prefix. In
+# PREFIX/lib/python3.11/site-packages/ccctl it is the fourth.
 _LEVELS_UP = 5
 
 

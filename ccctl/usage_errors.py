@@ -111,7 +111,7 @@ def _unknown_option(name: str, context: typer.Context | None) -> str:
     word = next((word for word in sys.argv[1:] if short and word.startswith(name)), name).partition("=")[0]
     if context and context.command.name == "bench" and (known := _instead_of_nccl_tests(name, word)):
         return known
-    options = [option for one in context.command.params for option in one.opts] if context else []
+    options = [option for param in context.command.params for option in param.opts] if context else []
     other = _OTHER_OPTIONS.get(re.sub(r"[^a-z]", "", word.lower())) or _same_words(word, options)
     if context and (instead := _OTHER_WAYS.get((context.command.name or "", word))):
         close = instead
@@ -149,8 +149,8 @@ def _as_argument(error: Any, context: typer.Context | None) -> str:
     name = getattr(error, "option_name", "").removeprefix("--")
     if context is None or not name:
         return ""
-    for one in context.command.params:
-        metavar = one.make_metavar(ctx=context) if one.param_type_name == "argument" else ""
+    for param in context.command.params:
+        metavar = param.make_metavar(ctx=context) if param.param_type_name == "argument" else ""
         if name.upper() in re.split(r"[^A-Z]+", metavar):
             return f"{context.command_path} {metavar} takes it without an option; "
     return ""

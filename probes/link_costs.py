@@ -77,11 +77,11 @@ class Links:
     beta·bytes, ``samples`` the number of timed messages or trains.
 
     ``flags`` holds words joined by commas ("" if none): slow_sender, slow_receiver, slow_trunk, outlier
-    (slow, between parts that are not), late (its latency), lossy, flapping, slow_cpu, asymmetric,
-    nonlinear (a knee between sizes), noisy, unsound (no valid fit), retested (measured again, alone),
-    contended (faster alone), preempted (an end waited for a core in every latency measurement, so alpha is an
-    upper limit), starved (an end waited for a core in every bandwidth measurement, so beta may be an upper
-    limit), inferred (not measured: it has the values of a link that the topology declares equal).
+    (slow, between normal parts), late (its latency), lossy, flapping, slow_cpu, asymmetric, nonlinear (a knee
+    between sizes), noisy, unsound (no valid fit), retested (measured again, alone), contended (faster alone),
+    preempted (an end waited for a core in every latency measurement, so alpha is an upper limit), starved (an
+    end waited for a core in every bandwidth measurement, so beta may be an upper limit), inferred (not
+    measured: it has the values of a link that the topology declares equal).
     """
 
     src: Ints
@@ -139,10 +139,10 @@ class HostMemory:
     """Costs of copies and sums in memory for the ranks of a host while all of them work.
 
     Each cost has one value for each of ``sizes_bytes``, in processor seconds per byte of an operand. The
-    sizes rise from ones that fit the caches to ones that do not. A fetch copies from another rank's private
-    memory. A written fetch copies data that the other rank has just written and still has in its caches. The
-    costs of both fetches are empty if the system forbids reading another process's memory. ``cores`` counts
-    the cores that the ranks may use, 0 if unknown.
+    sizes rise: the first fit the caches, the last do not. A fetch copies from another rank's private memory.
+    A written fetch copies data that the other rank has just written and still has in its caches. The costs of
+    both fetches are empty if the system forbids reading another process's memory. ``cores`` counts the cores
+    that the ranks may use, 0 if unknown.
     """
 
     host: str
@@ -297,9 +297,10 @@ class Profile:
             yield f"seconds: expected a number ≥ 0, found {self.seconds}"
         if self.rounds < 0:
             yield f"rounds: expected an integer ≥ 0, found {self.rounds}"
-        for index, one in enumerate(self.segments):
-            if not 0 <= one.retransmitted <= one.sent:
-                yield f"segments[{index}]: expected 0 to {one.sent} retransmitted, found {one.retransmitted}"
+        for index, segment in enumerate(self.segments):
+            if not 0 <= segment.retransmitted <= segment.sent:
+                sent, lost = segment.sent, segment.retransmitted
+                yield f"segments[{index}]: expected 0 to {sent} retransmitted, found {lost}"
         for index, flows in enumerate(self.concurrent):
             yield from (f"concurrent[{index}]: {problem}" for problem in flows.problems(len(self.ranks)))
         for index, memory in enumerate(self.memory):

@@ -189,7 +189,7 @@ class Matrix:
     method: str
 
     def cell(self, a: str, b: str) -> str:
-        """Return the cell of two devices; "" if one of them is not in the matrix."""
+        """Return the cell of two devices; "" if the matrix lacks a device."""
         if a not in self.devices or b not in self.devices:
             return ""
         return self.cells[self.devices.index(a)][self.devices.index(b)]

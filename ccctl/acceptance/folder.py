@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 CERTIFICATE, EVIDENCE, _LOCK = "certificate.json", "evidence", "lock"
-# The artifacts that a verdict rests on, in the order in which they are measured. The samples are those of the
-# profile.
+# The artifacts that a verdict rests on, in the order in which they are measured. SAMPLES are the raw samples
+# of the profile.
 MEASURED = ("topology", "health", "profile", "report", "selection")
 SAMPLES = "samples"
 _SEAL = b'"seal": "%s"'

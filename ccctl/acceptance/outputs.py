@@ -1,4 +1,4 @@
-"""The files that are made of a certificate: its page, and those for schedulers, CI and monitoring."""
+"""The files that are made of a certificate: its page, and files for schedulers, CI and monitoring."""
 
 from __future__ import annotations
 

@@ -112,5 +112,5 @@ def _different(certificate: Certificate, again: Certificate) -> list[str]:
 
 
 def _without_words(certificate: Certificate) -> Certificate:
-    culprits = tuple(replace(one, text="", evidence=(), remedy="") for one in certificate.culprits)
+    culprits = tuple(replace(culprit, text="", evidence=(), remedy="") for culprit in certificate.culprits)
     return replace(certificate, reason="", unread={}, culprits=culprits)

@@ -125,7 +125,7 @@ class AcceptanceRun:
         from exec.acceptance import Certificate
 
         profile = self.folder.read("profile")
-        tested = tuple(dict.fromkeys(one.host for one in profile.ranks)) if profile else ()
+        tested = tuple(dict.fromkeys(rank.host for rank in profile.ranks)) if profile else ()
         return Certificate(
             "undecided",
             "the acceptance has not ended",
@@ -150,7 +150,7 @@ class AcceptanceRun:
         count = len(placed(self.request.world)[1]) or 1
         console.note(f"hosts: looking at {plural(count, 'host')}")
         topology = look_everywhere(self.request.world, DetectRequest(), self.request.seconds_left())
-        self.skipped = {one.where: one.text for one in topology.findings if one.what in _LOST}
+        self.skipped = {finding.where: finding.text for finding in topology.findings if finding.what in _LOST}
         self.folder.write("topology", topology)
         groups = run_ranks(
             _HEALTH, HealthRequest(), self._world(), label="health", timeout_s=self.request.seconds_left()
@@ -192,7 +192,7 @@ class AcceptanceRun:
         from probes.localization import FabricPlan
         from probes.profiling import ConcurrentRequest, flows_of
 
-        plan, hosts = self.request.terms.plan or FabricPlan(), tuple(one.host for one in profile.ranks)
+        plan, hosts = self.request.terms.plan or FabricPlan(), tuple(rank.host for rank in profile.ranks)
         rack_of = {host: plan.rack_of(host) for host in dict.fromkeys(hosts)}
         if not flows_of(hosts, rack_of):
             return [], profile
@@ -255,7 +255,7 @@ def _rest(effort: Effort, before: Profile) -> Effort:
     left = [(at, *pair) for at, ring in enumerate(wanted) for pair in ring if pair not in done]
     columns: Any = zip(*left, strict=True) if left else ((), (), ())
     number, src, dst = (ints(list(column)) for column in columns)
-    return replace(effort, turns=Turns(tuple(one.host for one in before.ranks), src, dst, number))
+    return replace(effort, turns=Turns(tuple(rank.host for rank in before.ranks), src, dst, number))
 
 
 def _with_topology(health: ClusterHealth, topology: Topology) -> ClusterHealth:

@@ -174,7 +174,7 @@ class WholeStage:
 def fitting_sizes(profile: Profile, budget_s: float | None = None) -> tuple[int, ...]:
     """Return a small size, and the largest one whose all_reduce should take a fraction of a second.
 
-    The fraction is less with a ``budget_s``. There is one size only if no larger one fits.
+    The fraction is less with a ``budget_s``. There is only one size if no larger size fits.
     """
     from exec.acceptance import collective_time_s
     from synth.networks import from_profile

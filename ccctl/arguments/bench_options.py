@@ -26,7 +26,7 @@ from probes.base import parse_size
 
 __all__ = ["NCCL_TESTS_OPTIONS", "BenchOptions", "sizes_between"]
 
-# Each makes an option that the help lists in the section of that name.
+# Each function declares an option in the section of the help that the function is named after.
 _collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
 _comparison = partial(typer.Option, rich_help_panel=COMPARISON)
 _measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)

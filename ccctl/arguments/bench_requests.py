@@ -99,7 +99,7 @@ def contestants(
 ) -> list[Contestant]:
     """Return the proven artifacts of ``paths``; raises UsageError if their collectives differ.
 
-    ``library`` is the one that the ranks have; "" for none.
+    ``library`` is the library of the ranks; "" for none.
     """
     if not any(map(is_algorithm, paths)):
         refuse_parameters(paths[0], parameters)
@@ -132,7 +132,7 @@ def _contestant(path: str, parameters: Sequence[str] | None, network: Network | 
 def of_selection(
     name: str, selection: Selection, inputs: dict[str, str], network: Network | None, library: str = ""
 ) -> Contestant:
-    """Return a contestant for a selection; ``inputs`` are digests, ``library`` is the ranks'."""
+    """Return a contestant for a selection; ``inputs`` are digests, ``library`` is what the ranks have."""
     proven = proven_schedule(selection.choose(1), name, inputs)
     return Contestant(name, proven, network, selection, library)
 
@@ -312,10 +312,7 @@ def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None
 
 
 def _elements(dtypes: str, ops: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the element types and the operators that were asked for.
-
-    Raises UsageError for an unknown one.
-    """
+    """Return the element types and operators asked for; raises UsageError for an unknown name."""
     from exec.program import DTYPES, REDOPS, dtype_of, ufunc_of
 
     asked_types, asked_ops = _several(dtypes, DTYPES), _several(ops, REDOPS)

@@ -60,7 +60,7 @@ __all__ = [
     "written_option",
 ]
 
-# Each declares an option in the section of the help that it is named after.
+# Each function declares an option in the section of the help that the function is named after.
 _collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
 _general = partial(typer.Option, rich_help_panel=GENERAL)
 _network = partial(typer.Option, rich_help_panel=NETWORK)

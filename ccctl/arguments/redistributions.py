@@ -33,10 +33,10 @@ def read_redistribution(path: str, ranks: int) -> Redistribution:
         for key in document.keys() - {"source", "target", "tensor"}
     ]
     tables = document.get("tensor", [])
-    if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         problems.append("tensor: expected a list of tables")
         tables = []
-    moved = [_moved(one, f"tensor[{at}]", document, problems) for at, one in enumerate(tables)]
+    moved = [_moved(table, f"tensor[{at}]", document, problems) for at, table in enumerate(tables)]
     known = [one for one in moved if one is not None]
     if sum(one.count for one in known) > _MOST_TENSORS:
         problems.append(f"tensor: expected at most {_MOST_TENSORS} tensors")
@@ -115,13 +115,14 @@ def _layout(found: object, path: str, problems: list[str]) -> MeshLayout | None:
         problems.append(f"{path}.placements: expected a list, found {placements!r}")
         return None
     cuts: list[int | None] = []
-    for at, one in enumerate(placements):
+    for at, placement in enumerate(placements):
         match = re.fullmatch(
-            r"(?:replicate|R)|(?:shard\((?:dim=)?|S\(?)(\d{1,2})\)?", str(one), re.IGNORECASE
+            r"(?:replicate|R)|(?:shard\((?:dim=)?|S\(?)(\d{1,2})\)?", str(placement), re.IGNORECASE
         )
         if match is None:
             problems.append(
-                f"{path}.placements[{at}]: expected replicate or shard(AXIS) such as shard(0), found {one!r}"
+                f"{path}.placements[{at}]: expected replicate or shard(AXIS) such as shard(0), "
+                f"found {placement!r}"
             )
         else:
             cuts.append(None if match[1] is None else int(match[1]))

@@ -25,7 +25,7 @@ from ccctl.help_sections import COLLECTIVE, NETWORK, RANKS, SEARCH
 
 __all__ = ["SynthOptions"]
 
-# Each of these makes an option in one section of the help.
+# Each function declares an option in the section of the help that the function is named after.
 _collective = partial(typer.Option, rich_help_panel=COLLECTIVE)
 _network = partial(typer.Option, rich_help_panel=NETWORK)
 _ranks = partial(typer.Option, rich_help_panel=RANKS)

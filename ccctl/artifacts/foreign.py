@@ -171,7 +171,7 @@ def evidence_in(files: ForeignFiles) -> dict[str, bytes]:
 def schedule_in(files: ForeignFiles) -> Artifact | None:
     """Return the schedule if it is the only file; None for other files.
 
-    Raises DataError for a broken one, and UsageError for a program or selection.
+    Raises DataError for a broken schedule, and UsageError for a program or selection.
     """
     if not files.single:
         return None

@@ -185,7 +185,7 @@ def _compare(options: DetectOptions, declared: tuple[str, str]) -> None:
 
 
 def _explained(found: Topology, why: tuple[str, str]) -> Explanation:
-    """Return the explained path between two devices; raises UsageError for unknown ones."""
+    """Return the explained path between two devices; raises UsageError for unknown devices."""
     from probes.paths import explain, load, pair_named
 
     return explain(*pair_named(found, *why), load())

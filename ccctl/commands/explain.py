@@ -247,7 +247,7 @@ def _explain_evidence(options: ExplainOptions, source: str, contents: Mapping[st
     (console.summary if options.json else evidence.draw)(explained)
     faults = [one for one in found if one.severity == "fault"]
     if faults:
-        names = list(dict.fromkeys(name for one in faults if (name := one.host or one.source)))
+        names = list(dict.fromkeys(name for fault in faults if (name := fault.host or fault.source)))
         shown = some(names, _MOST_NAMED)
         raise FoundProblem(f"{source}: {plural(len(faults), 'fault')}{f': {shown}' if shown else ''}")
 
@@ -378,12 +378,12 @@ def _counted(rows: list[JudgedRow], from_size: str | None) -> tuple[int, ...]:
     from exec.benchmark import largest
 
     if from_size is None:
-        most = {id(one) for one in largest(rows)}
-        return tuple(at for at, one in enumerate(rows) if id(one) in most)
+        most = {id(judged) for judged in largest(rows)}
+        return tuple(at for at, judged in enumerate(rows) if id(judged) in most)
     least_bytes = parse_size(from_size, "--from")
-    found = tuple(at for at, one in enumerate(rows) if one.row.size_bytes >= least_bytes)
+    found = tuple(at for at, judged in enumerate(rows) if judged.row.size_bytes >= least_bytes)
     if not found:
-        most_bytes = max(one.row.size_bytes for one in rows)
+        most_bytes = max(judged.row.size_bytes for judged in rows)
         raise UsageError(f"--from {from_size}: the largest row has {most_bytes} bytes")
     return found
 

@@ -80,7 +80,7 @@ def _page(title: str, gathered: Gathered, found: list[ArtifactFinding]) -> str:
     from ccctl.artifacts import created
     from ccctl.render import html_page
 
-    files = [(one.source, one.kind, one.sha256[:16]) for one in gathered.artifacts]
+    files = [(artifact.source, artifact.kind, artifact.sha256[:16]) for artifact in gathered.artifacts]
     files += [(one.source, "not readable", one.reason) for one in gathered.unread]
     short = _short([source for source, _, _ in files])
     return html_page.page(

@@ -234,8 +234,8 @@ def _for_stock_nccl(options: SynthOptions) -> None:
     plan = plan_stock(network, machine, sizes, str(folder), spec=options.network, seed=options.seed)
     if options.output is not None and plan.files:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in plan.files:
-            write_atomically(folder / one.name, one.content)
+        for file in plan.files:
+            write_atomically(folder / file.name, file.content)
     if options.json:
         console.summary(text.summary(plan))
     else:

@@ -188,7 +188,7 @@ def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, mer
 
     worth = merged
     for kind, points in summary.items():
-        ratios = [one["untouched_s"] / one["time_s"] for one in points if one["algorithm"] != OWN]
+        ratios = [point["untouched_s"] / point["time_s"] for point in points if point["algorithm"] != OWN]
         worth |= bool(ratios)
         if ratios:
             most = f"up to {max(ratios):.2f}x as fast as the library's choice"

@@ -11,8 +11,8 @@ from typing import Any
 
 from typer._click.core import Command, Parameter
 
-# typer.completion re-exports none of these. Its own answers to each shell are not used, because they cannot
-# complete words with a colon, which Bash cuts in two (`ccctl.completion.scripts`).
+# typer.completion re-exports none of these. The answers of typer are not used, because they cannot complete
+# words with a colon, which Bash cuts in two (`ccctl.completion.scripts`).
 from typer._click.shell_completion import (
     CompletionItem,
     ShellComplete,

@@ -73,7 +73,7 @@ _FILES = (
 
 
 def reference() -> list[Page]:
-    """Return every page: that of ccctl, that of the artifacts, and one for each command."""
+    """Return the pages of ccctl, of the artifacts, and of each command."""
     root: Any = command_line()
     top = typer.Context(root, info_name="ccctl", **root.context_settings)
     written = [_root_page(root, top), artifacts_page()]
@@ -139,7 +139,7 @@ def _command_page(
 
 
 def _description(help_text: str) -> tuple[Block, ...]:
-    """Return the paragraphs of a help text; one that begins with \\b is shown verbatim, as on a terminal."""
+    """Return the paragraphs of a help text; a paragraph with \\b is shown verbatim, as on a terminal."""
     blocks: list[Block] = []
     for shown, parts in groupby(help_text.split("\n\n"), lambda part: part.startswith("\b")):
         words = "\n\n".join(parts)

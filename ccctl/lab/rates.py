@@ -78,7 +78,7 @@ class LabRates:
         self._changes = 0
 
     def change(self, target: str, value: str) -> None:
-        """Change the rate, delay, loss or MTU of a target, whichever the value and the target show."""
+        """Change the rate, delay, loss or MTU of a target; the forms of target and value tell which."""
         if target.endswith(_MTU):
             self.set_mtu(target.removesuffix(_MTU), value)
         elif value.endswith("%"):

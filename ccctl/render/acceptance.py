@@ -48,7 +48,7 @@ def headline(certificate: Certificate) -> str:
 def _counts(certificate: Certificate) -> str:
     """Return the number of faults, or of remarks if there is no fault, and of their hosts."""
     for severity in ("fault", "remark"):
-        found = [one for one in certificate.culprits if one.severity == severity]
+        found = [culprit for culprit in certificate.culprits if culprit.severity == severity]
         if found:
             hosts = {host for one in found for host in one.hosts}
             where = f" on {len(hosts)} of {plural(len(certificate.tested), 'host')}" if hosts else ""
@@ -79,7 +79,7 @@ def is_in_hosts(culprit: Culprit) -> bool:
 
 def of_host(certificate: Certificate, host: str) -> list[Culprit]:
     """Return the culprits that are a part of this host, the worst first."""
-    return [one for one in certificate.culprits if host in one.hosts and is_in_hosts(one)]
+    return [culprit for culprit in certificate.culprits if host in culprit.hosts and is_in_hosts(culprit)]
 
 
 def cost_texts(culprit: Culprit) -> list[str]:
@@ -177,17 +177,17 @@ _SAYS_NOTHING = {"wrong": ("-", "0", "unchecked")}
 
 
 def whole_columns(certificate: Certificate, *, wide: bool = False) -> list[Column]:
-    """Return the columns with a value in at least one row; with ``wide`` also those that only pages show.
+    """Return the columns with a value in at least one row; with ``wide`` also columns that only pages show.
 
-    The last one marks the rows of a run in which ranks waited for cores.
+    The last column marks the rows of a run in which ranks waited for cores.
     """
     found = certificate.whole
     columns = [one for one in _WHOLE_COLUMNS if wide or one.head not in _ONLY_WIDE]
     crowded = any(culprit.kind == "crowded" for culprit in certificate.culprits)
     return [
-        one
-        for one in columns
-        if any(one.cell(row) not in _SAYS_NOTHING.get(one.head, ("-",)) for row in found)
+        column
+        for column in columns
+        if any(column.cell(row) not in _SAYS_NOTHING.get(column.head, ("-",)) for row in found)
     ] + [_UNRELIABLE] * crowded
 
 
@@ -222,7 +222,7 @@ def integrity_notes(integrity: Integrity | None) -> Iterator[str]:
         steps = f"each of the {integrity.steps:,} steps of ccctl's program"
         yield f"checksums: in both runs, {steps} had the right data"
     else:
-        wrong = sum(one.steps for one in integrity.corruptions)
+        wrong = sum(corruption.steps for corruption in integrity.corruptions)
         yield f"checksums: wrong data begins in {wrong:,} of the {integrity.steps:,} steps of ccctl's program"
 
 

@@ -105,9 +105,9 @@ def _cases(certificate: Certificate) -> Iterator[Case]:
 
 
 def _culprits_case(name: str, culprits: Sequence[Culprit], group: str) -> Case:
-    failed = any(one.severity == "fault" for one in culprits)
-    why = "\n".join(line for one in culprits for line in _culprit_lines(one))
-    kind = next((one.kind for one in culprits if one.severity == "fault"), "remark")
+    failed = any(culprit.severity == "fault" for culprit in culprits)
+    why = "\n".join(line for culprit in culprits for line in _culprit_lines(culprit))
+    kind = next((culprit.kind for culprit in culprits if culprit.severity == "fault"), "remark")
     return Case(name, 0.0, "failed" if failed else "passed", why, group, kind)
 
 
@@ -208,7 +208,9 @@ def _condition(certificate: Certificate, host: str) -> tuple[str, str, str]:
         return "Unknown", "NotTested", certificate.skipped[host]
     own = of_host(certificate, host)
     faults = [one for one in own if one.severity == "fault"]
-    shared = [one for one in certificate.culprits if host in one.hosts and one.severity == "fault"]
+    shared = [
+        culprit for culprit in certificate.culprits if host in culprit.hosts and culprit.severity == "fault"
+    ]
     if faults:
         return "False", _camel(faults[0].kind), "; ".join(map(sentence, faults))
     if shared:
@@ -234,7 +236,7 @@ def _json(value: object) -> bytes:
 
 def add_acceptance(exposition: Exposition, certificate: Certificate) -> None:
     """Add the verdict, each host, each culprit with its cost, and each collective beside its bounds."""
-    severities = [one.severity for one in certificate.culprits]
+    severities = [culprit.severity for culprit in certificate.culprits]
     for verdict in _VERDICTS:
         value = int(certificate.verdict == verdict)
         exposition.add(
@@ -262,13 +264,13 @@ def add_acceptance(exposition: Exposition, certificate: Certificate) -> None:
 
 
 def _add_culprits(exposition: Exposition, culprits: Sequence[Culprit]) -> None:
-    for one in culprits:
-        labels = {"part": one.part, "kind": one.kind, "severity": one.severity}
+    for culprit in culprits:
+        labels = {"part": culprit.part, "kind": culprit.kind, "severity": culprit.severity}
         meaning = "1 for each part that is not as it should be."
-        exposition.add("ccctl_acceptance_culprit", meaning, 1, **labels, sure=one.sure)
-        if one.cost is not None and math.isfinite(one.cost.times):
+        exposition.add("ccctl_acceptance_culprit", meaning, 1, **labels, sure=culprit.sure)
+        if culprit.cost is not None and math.isfinite(culprit.cost.times):
             meaning = "The time of the collective as a multiple of the time without the culprit."
-            exposition.add("ccctl_acceptance_culprit_cost_ratio", meaning, one.cost.times, **labels)
+            exposition.add("ccctl_acceptance_culprit_cost_ratio", meaning, culprit.cost.times, **labels)
 
 
 def _add_rows(exposition: Exposition, rows: Sequence[WholeRow]) -> None:

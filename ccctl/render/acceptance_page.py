@@ -78,10 +78,10 @@ def page(
     """Return the HTML of a certificate.
 
     ``artifacts`` are the measurements that the certificate was computed from; only a profile and a report are
-    drawn. ``changes`` are those since an earlier acceptance. ``made`` says which ccctl made the page, and
+    drawn. ``changes`` compare it with an earlier acceptance. ``made`` says which ccctl made the page, and
     when. ``file`` is the name of the certificate beside the page.
     """
-    parts = sections([one for one in artifacts if one.kind in _SHOWN])
+    parts = sections([artifact for artifact in artifacts if artifact.kind in _SHOWN])
     blocks = {
         "Culprits": _culprits(certificate),
         "Changes": _changes(changes) if changes else (),

@@ -103,7 +103,7 @@ class Column:
 
 def cells(columns: Sequence[Column], rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
     """Return the heads of a table and its rows as text."""
-    return [one.head for one in columns], [[one.cell(row) for one in columns] for row in rows]
+    return [column.head for column in columns], [[column.cell(row) for column in columns] for row in rows]
 
 
 def print_table(

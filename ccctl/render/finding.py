@@ -130,8 +130,8 @@ def _findings_of(artifact: Artifact, others: Sequence[Artifact]) -> Iterator[_Pa
     for problem in unproven(artifact):
         yield "unproven", problem
     if kind == "topology":
-        for one in body.findings:
-            yield "doubtful", f"{one.where}: {one.what}: {one.text}"
+        for finding in body.findings:
+            yield "doubtful", f"{finding.where}: {finding.what}: {finding.text}"
     elif kind == "profile":
         yield from _of_profile(body)
     elif kind == "history":

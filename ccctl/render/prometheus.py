@@ -82,8 +82,8 @@ def add_profile(exposition: Exposition, profile: Profile) -> None:
 def _add_segments(exposition: Exposition, profile: Profile) -> None:
     """Add the share of TCP segments that each host retransmitted."""
     meaning = "The share of TCP segments of the host that were retransmitted while links were measured."
-    for one in profile.segments:
-        exposition.add("ccctl_host_retransmitted_ratio", meaning, one.share, host=one.host)
+    for segment in profile.segments:
+        exposition.add("ccctl_host_retransmitted_ratio", meaning, segment.share, host=segment.host)
 
 
 def add_hosts(exposition: Exposition, profile: Profile) -> None:

@@ -65,7 +65,7 @@ class ProfileRun:
         return None if found is None else self._with_missing(found)
 
     def samples(self) -> RawSamples:
-        """Return all samples that the ranks have handed on; those of a finished profile are complete."""
+        """Return all samples that the ranks have handed on; after a finished profile they are complete."""
         from probes.profiling import raw_samples
 
         return raw_samples(self._pieces)

@@ -60,7 +60,7 @@ class StateFolder:
         return self.folder / _HISTORY
 
     def history(self, baseline: Profile, source: str) -> History:
-        """Return the history of the links of ``baseline``, a new one if there is none.
+        """Return the history of the links of ``baseline``, an empty history if none is kept.
 
         Raises DataError if the file is no history, or has other ranks or links than ``baseline``, the profile
         in the file ``source``.

@@ -31,7 +31,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 
 def offsets(counts: object) -> Indices:
-    """Return where each block of rows begins, and where the last one ends, from the blocks' row counts."""
+    """Return where each block of rows begins, and where the last block ends, from the blocks' row counts."""
     return np.concatenate(([0], np.cumsum(np.asarray(counts, dtype=np.int64))))
 
 

@@ -18,7 +18,7 @@ _BRACKET = (_BLANKS + r"\[", _BLANKS + "<")
 def without_tags(text: str, start: str, *, everywhere: bool = False) -> str:
     """Return the text without the tags that precede ``start``, a regular expression, on lines that match.
 
-    Other lines lose a tag that differs from one of these only in its numbers, such as ranks or times of day.
+    Other lines lose a tag that differs from such a tag only in its numbers, such as ranks or times of day.
     Digits and blanks alone are not a tag, because rows of tables begin with them. With ``everywhere``, tags
     inside lines that begin with a number are removed, too: some launchers write one before each part of a
     row. O(text).

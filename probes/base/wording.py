@@ -71,13 +71,13 @@ def without_domain(names: Sequence[str]) -> dict[str, str]:
     """
     labels = [name.split(".") for name in dict.fromkeys(names)]
     shared = 0
-    while len(labels) > 1 and all(len(one) > shared + 1 for one in labels):
-        if len({one[-1 - shared] for one in labels}) > 1:
+    while len(labels) > 1 and all(len(label) > shared + 1 for label in labels):
+        if len({label[-1 - shared] for label in labels}) > 1:
             break
         shared += 1
-    if any(one[-1].isdigit() for one in labels):
+    if any(label[-1].isdigit() for label in labels):
         shared = 0
-    return {".".join(one): ".".join(one[: len(one) - shared]) for one in labels}
+    return {".".join(label): ".".join(label[: len(label) - shared]) for label in labels}
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

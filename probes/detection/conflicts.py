@@ -1,4 +1,4 @@
-"""Conflicts between sources: a finding names the two values and the one that is used.
+"""Conflicts between sources: a finding names both values, and the value that is used.
 
 Only facts that do not change between two readings are compared. The current speed of a link and the state of
 a port are not.

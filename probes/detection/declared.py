@@ -1,10 +1,10 @@
 """Reconciliation of a declared topology with a profile: contradicted edges and their corrections.
 
 A pair of GPUs contradicts the topology if the whole confidence interval of its GB/s lies outside the
-tolerance of its path: a factor of 1.5 to 2 over NVLink and PCIe switches, of 2 to 3 through CPUs. The misfit
-is the sum of |log(measured / expected)| beyond the tolerance. Each round tries candidate edits (`host_edits`)
-and keeps the one with the least misfit, until none explains more. Then the speeds of NICs are compared with
-rates between hosts (`nic_speeds`).
+tolerance of its path. The tolerance is a factor of 1.5 to 2 over NVLink and PCIe switches, and of 2 to 3
+through CPUs. The misfit is the sum of |log(measured / expected)| beyond the tolerance. Each round tries
+candidate edits (`host_edits`) and keeps the one with the least misfit, until none explains more. Then the
+speeds of NICs are compared with rates between hosts (`nic_speeds`).
 """
 
 from __future__ import annotations

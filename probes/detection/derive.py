@@ -36,7 +36,7 @@ def complete(topology: Topology, tables: Bandwidths) -> Topology:
 
 
 def _with_only_node(host: Host) -> Host:
-    """Put devices without a NUMA node (the kernel writes -1) on the node of a host with only one.
+    """Put devices without a NUMA node (the kernel writes -1) on the host's only node, if it has one node.
 
     Hosts described by nvidia-smi or rocm-smi stay as they are: these list only the nodes of GPUs, so there
     may be others.
@@ -59,7 +59,7 @@ def _with_only_node(host: Host) -> Host:
 
 
 def _gpus(host: Host) -> tuple[Gpu, ...]:
-    """Return the GPUs numbered as in their source; missing or repeated numbers become free ones."""
+    """Return the GPUs numbered as in their source; free numbers replace missing or repeated numbers."""
     driven = any(gpu.usable for gpu in host.gpus)
     devices = functions(host)
     given = [gpu.index for gpu in host.gpus if gpu.index is not None]
@@ -161,7 +161,7 @@ def _link_doubts(host: Host, tables: Bandwidths) -> Iterator[Finding]:
 
 
 def _assumed_speeds(host: Host) -> Iterator[Finding]:
-    """Yield a finding for links whose speed neither a source nor the tables have."""
+    """Yield a finding for links whose speed is assumed, because no source and no table has it."""
     printed = "add what nvidia-smi nvlink -s prints to the file"
     dumped = "add the topology that RCCL writes to the file of NCCL_TOPO_DUMP_FILE"
     for kind, name, method, source in (

@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"gpu(\d+)")
 
 @dataclass
 class DescribedMachine:
-    """One machine and all its descriptions, under the machine's name; those with bus ids come first."""
+    """One machine and all its descriptions, under the machine's name; first come those with bus ids."""
 
     parts: list[Topology] = field(default_factory=list)
 

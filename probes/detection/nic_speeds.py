@@ -91,7 +91,7 @@ class NicSpeeds:
 
 
 def _nic_of(topology: Topology, name: str, nic: str, gpu: Gpu | None) -> tuple[str, Nic] | None:
-    """Return (host, NIC) of an end: the rank's own NIC, else the nearest to its GPU, else the only one."""
+    """Return (host, NIC) of an end: the rank's own NIC, else the nearest to its GPU, else the only NIC."""
     host = host_named(topology, name)
     if host is None or len(topology.hosts) == 1:
         return None

@@ -38,7 +38,7 @@ def compare(reference: Topology, found: Topology) -> Comparison:
     """
     done = [compare_hosts(one, other) for one, other in _same_hosts(reference, found)]
     differences = [*_hosts_apart(reference, found), *(d for one in done for d in one.differences)]
-    ordered = sorted(differences, key=lambda one: _GRAVITY[one.severity])
+    ordered = sorted(differences, key=lambda difference: _GRAVITY[difference.severity])
     return Comparison(tuple(ordered), tuple(note for one in done for note in one.notes))
 
 

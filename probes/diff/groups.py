@@ -28,7 +28,7 @@ class Alike:
 
 
 def fold_hosts(topology: Topology) -> list[Alike]:
-    """Return groups of equal hosts, the largest group first; each host is in exactly one.
+    """Return groups of equal hosts, the largest group first; each host is in exactly one group.
 
     Hosts with equal records are grouped first. Then groups are merged if their first hosts show no
     difference.

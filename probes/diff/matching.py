@@ -153,7 +153,7 @@ def _settle(pairs: Pairs[_Device], a: _Device, b: _Device) -> None:
 
 
 def _apart(a: object, b: object) -> bool:
-    """Return whether two facts contradict each other; an unknown one never does."""
+    """Return whether two facts contradict each other; an unknown fact contradicts nothing."""
     return a not in (None, "") and b not in (None, "") and a != b
 
 

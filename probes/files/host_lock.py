@@ -1,8 +1,8 @@
 """One measurement at a time on each host: concurrent measurements would disturb each other.
 
-The lock is a file in a folder that only this user can write. The first rank of a host holds it. It excludes
-other measurements of the same user only: other users can neither hold it nor be delayed by it. The kernel
-releases it when its process ends for any reason.
+The lock is a file in a folder that only this user can write. The first rank of a host holds it. The lock
+concerns this user only: other users can neither hold it nor be delayed by it. The kernel releases the lock
+when its process ends for any reason.
 """
 
 from __future__ import annotations

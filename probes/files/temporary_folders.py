@@ -1,4 +1,4 @@
-"""Temporary folders: making a new one first removes those that killed processes left.
+"""Temporary folders: making a folder first removes folders that killed processes left.
 
 The processes that use a folder keep it locked while they live. So an unlocked folder was left behind. Only
 folders of this user and with the given prefix are removed.

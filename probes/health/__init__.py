@@ -5,8 +5,8 @@ problems that it shows by itself, and the differences between hosts that should 
 
 Read `model` first. `host` reads one machine, from `settings` and `software` (facts that should be equal),
 `nics`, `isolation` (IOMMU, ACS, hypervisor) and `kernel_log`. `rules` judges it, with `port_rules` and
-`event_rules`; `xids` has the meaning of each XID. `alike` compares hosts, `groups` puts equal ones
-together. `task` reads all hosts of a cluster.
+`event_rules`; `xids` has the meaning of each XID. `alike` compares hosts, `groups` puts equal hosts together.
+`task` reads all hosts of a cluster.
 """
 
 import lazy_loader as lazy

@@ -49,7 +49,7 @@ def _count(path: Path) -> int:
 
 
 def _quota(group: Path, version: int) -> float | None:
-    """Return the cores of a cgroup's quota; None without one (version 1 writes -1, version 2 "max")."""
+    """Return the cores of a cgroup's quota; None without a quota (version 1 writes -1, version 2 "max")."""
     if version == 2:
         quota_us, _, period_us = text(group / "cpu.max").partition(" ")
     else:

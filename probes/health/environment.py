@@ -71,8 +71,8 @@ def default_interface(root: Path = Path("/")) -> str:
         return min(routes)[1]
     for line in lines(root / "proc/net/ipv6_route").splitlines():
         words = line.split()
-        # The first two columns are the destination and the length of its prefix, the last one is the
-        # interface. A route over lo is one that the kernel itself made.
+        # The first two columns are the destination and the length of its prefix, the last column is the
+        # interface. The kernel itself makes routes over lo.
         if len(words) == 10 and set(words[0]) == {"0"} and words[1] == "00" and words[9] != "lo":
             return words[9]
     return ""
@@ -203,11 +203,11 @@ def _gdr_level(host: Host, health: HostHealth, nics: Mapping[str, Nic]) -> tuple
 def _only_interface(host: Host) -> str:
     """Return the only interface for traffic without RDMA; "" if there are several or none.
 
-    Interfaces that are up and have an address count, or all that are up if none has one. Ports of a bond have
-    no address, so only the bond counts.
+    Interfaces that are up and have an address count. If none has an address, all that are up count. Ports of
+    a bond have no address, so only the bond counts.
     """
     up = [nic for nic in host.nics if nic.state == "up" and not nic.name.startswith(_LOCAL)]
     plain = [nic for nic in up if nic.link_layer != "InfiniBand"]
-    addressed = [nic for nic in plain if any(not one.startswith("fe80") for one in nic.addresses)]
+    addressed = [nic for nic in plain if any(not address.startswith("fe80") for address in nic.addresses)]
     found = addressed or plain
     return found[0].name if len(found) == 1 else ""

@@ -167,7 +167,7 @@ def _settings(gpu: GpuHealth) -> Iterator[_Found]:
 
 
 def _is_capped(gpu: GpuHealth) -> bool:
-    """Return whether the power limit is 1 W or more below the default; False if one is unknown."""
+    """Return whether the power limit is 1 W or more below the default; False if either is unknown."""
     limit, usual = gpu.power_limit_w, gpu.power_limit_default_w
     return limit is not None and usual is not None and limit <= usual - _LEAST_W
 

@@ -151,7 +151,7 @@ def with_pci_tree(gpus: tuple[GpuHealth, ...], host: Host) -> tuple[GpuHealth, .
 
 
 def _placed(gpus: tuple[GpuHealth, ...], host: Host) -> Iterator[GpuHealth]:
-    """Yield the GPUs; those without a bus id get the unused ones in order, if as many are left.
+    """Yield the GPUs; GPUs without a bus id get the unused bus ids in order, if there are as many.
 
     NVML numbers GPUs in the order of their bus ids.
     """
@@ -242,7 +242,7 @@ def _with_memory(driver: SafeDriver, handle: Any, gpu: GpuHealth) -> GpuHealth:
         driver.counts("nvmlDeviceGetRetiredPages", 0, handle, cause, quiet=True)
         for cause in _RETIREMENT_CAUSES
     ]
-    known = [one for one in pages if one is not None]
+    known = [page for page in pages if page is not None]
     if rows is None and not known:
         rows = driver.counts("nvmlDeviceGetRemappedRows", 4, handle)
     return replace(

@@ -49,11 +49,15 @@ def merged_groups(a: HealthGroups, b: HealthGroups) -> HealthGroups:
 
 def cluster_health(found: HealthGroups, missing: Iterable[tuple[str, str]] = ()) -> ClusterHealth:
     """Return the health of all hosts, in the order of ranks; ``missing`` has other hosts, with reasons."""
-    groups = sorted(found.groups.values(), key=lambda one: one.hosts[0])
+    groups = sorted(found.groups.values(), key=lambda group: group.hosts[0])
     return ClusterHealth(
-        tuple(one.health for one in groups),
+        tuple(group.health for group in groups),
         {**found.failed, **dict(missing)},
-        {one.health.host: tuple(name for _, name in one.hosts[1:]) for one in groups if one.hosts[1:]},
+        {
+            group.health.host: tuple(name for _, name in group.hosts[1:])
+            for group in groups
+            if group.hosts[1:]
+        },
     )
 
 

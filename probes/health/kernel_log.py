@@ -23,7 +23,7 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{5,16})(?: [^)]{1,40})?\)
 _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]{5,16})\): ([0-9]{1,5})(?:, *|$)(.*)")
 # Fields of an XID that name a user's process and differ from one message to the next.
 _PROCESS = re.compile(r"\b(?:pid|name)=(?:'[^']*'|[^,]*)(?:, *|$)")
-# A switch prints each event in three lines. Two of them hold only registers, and begin in one of these ways.
+# A switch prints each event in three lines. Two of the lines hold only registers, and begin like this.
 _REGISTERS = re.compile(r"Data \{|Severity [0-9]")
 _BUS = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 # mlx5_core 0000:41:00.0: AER: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)

@@ -96,7 +96,7 @@ class NicHealth:
     ``grew`` maps each counter that rose between two readings, ``seconds`` apart, to its increase.
     ``gid_index`` is the index to use, of type ``gid_type`` ("RoCE v2", "IB/RoCE v1", "IB"); ``gid_routable``
     is False if its address reaches no other network. ``state`` is the state of an RDMA port ("active",
-    "down"), or of an interface without one ("up", "down").
+    "down"), or of an interface without RDMA ("up", "down").
     """
 
     name: str
@@ -179,8 +179,8 @@ class HostProblem:
     """One thing that is wrong on one host, or different from the other hosts.
 
     ``kind`` is a stable word ("ecc", "xid", "pcie_width", "differs"…), ``part`` names the device or setting.
-    ``text`` is a sentence with the value found and the normal one. ``remedy`` is a sentence that says what to
-    do.
+    ``text`` is a sentence with the value found and the normal value. ``remedy`` is a sentence that says what
+    to do.
     """
 
     host: str
@@ -205,16 +205,16 @@ class ClusterHealth:
 
     def every(self) -> Iterator[HostHealth]:
         """Yield each host that answered; hosts that are alike have the values of one of them."""
-        for one in self.hosts:
-            yield one
-            yield from (replace(one, host=name) for name in self.same.get(one.host, ()))
+        for host in self.hosts:
+            yield host
+            yield from (replace(host, host=name) for name in self.same.get(host.host, ()))
 
     def problems(self) -> Iterator[str]:
         """Yield every inconsistency, as ``path: what is wrong``."""
         names = [one.host for one in self.every()]
         if len(set(names)) != len(names):
             yield "hosts: expected each host once"
-        known = {one.host for one in self.hosts}
+        known = {host.host for host in self.hosts}
         yield from (f"same.{name}: expected a host of hosts" for name in self.same if name not in known)
-        for at, one in enumerate(self.hosts):
-            yield from not_finite(one, f"hosts[{at}]")
+        for at, host in enumerate(self.hosts):
+            yield from not_finite(host, f"hosts[{at}]")

@@ -82,13 +82,13 @@ def _twins(nic: NicHealth, ports: Sequence[NicHealth]) -> list[NicHealth]:
     """Return the ports of equal number and PCI function on the host's other cards of this model."""
     card, _, function = nic.bus_id.partition(".")
     return [
-        one
-        for one in ports
+        port
+        for port in ports
         if nic.rdma_device
-        and one.board == nic.board
-        and one.port == nic.port
-        and one.bus_id.partition(".")[0] != card
-        and one.bus_id.partition(".")[2] == function
+        and port.board == nic.board
+        and port.port == nic.port
+        and port.bus_id.partition(".")[0] != card
+        and port.bus_id.partition(".")[2] == function
     ]
 
 

@@ -26,7 +26,7 @@ _LONGEST = 96
 
 
 class SafeDriver(Driver):
-    """Queries to NVML, each for one type of answer; failed ones are counted by call and reason."""
+    """Queries to NVML, each for one type of answer; failed queries are counted by call and reason."""
 
     def ask(self, call: str, *arguments: object, quiet: bool = False) -> Any:
         """Return the answer of a call; None if it is refused."""

@@ -16,7 +16,7 @@ from probes.topology import Host
 
 __all__ = ["NONE", "counted", "device_facts", "kernel_facts", "serial_number"]
 
-# The value of a fact that was read and found absent, unlike one that could not be read.
+# The value of a fact that was read and is absent; a fact that could not be read has no value.
 NONE = "none"
 _NVIDIA_VERSION = re.compile(r"Kernel Module\b.*?\s([0-9]+(?:\.[0-9]+)+)")
 # Names that the kernel and udev give to network interfaces. Bridges and tunnels of containers have other
@@ -50,8 +50,7 @@ def kernel_facts(root: Path) -> tuple[dict[str, str], dict[str, str]]:
 def device_facts(host: Host, nics: Sequence[NicHealth]) -> dict[str, str]:
     """Return the facts that name each GPU and port of a machine, and how each port is set up.
 
-    Interfaces without a device, such as bonds, add only their MTU, and only if their name is one of the
-    kernel or udev.
+    Interfaces without a device, such as bonds, add only their MTU, and only if the kernel or udev named them.
     """
     devices = {device.bus_id: device for device in host.pci}
     gpus = [devices[gpu.bus_id] for gpu in host.gpus if gpu.bus_id in devices]

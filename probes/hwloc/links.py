@@ -1,7 +1,7 @@
 """The matrices in hwloc's XML: distances between NUMA nodes, NVLink and xGMI bandwidth between devices.
 
 A bandwidth is the sum of the advertised rates of all links between two devices, in MB/s. The number of links
-follows from the speed of one.
+follows from the speed of one link.
 """
 
 from __future__ import annotations

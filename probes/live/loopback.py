@@ -104,7 +104,11 @@ class SocketLoopback:
 
     def _address(self, nic: str) -> str:
         known = self._nics.get(nic)
-        return next((one for one in known.addresses if ":" not in one), "") if known is not None else ""
+        return (
+            next((address for address in known.addresses if ":" not in address), "")
+            if known is not None
+            else ""
+        )
 
     @contextmanager
     def _pair(self, nic: str) -> Iterator[tuple[socket.socket, socket.socket]]:

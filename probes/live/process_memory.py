@@ -36,7 +36,7 @@ def reader_of(pid: int, address: int, to: int, size_bytes: int) -> Callable[[], 
 
 @cache
 def _reader() -> Callable[..., int]:
-    """Return the system call as a function; one that always fails if the system lacks it."""
+    """Return the system call as a function; without the call, a function that always fails."""
     found = getattr(ctypes.CDLL(None), "process_vm_readv", None)
     if found is None:
         return lambda *_: -1

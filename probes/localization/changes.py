@@ -41,7 +41,7 @@ class ChangedPart:
 def changed_parts(
     profile: Profile, rows: Indices, slower: Floats, allowed: Floats, least: float, limit_of_all: float
 ) -> list[ChangedPart]:
-    """Return the fewest parts that explain the links that became slower, those with most links first.
+    """Return the fewest parts that explain the links that became slower, the parts with most links first.
 
     ``rows`` are links of ``profile``. ``slower`` is how much slower each link became, ``allowed`` how much of
     it noise explains. A part counts from ``least`` on, all links together from ``limit_of_all`` on. All four

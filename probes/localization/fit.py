@@ -1,10 +1,10 @@
 """The fewest causes that explain the deviations of links from their normal values.
 
 A cause is a part at fault (a host, a pair of hosts, a trunk …) with one level, which all its links share.
-Causes combine in one of two ways. A rate is that of the slowest part on the way (`Ceiling`); a latency is the
-sum of what all parts add (`Sum`). Causes are added greedily: first those that lower the misfit of the links
-most, after a penalty for each cause. Then their levels are refined, and causes that the others make needless
-are removed.
+Causes combine in one of two ways. A rate is the rate of the slowest part on the way (`Ceiling`); a latency is
+the sum of what all parts add (`Sum`). Causes are added greedily: first those that lower the misfit of the
+links most, after a penalty for each cause. Then their levels are refined, and causes that the others make
+needless are removed.
 
 The misfit of a link is Huber's loss (1964) of its deviation in standard deviations, so that a disturbed link
 has a bounded pull. The penalty is that of the Bayesian information criterion (Schwarz 1978), plus the
@@ -41,15 +41,15 @@ _AGREE = 0.75
 _LEVELS = (0.5, 0.15)
 # A level is estimated from the links that are more than this many standard deviations worse than explained.
 _WORSE = 1.0
-# Parts of the best part's family are added along with it if their gain, less their penalty, is at least this
-# share of the best one's.
+# A further part of the best part's family is added in the same step if its gain, less its penalty, is at
+# least this share of the best part's.
 _TOGETHER = 0.5
-# A cause is removed if its slowdown is below this share of the least one that counts. The share is below 1 so
-# that refinement does not drop a cause that was just added.
+# A cause is removed if its slowdown is below this share of the least slowdown that counts. The share is below
+# 1 so that refinement does not drop a cause that was just added.
 _KEEP = 0.9
-# The most rounds of adding, refining and removing causes (two suffice almost always), which is also the most
-# restarts of the search. _REFINEMENTS is the number of refinement passes before each removal. _MOST_STEPS is
-# the most steps of adding in a round.
+# The most rounds of adding, refining and removing causes, and the most restarts of the search; two suffice
+# almost always. _REFINEMENTS is the number of refinement passes before each removal. _MOST_STEPS is the most
+# steps of adding in a round.
 _MOST_ROUNDS, _REFINEMENTS = 4, 3
 _MOST_STEPS = 200
 # A part is tried only if the share of its links that are worse by more than half a standard deviation reaches
@@ -231,7 +231,7 @@ def explain(model: DeviationModel, families: Sequence[Family]) -> CauseFit:
 
 
 def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[Cause]) -> CauseFit:
-    """Return the causes that a greedy search keeps if it starts from the ``known`` ones."""
+    """Return the causes that a greedy search keeps if it starts from the ``known`` causes."""
     causes, state = list(known), _state(model, known)
     for _ in range(_MOST_ROUNDS):
         added = _added(model, families, causes, state)
@@ -245,17 +245,17 @@ def _search(model: DeviationModel, families: Sequence[Family], known: Sequence[C
 def _added(
     model: DeviationModel, families: Sequence[Family], known: Sequence[Cause], state: Floats
 ) -> list[Cause]:
-    """Return further causes, found in steps: each adds the best parts given those before."""
+    """Return further causes, found in steps: each step adds the best parts, given earlier steps."""
     taken = {(id(cause.family), cause.part) for cause in known}
     found: list[Cause] = []
     state = state.copy()
     for _ in range(_MOST_STEPS):
         before = model.worse(state)
         every = [
-            one
+            candidate
             for family in families
-            for one in _candidates(model, family, state, before)
-            if (id(family), one.part) not in taken
+            for candidate in _candidates(model, family, state, before)
+            if (id(family), candidate.part) not in taken
         ]
         if not every:
             break
@@ -277,7 +277,7 @@ def _candidates(model: DeviationModel, family: Family, state: Floats, before: Fl
     severity = model.severity(state[unexplained], unexplained)
     label = np.concatenate([labels[unexplained] for labels in family.labels])
     values = np.concatenate([severity for _ in family.labels])
-    chosen = np.append(likely, False)[label]  # the last one is for label -1
+    chosen = np.append(likely, False)[label]  # the last entry is for label -1
     if not chosen.any():
         return []
     label, values = label[chosen], values[chosen]
@@ -334,7 +334,7 @@ def _effects(
 ) -> _Effects:
     """Return each part's effect at its level; its slowdown is the mean of links favouring it."""
     gain, agree, contradict, slower = (np.zeros(family.count) for _ in range(4))
-    wanted = np.append(np.isfinite(levels), False)  # the last one is for label -1
+    wanted = np.append(np.isfinite(levels), False)  # the last entry is for label -1
     for labels in family.labels:
         at = np.flatnonzero(wanted[labels])
         label = labels[at]
@@ -399,7 +399,7 @@ def _state(model: DeviationModel, causes: Sequence[Cause], at: Indices | None = 
 def _own_effects(model: DeviationModel, causes: Sequence[Cause]) -> tuple[list[float], list[float], Floats]:
     """Return the misfit that each cause removes, its own slowdown, and the state under all causes.
 
-    The slowdown is the median of those links that the cause slows by more than half the least slowdown that
+    The slowdown is the median over the links that the cause slows by more than half the least slowdown that
     counts. Another part may hold back the other links as much.
     """
     state = _state(model, causes)

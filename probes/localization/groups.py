@@ -12,8 +12,8 @@ __all__ = ["quantiles", "upper_median"]
 def quantiles(labels: Indices, values: Floats, count: int, share: float) -> Floats:
     """Return the quantile ``share`` of the values of each group; NaN for an empty group.
 
-    It is the smallest value at or above the exact quantile, and so always one of the values. Takes O(n log
-    n).
+    The result is the smallest value at or above the exact quantile, and so always one of the values. Takes
+    O(n log n).
     """
     found = np.full(count, np.nan)
     order = np.lexsort((values, labels))

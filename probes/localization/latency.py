@@ -18,7 +18,7 @@ __all__ = ["Latencies", "latencies", "one_a_pair"]
 
 # The smallest latencies that count as faults, as logarithms of their ratio to the normal latency. Scheduling
 # and cable lengths make latencies differ by less, while faults add several times as much. _SHORT_OF_BOUGHT:
-# if all normal latencies are over twice the bought one, they are lowered to what was bought.
+# if all normal latencies are over twice the bought latency, they are lowered to what was bought.
 _LEAST = {"end": float(np.log(1.35)), "pair": float(np.log(1.5)), "trunk": float(np.log(1.5))}
 _SHORT_OF_BOUGHT = float(np.log(2.0))
 # The smallest standard deviation of a latency's logarithm: undisturbed round trips vary by a few per cent.

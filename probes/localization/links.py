@@ -12,7 +12,7 @@ from probes.link_costs import Links, Profile
 
 __all__ = ["Ends", "LinkTable", "ends_of", "tables_of"]
 
-# Smaller latencies are raised to this one (s), because 0 has no logarithm. No link of any machine takes less
+# Latencies below this (s) are raised to it, because 0 has no logarithm. No link of any machine takes less
 # than a nanosecond.
 _LEAST_ALPHA_S = 1e-9
 # The least jitter (a logarithm) of a link if an end waited for a core in every measurement: its best latency
@@ -29,7 +29,7 @@ _OFTEN = 6
 class Ends:
     """The ranks of a profile, each with the number of its host, of its NIC, and its position in its host.
 
-    If the ranks of a host name no NICs, they count as sharing one.
+    If the ranks of a host name no NICs, they count as sharing one NIC.
     """
 
     host: Ints
@@ -56,11 +56,11 @@ class LinkTable:
 
     ``rate`` and ``alpha`` are natural logarithms of bytes/s and seconds. ``wander`` is log(median / best time
     per byte), ``late`` is log(90th percentile / best time per byte), and ``jitter`` is log(median / best
-    latency), raised for links of which an end waited for a core in every measurement. ``width`` is the
-    standard error of ``rate`` from the bootstrap interval. ``again`` masks links that were measured again,
-    alone, and ``often`` those with samples of several passes. ``whole`` masks links whose rate is the rate of
-    whole transfers, including their latency. An end waited for a core in every latency measurement of
-    ``waited`` links, and in every rate measurement of ``starved`` ones.
+    latency), raised if an end of the link waited for a core in every measurement. ``width`` is the standard
+    error of ``rate`` from the bootstrap interval. ``again`` masks links that were measured again, alone, and
+    ``often`` those with samples of several passes. ``whole`` masks links whose rate is the rate of whole
+    transfers, including their latency. An end waited for a core in every latency measurement of ``waited``
+    links, and in every rate measurement of ``starved`` ones.
     """
 
     ends: Ends

@@ -46,7 +46,7 @@ _LOSS_VARIES = 0.1
 # The load of a host alone does not slow its parts to less than this share of their normal rate. In labs on
 # overloaded machines, most links of a starved rank lost up to a seventh of their rate.
 _PLAIN = 0.8
-# Causes of one link or of both ways of a pair. A momentary disturbance may look like one of these.
+# Causes of one link or of both ways of a pair. A momentary disturbance may look like such a cause.
 _SINGLE = ("pair", "one_way_pair")
 
 _Ends = dict[tuple[str, ...], Fault]
@@ -138,9 +138,9 @@ def divisions_of(profile: Profile) -> list[Racks]:
 
 
 def _with_trunks(divisions: list[Racks], profile: Profile, hosts: Sequence[str]) -> list[Racks]:
-    """Return the divisions, and the one that the measured trunks show if it is new."""
+    """Return the divisions, and the division that the measured trunks show if it is new."""
     trunks = by_ports(profile.ports, hosts)
-    known = {one.key() for one in divisions}
+    known = {division.key() for division in divisions}
     return [*divisions, *([trunks] if trunks is not None and trunks.key() not in known else [])]
 
 
@@ -354,10 +354,10 @@ def _with_flapping_hosts(faults: Sequence[Fault], table: LinkTable) -> list[Faul
 
 
 def _without_unproven(faults: Sequence[Fault], table: LinkTable) -> list[Fault]:
-    """Return the faults without those unconfirmed ones that a few looks at sound links may show, too.
+    """Return the faults without unconfirmed faults that a few looks at sound links may also show.
 
-    Such faults are the unsteadiness of a single link, which needs many looks, and a small loss of rate on
-    links of long latency, whose rate short trains do not reach if an end waits for a core.
+    Such a fault is the unsteadiness of a single link, which needs many looks. Another is a small loss of rate
+    on links of long latency: short trains do not reach their rate if an end waits for a core.
     """
 
     def is_unproven(fault: Fault) -> bool:
@@ -419,8 +419,8 @@ def _overflows(trunk: Fault, host: str, lossy: Container[str], table: LinkTable)
 def _one_loss_each(faults: Sequence[Fault], lossy: Container[str]) -> list[Fault]:
     """Return the faults with one loss for each part; a host that loses on several links is one part.
 
-    A host that loses towards a host of long latency is one part, too: the longer the round trip, the more a
-    loss costs, so the other links of the sender show it less (Mathis et al. 1997).
+    A host that loses packets towards a host of long latency is also one part: a loss costs more on longer
+    round trips (Mathis et al. 1997), so the other links of the sender show it less.
     """
     far = _hosts_of(fault for fault in faults if fault.kind == "latency")
     found: dict[tuple[str, tuple[str, ...]], Fault] = {}
@@ -450,7 +450,7 @@ def _without_variations(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def _without_doubtful(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults without unconfirmed ones that another fault explains, too.
+    """Return the faults without unconfirmed faults that another fault explains, too.
 
     Links through a slow trunk share it, so the rate of each depends on the load of the others. Links of a
     host at fault differ in rate. A confirmed fault explains all other faults of its hosts, an unconfirmed one

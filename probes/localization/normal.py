@@ -17,8 +17,8 @@ from probes.statistics import robust_level
 
 __all__ = ["SHORT", "level", "noise", "normal", "slots"]
 
-# The bought value is taken for normal if the fast links fall short of it by over a tenth: the share of the
-# bought rate that payload reaches is not known better before the first measurement.
+# The bought value is taken for normal if the fast links fall short of it by over a tenth. A smaller shortfall
+# may be due to headers, whose share is not known before the first measurement.
 SHORT = -float(np.log(0.9))
 # Links within this distance of the first estimate (as a logarithm) refine it.
 _NEAR = 0.10

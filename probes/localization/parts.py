@@ -39,8 +39,8 @@ def families(
     """Return the families of parts of the links of ``table``.
 
     ``least`` has the smallest slowdown that counts, as a logarithm, of "end", "pair", "one way" (of a pair),
-    "trunk" and "fabric". Without ``directed`` both ways of a part are one. With ``fabric``, one cause may
-    hold back all links. With ``end_pairs``, pairs of NICs and of ranks are parts, too.
+    "trunk" and "fabric". Without ``directed`` both directions of a part are one part. With ``fabric``, one
+    cause may hold back all links. With ``end_pairs``, pairs of NICs and of ranks are parts, too.
     """
     ends = table.ends
     found = list(_end_families(table, ends.host, ends.host_names, _OF_HOST, least, directed))

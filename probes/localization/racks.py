@@ -32,8 +32,8 @@ _MOST_GAPS = 24
 # have another reason for their latency.
 _CLEAN = 0.8
 # A host is moved to another rack if its links fit better there by this much (logarithm of the likelihood). A
-# link's deviation counts at most so many standard deviations. _FITS is the largest mean misfit of the host's
-# links in the new rack, where a misfit is half the squared deviation.
+# link's deviation counts at most _MOST_MISFIT standard deviations. _FITS is the largest mean misfit of the
+# host's links in the new rack, where a misfit is half the squared deviation.
 _MOVES, _MOST_MISFIT = 20.0, 4.0
 _FITS = 3.0
 # The levels within and between racks are these quantiles of the latencies there. A host in the wrong rack
@@ -132,7 +132,7 @@ def by_latency(table: LinkTable, alpha: Floats, hosts: Sequence[str]) -> Racks |
         if gap < max(_LEAST_GAP, _APART * spread):
             continue
         # Links of hosts without a rack are expected at the far level. A deviation counts at most one gap,
-        # because a larger one has another reason.
+        # because a larger deviation has another reason.
         misfit = float(np.minimum(np.abs(values - np.where(within, *levels)), gap).sum())
         if best is None or misfit < best[0]:
             best = misfit, division, gap
@@ -251,7 +251,7 @@ def _with_single(division: Indices, first: Indices, second: Indices, values: Flo
     """Return the division with each host of no rack put into the nearest rack, if that is clear.
 
     Such a host has extra latency to all others, but the least to hosts of its rack. Its rack is clear if the
-    next one is farther by over half of ``gap``.
+    next rack is farther by over half of ``gap``.
     """
     found = division.copy()
     racks = int(division.max()) + 1

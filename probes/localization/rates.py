@@ -59,8 +59,8 @@ UNSTEADY = float(np.log(1.5))
 # The smallest unsteadiness that counts, as a logarithm (see `unsteadiness`). A disturbance of one pass makes
 # a fifth of the samples of one link late, by a factor that is seldom above 2. The link's unsteadiness is then
 # the square root of that factor, 1.41, because its median stays. Limits of single links are above this, and
-# higher one way, because a disturbance does not hit both ways of a pair. It does not hit most links of a host
-# or a trunk, so their limit is lower.
+# higher one way, because a disturbance does not hit both ways of a pair. A disturbance does not hit most
+# links of a host or a trunk, so their limit is lower.
 _LEAST_UNSTEADY = {
     "end": float(np.log(1.25)),
     "pair": float(np.log(1.75)),
@@ -127,8 +127,8 @@ def fewest_causes(
 ) -> CauseFit:
     """Return the fewest causes that explain the rates.
 
-    Trunks are those between the racks of the ``divisions`` (each a division of hosts into racks), and between
-    the racks that the rates themselves show.
+    Trunks connect the racks of the ``divisions`` (each a division of hosts into racks), and the racks that
+    the rates themselves show.
     """
     tried = _with_reach(table, model.values > -_REACHED, divisions)
     found = _fewest(model, families(table, tried, least, fabric=fabric))
@@ -263,14 +263,14 @@ def _explained_without_trunks(model: Ceiling, found: CauseFit) -> Mask:
 
 
 def _with_reach(table: LinkTable, normal_links: Mask, divisions: Sequence[Racks]) -> list[Racks]:
-    """Return the divisions, and the one that the normal links show (`by_reach`) if it is new."""
+    """Return the divisions, and the division that the normal links show (`by_reach`) if it is new."""
     found = by_reach(table, normal_links, table.ends.host_names)
     known = {racks.key() for racks in divisions}
     return [*divisions, found] if found is not None and found.key() not in known else list(divisions)
 
 
 def _through_trunks(table: LinkTable, level: Floats, racks: Racks, trunk: float) -> Floats:
-    """Return the levels; a link between racks has that of the planned trunk or a NIC, the slower one.
+    """Return the levels; a link between racks has the lower level of planned trunk and NIC.
 
     The planned rate includes headers, whose share is known only roughly. So if the links' measured median is
     within a tenth of the planned level, the median is their level instead.
@@ -299,10 +299,10 @@ def _least_of_hosts(table: LinkTable, model: Ceiling, found: CauseFit) -> float:
     if len(middle) < _FEWEST_SOUND:
         return _END
     # The median of normal values is one standard deviation above their 16 % quantile. The variance of the 90
-    # % quantile of n values is 2.9 times that of their mean.
+    # % quantile of n values is 2.9 times the variance of their mean.
     spread = float(np.quantile(fastest, 0.5) - np.quantile(fastest, 0.16))
     by_chance = 2.9 * float(np.median(model.sigma)) ** 2 * count / max(1, 2 * len(table))
     unequal = float(np.sqrt(max(0.0, spread**2 - by_chance)))
-    # Normal is the level of fast links, so the middle one of unequal hosts is below normal.
+    # Normal is the level of fast links, so the middle host of unequal hosts is below normal.
     below = max(0.0, -float(np.median(middle)))
     return max(_END, min(below + _Z * unequal, _SLOW_ANYWAY))

@@ -21,7 +21,7 @@ _DOES: dict[FaultKind, str] = {
     "miswired": "{part} is wired to another place than the plan says",
     "inside": "{part}: slower than the other links inside the host, {level} of {normal}",
 }
-# The sentences about two parts, if they differ from those about one.
+# The sentences about two parts that differ from the sentences about one part.
 _OF_TWO: dict[FaultKind, str] = {
     "trunk": "the trunk between {part} carries {level} of {normal}",
     "latency": "messages between {part} take {extra} longer than those between others",
@@ -70,7 +70,8 @@ def remedy_of(fault: Fault) -> str:
 def cost_of(fault: Fault) -> str:
     """Return what a fault of rates costs a collective of large messages, "" for other faults.
 
-    A ring passes through every host once, so it is as slow as the slowest host. It may avoid a single link.
+    A ring passes through every host once, so it is as slow as the slowest host. A ring may avoid a single
+    link.
     """
     times = 1 / fault.level
     if times < _LEAST_COST or fault.kind in ("latency", "miswired", "cpu"):

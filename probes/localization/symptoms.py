@@ -30,16 +30,16 @@ _FEWEST_HOSTS = 3
 _SLOW_TRUNK = 0.8
 _LEAST_INSIDE = {"end": -float(np.log(0.8)), "pair": -float(np.log(0.75)), FABRIC: SHORT}
 # Packets to one host get lost if its share of retransmissions is at most this fraction of the next lowest
-# host's share, and that next host retransmitted at least so many segments.
+# host's share, and that next host retransmitted at least _FEWEST_RETRANSMITTED segments.
 _SHUNNED, _FEWEST_RETRANSMITTED = 0.2, 10
 
 
 def lossy_hosts(segments: Sequence[SentSegments]) -> dict[str, SentSegments]:
     """Return the hosts that lose outgoing packets more often than most hosts."""
-    usual = float(np.median([one.share for one in segments])) if segments else 0.0
+    usual = float(np.median([segment.share for segment in segments])) if segments else 0.0
     # If packets to one host are lost, all other hosts retransmit some, so only over three times the median
     # counts.
-    return {one.host: one for one in segments if one.lossy and one.share > 3.0 * usual}
+    return {segment.host: segment for segment in segments if segment.lossy and segment.share > 3.0 * usual}
 
 
 def shunned(segments: Sequence[SentSegments]) -> str:
@@ -49,7 +49,7 @@ def shunned(segments: Sequence[SentSegments]) -> str:
     """
     if len(segments) < _FEWEST_HOSTS:
         return ""
-    least, *others = sorted(segments, key=lambda one: one.share)
+    least, *others = sorted(segments, key=lambda segment: segment.share)
     second = others[0]
     lost = second.retransmitted >= _FEWEST_RETRANSMITTED and least.share <= _SHUNNED * second.share
     return least.host if lost else ""
@@ -117,7 +117,7 @@ def slow_trunks(profile: Profile, racks: Racks | None, plan: FabricPlan | None) 
 
 def _sent_by(hosts: Sequence[str], port: SharedPort, profile: Profile) -> float:
     """Return what the hosts can send together: each NIC as fast as the fastest link through the port."""
-    nics = {(one.host, one.nic) for one in profile.ranks if one.host in set(hosts)}
+    nics = {(rank.host, rank.nic) for rank in profile.ranks if rank.host in set(hosts)}
     return len(nics) / float(profile.links.beta_s_per_byte[list(port.links)].min())
 
 
@@ -169,8 +169,8 @@ def _usual_inside(table: LinkTable) -> Floats | None:
 
 
 def _trunk_parts(sides: Sequence[Sequence[str]], racks: Racks | None, profile: Profile) -> tuple[str, ...]:
-    """Return the racks at a trunk's ends, without unknown ones; lists of hosts if none is known."""
-    every = list(dict.fromkeys(one.host for one in profile.ranks))
+    """Return the known racks at a trunk's ends; lists of hosts if no rack is known."""
+    every = list(dict.fromkeys(rank.host for rank in profile.ranks))
     named = []
     for side in sides:
         hosts = set(side)

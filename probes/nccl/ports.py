@@ -26,7 +26,7 @@ def is_physical(nic: Nic, places: Sized) -> bool:
 
 
 def own_name(name: str, port: int | None, bus_id: str, taken: Mapping[str, Nic]) -> str:
-    """Return a unique name: ports of a card, or cards of a plugin, may share one in the file."""
+    """Return a unique name: ports of a card, or cards of a plugin, may share a name in the file."""
     if not bus_id:
         return name
     if name in taken and taken[name].bus_id != bus_id:

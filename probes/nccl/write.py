@@ -1,6 +1,6 @@
 """The elements of NCCL's topology files, written from the records of a host.
 
-A PCIe switch is one element. Its downstream ports, and root ports, have no elements. A link is as fast as the
+A PCIe switch is one element. Downstream ports and root ports have no elements. A link is as fast as the
 slower of its ends. An unknown value is left out where NCCL queries the machine itself (functions of GPUs and
 NICs), and written as unknown elsewhere (switches).
 """

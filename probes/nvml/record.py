@@ -1,7 +1,7 @@
 """Recording and replay of NVML's answers: each call of a detection with its arguments.
 
 Answers are stored by function, then by arguments: "0,3" is GPU 0 and link 3; "0", "*,3" or "*" match several.
-{"error": 4} is NVML's error 4. A missing function is one that the driver lacks.
+{"error": 4} is NVML's error 4. The driver lacks functions without an entry.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RecordedNvml:
         if outs and isinstance(answer, dict):
             _fill(outs[0], answer)
             return 0
-        found = json.loads(json.dumps(answer), object_hook=lambda said: SimpleNamespace(**said))
+        found = json.loads(json.dumps(answer), object_hook=lambda fields: SimpleNamespace(**fields))
         return [found] if name == _FIELDS else found
 
 

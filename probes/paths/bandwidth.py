@@ -100,7 +100,7 @@ class Bandwidths:
 
 
 def load(path: Path | None = None) -> Bandwidths:
-    """Load the tables of ``path``, else of $CCCTL_BANDWIDTH, else the shipped ones.
+    """Load the tables of ``path``, else of $CCCTL_BANDWIDTH, else the shipped tables.
 
     Raises MissingInputError if there is no such file, and DataError if it is malformed.
     """

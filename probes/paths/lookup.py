@@ -21,12 +21,12 @@ class Named:
 
     @property
     def label(self) -> str:
-        """Its usual name, such as GPU0 or mlx5_0."""
+        """The usual name of the device, such as GPU0 or mlx5_0."""
         return label(self.device)
 
     @property
     def bus_id(self) -> str:
-        """Its PCI function; "" if it has none."""
+        """The PCI function of the device; "" if there is none."""
         return self.device.bus_id
 
 

@@ -84,7 +84,9 @@ def architecture_of_model(name: str) -> str:
 
 def first_match(table: str, name: str) -> str:
     """Return the first key of ``table``, a JSON file here, with a pattern found in ``name``; "" if none."""
-    return next((key for key, texts in _patterns(table) if any(one.search(name) for one in texts)), "")
+    return next(
+        (key for key, patterns in _patterns(table) if any(pattern.search(name) for pattern in patterns)), ""
+    )
 
 
 @lru_cache

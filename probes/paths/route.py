@@ -144,7 +144,7 @@ def _across(host: Host, a: _End, b: _End, tables: Bandwidths) -> Iterator[Step]:
         gbs = [
             tables.cpu_gbs(node.arch, node.vendor, node.model) for node in known if node.arch or node.vendor
         ]
-        carried = min((one for one in gbs if one), default=None)
+        carried = min((gb for gb in gbs if gb), default=None)
         yield Step("NUMA node", str(nodes[0]))
         yield Step("NUMA node", str(nodes[1]), f"{carried:g} GB/s between nodes" if carried else "")
     elif nodes[0] is not None and roots[0] != roots[1]:

@@ -86,7 +86,7 @@ class Fits:
         )
 
     def column(self, name: str) -> Floats:
-        return floats([getattr(one, f"beta{name}_s_per_byte") for one in self.fits])
+        return floats([getattr(fit, f"beta{name}_s_per_byte") for fit in self.fits])
 
     def costs(self) -> dict[str, Floats]:
         """Return the columns of alpha and beta of `Links`, by name."""
@@ -106,8 +106,8 @@ class Fits:
             src=ints([src for src, _ in self.pairs]),
             dst=ints([dst for _, dst in self.pairs]),
             **self.costs(),
-            residual=floats([one.residual for one in self.fits]),
-            samples=ints([one.samples for one in self.fits]),
+            residual=floats([fit.residual for fit in self.fits]),
+            samples=ints([fit.samples for fit in self.fits]),
             flags=_flags(self),
         )
         ranks = (
@@ -152,9 +152,9 @@ class Fits:
         """The rows of each flag."""
         slowest = np.maximum(self.column("_median"), self.column("_high"))
         return {
-            "unsound": [row for row, one in enumerate(self.fits) if not one.sound],
+            "unsound": [row for row, fit in enumerate(self.fits) if not fit.sound],
             "asymmetric": self._asymmetric(),
-            "nonlinear": [row for row, one in enumerate(self.fits) if one.residual > _LARGEST_RESIDUAL],
+            "nonlinear": [row for row, fit in enumerate(self.fits) if fit.residual > _LARGEST_RESIDUAL],
             "noisy": np.flatnonzero(slowest > _NOISY * self.column("")).tolist(),
             "preempted": [row for row, pair in enumerate(self.pairs) if self.samples.preempted(pair)],
             "starved": [
@@ -219,7 +219,7 @@ def to_retest(samples: Samples, places: Sequence[Place]) -> list[Pair]:
 
 
 def _outstanding(fits: Fits) -> list[Pair]:
-    """Return the links that stand out, worst kinds first; only a few of those that one fault explains.
+    """Return the links that stand out, worst kinds first; of links that one fault explains, only a few.
 
     If a part with several links between hosts is slow, only its fastest links are measured again: they show
     how slow it is. If they prove faster alone, its other links stand out by comparison. Within a host a
@@ -329,7 +329,7 @@ def _links_of(faults: Sequence[Fault], links: Links) -> set[Pair]:
 
 
 def _with_inferred(links: Links, stand_in: Mapping[Pair, Pair]) -> tuple[Links, list[Pair]]:
-    """Return all links in order; inferred ones are copies of the links that represent them."""
+    """Return all links in order; inferred links are copies of the links that represent them."""
     measured = list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     row_of = {pair: row for row, pair in enumerate(measured)}
     pairs = sorted([*measured, *stand_in])

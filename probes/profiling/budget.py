@@ -135,7 +135,7 @@ class Turns:
 
 
 def in_turn(history: History, wanted: Mask, urgent: Mask) -> Turns:
-    """Order the ``wanted`` links of a history: ``urgent`` ones, then those measured longest ago."""
+    """Order the ``wanted`` links of a history: ``urgent`` links, then the links measured longest ago."""
     pairs = zip(history.src.tolist(), history.dst.tolist(), strict=True)
     row = {pair: at for at, pair in enumerate(pairs) if wanted[at]}
     age_s = history.measured_s

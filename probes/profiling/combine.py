@@ -51,10 +51,10 @@ def joined(first: Profile, again: Profile) -> Profile:
 
 
 def recalled(baseline: Profile, now: Profile, history: History) -> Profile:
-    """Return ``now`` plus the unmeasured links that were worse when last measured, at those values.
+    """Return ``now`` plus the unmeasured links that were worse when last measured, at their last values.
 
-    They keep the relative spread that they have in ``baseline``. Without this, an unmeasured link would seem
-    healthy.
+    The added links keep the relative spread that they have in ``baseline``. Without this, an unmeasured link
+    would seem healthy.
     """
     links, scaled = baseline.links, dict[str, Any]()
     missing = matched(baseline, now) < 0
@@ -82,7 +82,7 @@ def _times_as_much(links: Links, quantity: Quantity, row: int, series: Floats) -
 
 
 def _with_links(profile: Profile, source: Profile, links: Links, rows: Indices) -> Profile:
-    """Add ``rows`` of ``links`` to ``profile``; ``source``'s ranks are renumbered, absent ones left out."""
+    """Add ``rows`` of ``links`` to ``profile``; ranks of ``source`` are renumbered, absent ranks left out."""
     number = ranks_in(source, profile)
     rows = np.array(
         [row for row in rows if int(links.src[row]) in number and int(links.dst[row]) in number],

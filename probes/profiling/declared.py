@@ -51,7 +51,7 @@ def host_of(topology: Topology, name: str) -> Host:
 
 
 def declared_nic(topology: Topology, name: str, bus_id: str = "") -> Nic | None:
-    """Return this rank's NIC on host ``name``: the nearest to its GPU, or the one it is bound to.
+    """Return this rank's NIC on host ``name``: the nearest to its GPU, or the NIC it is bound to.
 
     None if unknown: an unbound process uses whichever NIC the library picks.
     """

@@ -55,13 +55,13 @@ _FALSE_ALARMS_A_RUN = 0.01
 # busy cores, quiet runs of benchmarks/slurm_lab.py and benchmarks/watch_lab.py report nothing with them.
 LATENCY_EFFECT = 0.25
 _LEAST_ALPHA_S = 2e-6
-# Smaller latencies count as this one, because 0 has no logarithm.
+# Smaller latencies count as this latency, because 0 has no logarithm.
 NO_ALPHA_S = 1e-12
 # The least standard deviation of a link: clocks make equal runs differ by half a per cent.
 _LEAST_SIGMA = 0.005
-# A change with more than this share of all links counts as one of all links and states the limit of all links
-# together. A fault of one host cannot look like it: of three hosts or more, one has two thirds of all links
-# at most.
+# A change of more than this share of all links counts as a change of all links, and states the limit of all
+# links together. A fault of one host cannot look like it: of three hosts or more, one has two thirds of all
+# links at most.
 _MOST_OF = 0.8
 # A reported change stays until it is below this share of the limit, so that noise does not make it flap.
 _STILL = 0.5
@@ -285,10 +285,10 @@ def _pairs(links: Links) -> list[Pair]:
     return [(int(src), int(dst)) for src, dst in zip(links.src, links.dst, strict=True)]
 
 
-def _named(these: dict[tuple[str, int], int], those: dict[tuple[str, int], int]) -> tuple[str, ...]:
-    """Name the places of ``these`` that ``those`` lacks: a missing host as a whole, else each rank."""
-    left = {host for host, _ in those}
-    missing = [place for place in these if place not in those]
+def _named(places: dict[tuple[str, int], int], others: dict[tuple[str, int], int]) -> tuple[str, ...]:
+    """Name the ``places`` that ``others`` lack: a missing host as a whole, else each rank."""
+    left = {host for host, _ in others}
+    missing = [place for place in places if place not in others]
     names = [f"rank {local} of host {host}" if host in left else f"host {host}" for host, local in missing]
     return tuple(dict.fromkeys(names))
 

@@ -201,7 +201,7 @@ def with_run(history: History, baseline: Profile, now: Profile, at_s: float) -> 
 def wander(history: History, quantity: Quantity) -> Floats:
     """Return the standard deviation of the logarithm of each link's value from run to run; 0 if unknown.
 
-    It comes from the median of the differences of successive values, which a change of the level does not
+    The estimate is the median of the differences of successive values, which a change of the level does not
     move. Every link gets at least the median link's deviation.
     """
     own = np.array([_wander(history.series(quantity, link)) for link in range(history.links)])
@@ -216,7 +216,7 @@ def lasting_level(
     """Return a link's level in the last runs if that differs from ``expected``; else 0.
 
     Five of six runs must agree on the level. It must differ from ``expected`` by more than ``least`` (in the
-    logarithm), and by more than the sampling error of a median of runs whose standard deviation is ``sigma``
+    logarithm), and by more than six standard errors of a median of runs whose standard deviation is ``sigma``
     (`probes.statistics.changepoint`).
     """
     steady = Steady(

@@ -69,11 +69,11 @@ class Instances:
         self.groups = [
             NicGroup(host, nic, kind, tuple(ranks)) for (host, nic, kind, _), ranks in members.items()
         ]
-        self.group_of = {rank: number for number, one in enumerate(self.groups) for rank in one.ranks}
+        self.group_of = {rank: number for number, group in enumerate(self.groups) for rank in group.ranks}
         self._at: dict[tuple[str, str], list[int]] = {}
-        for number, one in enumerate(self.groups):
-            self._at.setdefault((one.host, one.kind), []).append(number)
-        self.kinds = sorted({one.kind for one in self.groups})
+        for number, group in enumerate(self.groups):
+            self._at.setdefault((group.host, group.kind), []).append(number)
+        self.kinds = sorted({group.kind for group in self.groups})
 
     @property
     def hosts(self) -> list[str]:
@@ -254,7 +254,7 @@ class Instances:
         return {shift: value / least for shift, value in middle.items() if value > _ALIKE * least}
 
     def _standing_out(self, times: Mapping[Pair, float], apart: set[int]) -> list[Pair]:
-        """Return all NIC pairs of two hosts with a slow flow; none if too many hosts have one."""
+        """Return all NIC pairs of two hosts with a slow flow; none if too many hosts have a slow flow."""
         slow = [pair for pair, value in times.items() if value > _STANDS_OUT and not apart.intersection(pair)]
         between = {(self.places[src].host, self.places[dst].host) for src, dst in slow}
         pairs = len(self.hosts) * (len(self.hosts) - 1)
@@ -271,8 +271,8 @@ class Instances:
 
     def _every(self, here: str, there: str) -> Iterator[Pair]:
         """Yield a link from each NIC of one host to each of the other."""
-        ours = [one for one in self.groups if one.host == here]
-        theirs = [one for one in self.groups if one.host == there]
+        ours = [group for group in self.groups if group.host == here]
+        theirs = [group for group in self.groups if group.host == there]
         for (i, a), (j, b) in product(enumerate(ours), enumerate(theirs)):
             yield a.ranks[(i + j) % len(a.ranks)], b.ranks[(i + j + 1) % len(b.ranks)]
 

@@ -111,7 +111,7 @@ def judged(
     that was worse and is not measured now keeps its last value.
     """
     after = runs.with_run(history, baseline, now, at_s)
-    # A link last measured before the last change may have changed with it; that is not a new change.
+    # A link last measured before the last change may have changed then, so its difference is not new.
     unexplained = history.measured_s >= history.changed_s
     measured = np.asarray(matched(baseline, now) >= 0, dtype=np.bool_)
     now = recalled(baseline, now, history)

@@ -26,7 +26,7 @@ _LAST = 1
 def round_trips(comm: Any, peer: int, budget_s: float) -> Floats:
     """Return round-trip times (s) to ``peer``, which runs ``answer``, for about ``budget_s``.
 
-    Half the smallest is alpha. This needs no common clock, but cannot show a difference between the two
+    Half the smallest is alpha. Ping-pong needs no common clock, but cannot show a difference between the two
     directions.
     """
     ball = bytearray(8)

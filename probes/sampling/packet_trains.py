@@ -84,10 +84,10 @@ _AGREE, _TIMES = 1.03, 3
 # port. They do if at least _TRAINS_HELD_UP trains of the link differ by more than the factor _HELD_UP, which
 # is more than noise. Then no more trains are sent, because the link will be measured alone.
 _HELD_UP, _TRAINS_HELD_UP = 1.25, 4
-# The fewest and the most messages in a train of large ones: five have three gaps after the first quarter.
+# The fewest and the most messages in a train of large messages: five have three gaps after the first quarter.
 _FEWEST_MESSAGES, _MOST_MESSAGES = 5, 32
-# The fewest and the most messages in a train of small ones. Twelve have eight gaps after the first quarter.
-# The upper bound matters if a user requests tiny messages: at 2.4 us each they take _TRAIN_S.
+# The fewest and the most messages in a train of small messages. Twelve have eight gaps after the first
+# quarter. The upper bound matters if a user requests tiny messages: at 2.4 us each they take _TRAIN_S.
 _FEWEST_BUFFERED, _MOST_BUFFERED = 12, 1 << 14
 
 Between = Callable[[], None]

@@ -17,7 +17,7 @@ from probes.sampling.samples import Samples
 
 __all__ = ["Dose", "PacketTrain", "Prober"]
 
-# Naps double between these: short waits end promptly, long ones leave the cores to others.
+# Naps double between these: short waits end promptly, long waits leave the cores to others.
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 20e-6, 1e-3
 
 

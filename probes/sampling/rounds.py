@@ -2,7 +2,7 @@
 
 Within a wave a rank takes part in one transfer only, no host works on more transfers than its cores serve,
 and no NIC sends, or receives, more than one transfer. If it is unknown which rank uses which NIC, a host
-counts as having one.
+counts as having one NIC.
 """
 
 from __future__ import annotations

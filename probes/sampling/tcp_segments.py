@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["sent_and_retransmitted"]
 
-# Counts of the process's network namespace: a line of names, then one of values (RFC 4022).
+# Counts of the process's network namespace: a line of names, then a line of values (RFC 4022).
 _SNMP = Path("/proc/self/net/snmp")
 
 

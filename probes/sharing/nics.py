@@ -55,7 +55,7 @@ def nic_shares(known: Known, trials: ContentionTrials) -> list[Share]:
 def contradicted(places: Sequence[Place], shares: Sequence[Share]) -> list[str]:
     """Return notes where measured NIC sharing differs from the topology, and what it costs.
 
-    ``shares`` are those of `nic_shares`, which take precedence.
+    ``shares`` are measured by `nic_shares`, and take precedence.
     """
     found = []
     for host in dict.fromkeys(place.host for place in places if place.nic):

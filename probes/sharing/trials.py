@@ -24,7 +24,7 @@ __all__ = [
     "carries",
 ]
 
-# A trial: flows that last equally long when alone. Each host takes part in only one of them.
+# A trial: flows that last equally long when alone. Each host takes part in only one flow.
 Trial = tuple[Pair, ...]
 
 # Every trial sends flows at once and alone, so this bounds the time of the search for ports.
@@ -77,7 +77,7 @@ Carry = Callable[[Mapping[Pair, float]], float]
 
 @dataclass(frozen=True)
 class Known:
-    """Results of the rounds: seconds per byte of each link, and the slowdowns of contended ones.
+    """Results of the rounds: seconds per byte of each link, and the slowdowns of contended links.
 
     ``kept_waiting`` are links that are faster alone than in the median under concurrent load, which suggests
     contention but does not prove it. ``alone`` are links measured alone, so that their time in a trial is
@@ -185,8 +185,8 @@ def _wave(
 
     The time together ends with the last flow, because a shared port may serve one flow first. A disturbance
     only slows flows down, so the faster of two measurements counts. Slowdowns that ``accept`` accepts are not
-    measured again. ``alone`` collects each flow's times alone. They are measured in its first trials, or
-    computed if its link is slow and was measured alone before.
+    measured again. ``alone`` collects each flow's times alone. These times are measured in the flow's first
+    trials, or computed if its link is slow and was measured alone before.
     """
     together: dict[Trial, float] = {}
 

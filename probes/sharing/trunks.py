@@ -31,8 +31,9 @@ _MOST_TRUNKS = 8
 _LEAST_CONTRAST = 1.15
 # Above this contrast, one trial that finds the expected slowdown is enough.
 _CLEAR_CONTRAST = 1.3
-# A host is tried by one of its few fastest links to the trunk's other side, beside at most _MOST_IN_COMPANY
-# of the trunk's _MOST_FLOWS fastest links: enough to fill it, and few enough to compare all combinations.
+# A host is tried by one of its _MOST_LINKS fastest links to the trunk's other side, beside at most
+# _MOST_IN_COMPANY of the trunk's _MOST_FLOWS fastest links. These fill the trunk, and are few enough to
+# compare all combinations.
 _MOST_LINKS, _MOST_FLOWS, _MOST_IN_COMPANY = 4, 12, 3
 # A trunk that carries this many times more than its fastest link has a rate of its own.
 _FASTER = 1.05
@@ -112,7 +113,7 @@ def _seed(contended: Mapping[Pair, float], known: Known, trials: ContentionTrial
 
 
 def _loads(pair: Pair, contended: Mapping[Pair, float], known: Known) -> Iterator[Trial]:
-    """Yield sets of flows from the round of ``pair``, as large as possible, until each flow was in one."""
+    """Yield sets of flows from the round of ``pair``, as large as possible, until each flow was in a set."""
     # One of the links that share a port may take all its bandwidth and not look contended, so all links of
     # the round are candidates.
     left = [
@@ -153,7 +154,7 @@ def _stride(pair: Pair, known: Known) -> int:
 def _through(
     seed: Trial, slowdown: float, known: Known, trials: ContentionTrials, beyond: Sequence[str] = ()
 ) -> list[Share]:
-    """Return the trunk that the links of ``seed`` cross, and the one in the other direction.
+    """Return the trunk that the links of ``seed`` cross, and the trunk in the other direction.
 
     The links of ``seed`` are ``slowdown`` times slower together than alone. The hosts ``beyond`` are known to
     be on the far side.

@@ -79,7 +79,7 @@ def read(content: bytes, source: str) -> Topology:
 
 
 def _machines(found: Iterable[DeviceMatrix]) -> list[_Pair]:
-    """Join each matrix with the one before it if they differ in kind and have the same GPUs."""
+    """Join each matrix with the matrix before it if they differ in kind and have the same GPUs."""
     pairs: list[_Pair] = []
     for grid in found:
         mine = _Pair(None, grid) if grid.is_p2p else _Pair(grid, None)

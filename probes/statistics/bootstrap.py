@@ -59,7 +59,7 @@ def lowered(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
 
 
 def least(trials: Mapping[_Key, Floats], seed: int) -> SideVerdict[_Key]:
-    """Choose the one key that is below all others by a gap; none if no gap is wide enough."""
+    """Choose the one key that is below all others by a gap; none if that gap is too narrow."""
     return _sure(trials, seed, _least)
 
 

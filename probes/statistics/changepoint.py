@@ -1,9 +1,9 @@
 """Change points: when the level of one link's series changes for good.
 
-The level has changed when at least three quarters of the recent values lie on one side of the old level, each
-farther away than the sampling error of a median (estimated by the median absolute deviation) and far enough
-to matter. So a few bad values are never a change. Then the new level is learned; a return to the old one is
-another change.
+The level has changed when at least three quarters of the recent values lie beyond a limit on one side of the
+old level. So a few bad values are never a change. The limit is six standard errors of the difference of two
+medians (by the median absolute deviation), or the smallest change that matters if that is larger. Then the
+new level is learned; a return to the old one is another change.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Steady:
         if beyond.mean() < _MOST:
             return False
         self._learning = (away[beyond] + self._level).tolist()
-        # A provisional level holds until the new one is learned, so that the end of a short change is seen at
-        # once.
+        # A provisional level holds until the new level is learned, so that the end of a short change is seen
+        # at once.
         self._level = float(np.median(self._learning))
         self._recent.clear()
         return True

@@ -57,7 +57,7 @@ def relaxed_ordering(config: bytes) -> bool | None:
 def without_identity(config: bytes) -> bytes:
     """Return the configuration with zeros for all bytes that this module does not read.
 
-    Serial numbers, addresses of memory and registers of the vendor are among those that become zero.
+    So serial numbers, addresses of memory and registers of the vendor become zero.
     """
     kept = bytearray(len(config))
 

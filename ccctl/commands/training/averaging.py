@@ -177,13 +177,14 @@ def _tell(found: Planned, options: AveragingOptions) -> None:
 
 
 def _tell_faster(groups: Groups) -> None:
-    """Name the patterns that take less time an iteration than the one taken."""
+    """Name the patterns that take less time an iteration than the chosen pattern."""
     from ccctl.render.text import groups as text
 
-    for name, one in text.faster_patterns(groups).items():
+    for name, pattern in text.faster_patterns(groups).items():
         console.note(
-            f"--pattern {name} takes less time an iteration, {seconds(one['predicted_s'])}; rho an iteration "
-            f"is {one['rho_an_iteration']:.4g} instead of {groups.rho ** (1 / groups.period):.4g}"
+            f"--pattern {name} takes less time an iteration, {seconds(pattern['predicted_s'])}; rho an "
+            f"iteration is {pattern['rho_an_iteration']:.4g} instead of "
+            f"{groups.rho ** (1 / groups.period):.4g}"
         )
 
 

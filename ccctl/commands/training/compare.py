@@ -278,7 +278,7 @@ def _examples(path: str, model: str, together: int) -> Floats:
 
 
 def _train(request: TrainRequest, world: World, rows: TrainingRows, timeout_s: float | None) -> None:
-    """Run all modes: those that need all ranks, then those that go on without some."""
+    """Run the modes that need all ranks, then the modes that go on without some."""
     from exec.training.workloads import SURVIVING
 
     alike: dict[str, Any] = {"label": "train", "timeout_s": timeout_s, "keep": rows.keep}

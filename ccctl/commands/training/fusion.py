@@ -319,7 +319,7 @@ def _overheads(options: FusionOptions) -> Overheads:
 
 
 def _plans(model: Model, costs: RingCosts, buffer: str | None, overheads: Overheads) -> dict[str, FusionPlan]:
-    """Return the plan of every method; also those of Horovod and DeAR with their best buffers."""
+    """Return the plan of every method, and the plans of Horovod and DeAR with their best buffers."""
     from synth.fusion import METHODS, best_plan, fusion_plan
 
     buffer_bytes = 0 if buffer is None else parse_size(buffer, "--buffer")

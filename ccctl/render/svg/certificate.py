@@ -26,8 +26,12 @@ _MOST_TIMES = 1e6
 
 
 def pictures(certificate: Certificate, width: int) -> Iterator[Drawing]:
-    """Yield a picture of the culprits' costs and one of the collectives' bounds, if known."""
-    costs = [(one, one.cost) for one in certificate.culprits if one.cost is not None and one.cost.times > 0]
+    """Yield a picture of the culprits' costs, and a picture of the collectives' bounds, if known."""
+    costs = [
+        (culprit, culprit.cost)
+        for culprit in certificate.culprits
+        if culprit.cost is not None and culprit.cost.times > 0
+    ]
     if costs:
         yield _costs(costs, width)
     rows = [row for row in certificate.whole if row.time_s > 0 and (row.bound_s or row.bought_bound_s)]

@@ -42,7 +42,7 @@ _AXIS = Axis("steps that must run before it, in a row", short, counted=True)
 def levels(program: Program) -> Indices:
     """Return the length of the longest chain of steps before each step; -1 if it never runs.
 
-    A step follows the previous one in its threadblock, the one it waits for, and the send that it receives.
+    A step follows the previous step of its threadblock, the step it waits for, and the send that it receives.
     """
     from synth.simulation import links_of, run
 

@@ -110,7 +110,7 @@ def _breakdown(row: Row, found: Breakdown, width: int) -> Iterator[Drawing]:
 
 
 def _waterfall(forecast: Forecast, found: Breakdown, what: str, width: int) -> Drawing:
-    """Return bars that each begin where the last one ended, then a bar of the measured time."""
+    """Return bars that each begin where the previous bar ends, then a bar of the measured time."""
     rows = [bar("proven bound", [("proven bound", forecast.bound_s, GREY)], seconds(forecast.bound_s))]
     at_s = forecast.bound_s
     for name, until_s in (

@@ -173,8 +173,8 @@ def _runs(share: Floats, time_s: float, levels: int) -> Iterator[tuple[float, fl
 def selection(made: Selection, width: int) -> Iterator[Drawing]:
     """Yield predicted bandwidth and time over size, with a line for each schedule and a dashed bound."""
     rates, times = [], []
-    for number, one in enumerate(made.algorithms):
-        name, colour = f"{one.method}, {plural(one.collective.chunks, 'chunk')}", palette(number)
+    for number, algorithm in enumerate(made.algorithms):
+        name, colour = f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}", palette(number)
         points = [point for point in made.points if point.algorithm == number]
         sizes = [point.size_bytes for point in points]
         rates.append(series(name, colour, sizes, [busbw_gbs(made, point) for point in points]))

@@ -41,7 +41,7 @@ def lines(
 ) -> Iterator[str]:
     """Yield the lines: the verdict first, then the culprits, the worst first, then all that was measured.
 
-    Sentences are wrapped to ``width`` characters, None leaves them whole. ``changes`` are those since an
+    Sentences are wrapped to ``width`` characters, None leaves them whole. ``changes`` compare it with an
     earlier acceptance. ``written`` has a line about each file that was written.
     """
     yield from _wrapped("", acceptance.headline(certificate), width)
@@ -142,22 +142,22 @@ def _wrapped(indent: str, words: str, width: int | None) -> Iterator[str]:
 
 def summary(certificate: Certificate, changes: Changes | None = None) -> dict[str, Any]:
     """Return the object of ``--json``; it has ``since`` if there is an earlier acceptance."""
-    severities = [one.severity for one in certificate.culprits]
+    severities = [culprit.severity for culprit in certificate.culprits]
     result = {
         **figures(certificate, "verdict reason ranks spec plan started seal"),
         "faults": severities.count("fault"),
         "remarks": severities.count("remark"),
         "seconds": sum(stage.seconds for stage in certificate.stages),
         **figures(certificate, "hosts_tested=tested hosts_skipped=skipped"),
-        "culprits": [_culprit_summary(one) for one in certificate.culprits],
+        "culprits": [_culprit_summary(culprit) for culprit in certificate.culprits],
         "whole": [_whole_summary(row) for row in certificate.whole],
         "integrity": certificate.integrity
         and figures(
             certificate.integrity, "collective size_bytes seed runs unlike steps why_not corruptions"
         ),
         "spares": [
-            figures(one, "kept left_out percent_of_sound=percent collective size_bytes time_s sound_s")
-            for one in certificate.spares
+            figures(spare, "kept left_out percent_of_sound=percent collective size_bytes time_s sound_s")
+            for spare in certificate.spares
         ],
         "stages": [figures(stage, "name seconds done left_out") for stage in certificate.stages],
         **figures(certificate, "unread files versions serials"),

@@ -27,17 +27,17 @@ def summary(report: IterationsReport) -> dict[str, Any]:
     """Return the object of --json, with times in seconds."""
     took_s = [
         float(done - ready)
-        for one in report.times
-        for ready, done in zip(one.ready_s, one.done_s, strict=True)
+        for time in report.times
+        for ready, done in zip(time.ready_s, time.done_s, strict=True)
     ]
     return {
-        "iterations": max(one.first + len(one.ready_s) for one in report.times),
+        "iterations": max(time.first + len(time.ready_s) for time in report.times),
         "ranks": len(report.members),
         **figures(report, "lost wrong setup_s"),
         "median_s": statistics.median(took_s),
         "p99_s": sorted(took_s)[int(0.99 * (len(took_s) - 1))],
-        "makespan_s": max(float(one.done_s[-1]) for one in report.times)
-        - min(float(one.ready_s[0]) for one in report.times),
+        "makespan_s": max(float(time.done_s[-1]) for time in report.times)
+        - min(float(time.ready_s[0]) for time in report.times),
         "relayed": sum(len(seen.parts) > 1 for seen in report.seen),
         "stood_s": sum(event.stood_s for event in report.events),
         "events": dict(Counter(event.what for event in report.events)),

@@ -77,7 +77,7 @@ def _job(log: NcclLog) -> dict[str, Any]:
             str(channel): {str(rank): parent for rank, parent in tree.items()}
             for channel, tree in log.trees.items()
         },
-        "choices": [figures(one, choices) for one in log.choices],
+        "choices": [figures(choice, choices) for choice in log.choices],
     }
 
 

@@ -64,24 +64,25 @@ class Explained:
 
     def failure(self, at: int) -> str:
         """Return why a row fails (wrong results, too slow or impossible); "" if it passes."""
-        one = self.rows[at]
-        if wrong := one.row.wrong_results:
-            return f"{_label(one)}: {wrong}"
+        judged = self.rows[at]
+        if wrong := judged.row.wrong_results:
+            return f"{_label(judged)}: {wrong}"
         if self.least is None or at not in self.counted:
             return ""
-        if one.verdict == "impossible":
-            return f"{_label(one)}: {_MEANS['impossible']} ({self.network})"
-        if one.reached >= self.least:
+        if judged.verdict == "impossible":
+            return f"{_label(judged)}: {_MEANS['impossible']} ({self.network})"
+        if judged.reached >= self.least:
             return ""
         return (
-            f"{_label(one)}: {percent(one.reached)} of the bound, asked for {percent(self.least)}: "
-            f"{_gbs(one.busbw_gbs(one.time_s))} GB/s busbw of at most {_gbs(one.busbw_gbs(one.bound.time_s))}"
+            f"{_label(judged)}: {percent(judged.reached)} of the bound, asked for {percent(self.least)}: "
+            f"{_gbs(judged.busbw_gbs(judged.time_s))} GB/s busbw of at most "
+            f"{_gbs(judged.busbw_gbs(judged.bound.time_s))}"
         )
 
     @property
     def failures(self) -> list[str]:
         """Every reason for a failure in CI, wrong results first."""
-        slow = (self.failure(at) for at, one in enumerate(self.rows) if not one.row.wrong_results)
+        slow = (self.failure(at) for at, judged in enumerate(self.rows) if not judged.row.wrong_results)
         return [
             *self.wrong,
             *(why for why in slow if why),
@@ -110,7 +111,7 @@ class Explained:
             return f"Wrong results, so their speed means nothing: {some(wrong, _MOST_NAMED)}."
         found = []
         for name, rows in abnormal(self.rows).items():
-            sizes = [one.row.size_bytes for one in rows]
+            sizes = [judged.row.size_bytes for judged in rows]
             span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
             found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
         return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to judge."
@@ -156,15 +157,15 @@ class Explained:
     def cases(self) -> list[Case]:
         """Return a JUnit case for each row, skipped if it does not count, and for each change."""
         found = []
-        for at, one in enumerate(self.rows):
-            name = f"{_label(one)}, {one.row.dtype}"
+        for at, judged in enumerate(self.rows):
+            name = f"{_label(judged)}, {judged.row.dtype}"
             if why := self.failure(at):
-                found.append(Case(name, one.time_s, "failed", why))
+                found.append(Case(name, judged.time_s, "failed", why))
             elif at in self.counted and self.least is not None:
-                found.append(Case(name, one.time_s, "passed", self._sentence(at)))
+                found.append(Case(name, judged.time_s, "passed", self._sentence(at)))
             else:
                 why = "no --at-least" if self.least is None else "--at-least counts the largest size only"
-                found.append(Case(name, one.time_s, "skipped", why))
+                found.append(Case(name, judged.time_s, "skipped", why))
         for why in (self.report.corrupt, self.report.interrupted):
             if why:
                 found.append(Case("the whole run", 0.0, "failed", why))
@@ -213,44 +214,45 @@ class Explained:
         return self.rows[at].busbw_gbs(self.made_s[at]) if at in self.made_s else None
 
     def _sentence(self, at: int) -> str:
-        one = self.rows[at]
-        most = _gbs(one.busbw_gbs(one.bound.time_s))
+        judged = self.rows[at]
+        most = _gbs(judged.busbw_gbs(judged.bound.time_s))
         parts = [
-            f"{_label(one)}: {_gbs(one.busbw_gbs(one.time_s))} GB/s busbw, {percent(one.reached)} of the "
-            f"{most} that ranks can reach here at most (proven: {one.bound.told})."
+            f"{_label(judged)}: {_gbs(judged.busbw_gbs(judged.time_s))} GB/s busbw, "
+            f"{percent(judged.reached)} of the {most} that ranks can reach here at most "
+            f"(proven: {judged.bound.told})."
         ]
-        if one.verdict in ("in-network", "impossible"):
+        if judged.verdict in ("in-network", "impossible"):
             parts.append(
-                f"With sums in switches it is {percent(one.reached_in_network)} of "
-                f"{_gbs(one.busbw_gbs(one.in_network.time_s))} ({one.in_network.name})."
+                f"With sums in switches it is {percent(judged.reached_in_network)} of "
+                f"{_gbs(judged.busbw_gbs(judged.in_network.time_s))} ({judged.in_network.name})."
             )
-        for each in one.libraries:
-            could = _gbs(one.busbw_gbs(each.time_s))
+        for each in judged.libraries:
+            could = _gbs(judged.busbw_gbs(each.time_s))
             whose = "A" if self.report.executor == "mpi" else "NCCL's"
             parts.append(f"{whose} {each.algorithm} could carry {could}, limited by {each.binding}.")
         if at in self.made_s:
             parts.append(
-                f"A synthesized schedule is predicted to reach {_gbs(one.busbw_gbs(self.made_s[at]))}."
+                f"A synthesized schedule is predicted to reach {_gbs(judged.busbw_gbs(self.made_s[at]))}."
             )
-        if one.row.wrong_results:
-            parts.append(f"Verdict: wrong results ({one.row.wrong_results}).")
+        if judged.row.wrong_results:
+            parts.append(f"Verdict: wrong results ({judged.row.wrong_results}).")
         else:
-            parts.append(f"Verdict: {_MEANS[one.verdict]}.")
-            parts += self._next_steps(one)
+            parts.append(f"Verdict: {_MEANS[judged.verdict]}.")
+            parts += self._next_steps(judged)
         if waiting := self.waiting(at):
             parts.append(_waited(waiting))
         return " ".join(parts)
 
-    def _next_steps(self, one: JudgedRow) -> Iterator[str]:
+    def _next_steps(self, judged: JudgedRow) -> Iterator[str]:
         """Yield what a slow row may mean, and where to look."""
-        if one.verdict not in ("low", "very low"):
+        if judged.verdict not in ("low", "very low"):
             return
-        expected_s = one.libraries[-1].time_s if one.libraries else one.bound.time_s
-        nics = round(self.host_nics * expected_s / one.time_s)
+        expected_s = judged.libraries[-1].time_s if judged.libraries else judged.bound.time_s
+        nics = round(self.host_nics * expected_s / judged.time_s)
         if len(self.report.hosts) > 1 and 1 <= nics < self.host_nics:
             yield f"It is about what {nics} of the {plural(self.host_nics, 'NIC')} of a host carry."
-        if one.row.crowded:
-            yield f"Ranks waited for cores ({one.row.crowded}): run again with at most one rank a core."
+        if judged.row.crowded:
+            yield f"Ranks waited for cores ({judged.row.crowded}): run again with at most one rank a core."
             return
         if self.report.executor == "mpi":
             yield "ccctl accept measures the links."
@@ -261,18 +263,21 @@ class Explained:
         )
 
     def _values(self, at: int) -> dict[str, Any]:
-        one, waiting = self.rows[at], self.waiting(at)
+        judged, waiting = self.rows[at], self.waiting(at)
         return {
-            **figures(one.row, "collective size_bytes dtype redop wrong_results"),
-            **figures(one, "time_us verdict bound_us=bound.time_us in_network_bound_us=in_network.time_us"),
-            **figures(one.bound, "binding_bound=name binding_detail=detail"),
-            "busbw_gbs": one.busbw_gbs(one.time_s),
-            "bound_busbw_gbs": one.busbw_gbs(one.bound.time_s),
-            "percent_of_bound": 100 * one.reached,
-            "percent_of_in_network_bound": 100 * one.reached_in_network,
+            **figures(judged.row, "collective size_bytes dtype redop wrong_results"),
+            **figures(
+                judged, "time_us verdict bound_us=bound.time_us in_network_bound_us=in_network.time_us"
+            ),
+            **figures(judged.bound, "binding_bound=name binding_detail=detail"),
+            "busbw_gbs": judged.busbw_gbs(judged.time_s),
+            "bound_busbw_gbs": judged.busbw_gbs(judged.bound.time_s),
+            "percent_of_bound": 100 * judged.reached,
+            "percent_of_in_network_bound": 100 * judged.reached_in_network,
             "algorithms": {
-                each.algorithm: figures(each, "time_us binding") | {"busbw_gbs": one.busbw_gbs(each.time_s)}
-                for each in one.libraries
+                each.algorithm: figures(each, "time_us binding")
+                | {"busbw_gbs": judged.busbw_gbs(each.time_s)}
+                for each in judged.libraries
             },
             "synthesized_us": self.made_s[at] * 1e6 if at in self.made_s else None,
             "waiting": waiting and _waiting(waiting),
@@ -287,8 +292,8 @@ def _gbs(value: float) -> str:
 
 def _carried_gbs(name: str) -> Callable[[JudgedRow], float | None]:
     """Return a function from a row to the bandwidth of one of NCCL's algorithms, or to None."""
-    return lambda one: next(
-        (one.busbw_gbs(each.time_s) for each in one.libraries if each.algorithm == name), None
+    return lambda judged: next(
+        (judged.busbw_gbs(each.time_s) for each in judged.libraries if each.algorithm == name), None
     )
 
 
@@ -296,33 +301,33 @@ _COLUMNS = (
     Column("collective", "row.collective"),
     Column("size", "row.size_bytes"),
     Column("time (us)", "time_us", "{:.1f}"),
-    Column("busbw", lambda one: one.busbw_gbs(one.time_s), _gbs),
-    Column("at most", lambda one: one.busbw_gbs(one.bound.time_s), _gbs),
+    Column("busbw", lambda judged: judged.busbw_gbs(judged.time_s), _gbs),
+    Column("at most", lambda judged: judged.busbw_gbs(judged.bound.time_s), _gbs),
     Column("reached", "reached", percent),
 )
 _CARRIED = [Column(name, _carried_gbs(name), _gbs) for name in ("ring", "tree", "direct")]
-_VERDICT = Column("verdict", lambda one: "wrong" if one.row.wrong_results else one.verdict)
+_VERDICT = Column("verdict", lambda judged: "wrong" if judged.row.wrong_results else judged.verdict)
 
 
-def _waiting(one: WaitTime) -> dict[str, Any]:
-    last = [{"rank": rank, "host": host, "percent_of_calls": 100 * often} for rank, host, often in one.last]
-    return figures(one, "calls waited_us percent=share_percent") | {"last": last}
+def _waiting(timed: WaitTime) -> dict[str, Any]:
+    last = [{"rank": rank, "host": host, "percent_of_calls": 100 * often} for rank, host, often in timed.last]
+    return figures(timed, "calls waited_us percent=share_percent") | {"last": last}
 
 
-def _waited(one: WaitTime) -> str:
+def _waited(timed: WaitTime) -> str:
     """Return a sentence on how long the first rank waited for the last, and which rank was last."""
-    share = f"{seconds(one.waited_s)} of {seconds(one.waited_s + one.transfer_s)}"
-    wait = f"Before that the first rank waits {share} for the last one ({percent(one.share)})"
-    if one.share < _MUCH_WAITING:
+    share = f"{seconds(timed.waited_s)} of {seconds(timed.waited_s + timed.transfer_s)}"
+    wait = f"Before that the first rank waits {share} for the last one ({percent(timed.share)})"
+    if timed.share < _MUCH_WAITING:
         return f"{wait}: ranks start together."
-    rank, host, often = one.last[0]
+    rank, host, often = timed.last[0]
     if often <= 0.5:
         return f"{wait}, each time for another one: uneven compute or jitter, not the network."
     return (
-        f"{wait}, in {often:.0%} of {plural(one.calls, 'call')} for rank {rank} on {host}: "
+        f"{wait}, in {often:.0%} of {plural(timed.calls, 'call')} for rank {rank} on {host}: "
         "look at its compute, not at the network."
     )
 
 
-def _label(one: JudgedRow) -> str:
-    return f"{one.row.collective} of {about(one.row.size_bytes)}"
+def _label(judged: JudgedRow) -> str:
+    return f"{judged.row.collective} of {about(judged.row.size_bytes)}"

@@ -17,8 +17,8 @@ __all__ = ["draw", "faster_patterns", "summary"]
 # The most rows of the table, groups in a row and ranges of ranks in a group that are printed. Twelve rows
 # leave room for the other lines on a screen of 24.
 _MOST_ITERATIONS, _MOST_GROUPS, _MOST_NAMES = 12, 8, 8
-# A time counts as less than another only if it is below this share of the other: two profiles of the same
-# links differ by 0.7 %, √2 times the least deviation of a link in `probes.profiling.drift`.
+# A time is less than another only if it is below this share of the other. Two profiles of the same links
+# differ by 0.7 %, √2 times the least deviation of a link in `probes.profiling.drift`.
 _CLEARLY_LESS = 0.99
 _PEERS = {
     "ps": "parameter servers",
@@ -103,9 +103,9 @@ _PATTERNS = (
 def faster_patterns(groups: Groups) -> dict[str, Any]:
     """Return the patterns by which all ranks agree in time and that are clearly faster than these groups."""
     return {
-        name: one
-        for name, one in _patterns(groups).items()
-        if one["rho"] < 1 and one["predicted_s"] < _CLEARLY_LESS * groups.predicted_s
+        name: pattern
+        for name, pattern in _patterns(groups).items()
+        if pattern["rho"] < 1 and pattern["predicted_s"] < _CLEARLY_LESS * groups.predicted_s
     }
 
 

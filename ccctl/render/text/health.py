@@ -55,8 +55,8 @@ def _differences(every: tuple[HostHealth, ...]) -> Iterator[str]:
 def _unread(hosts: tuple[HostHealth, ...]) -> Iterator[str]:
     """Yield each fact that could not be read, with the reason and the hosts concerned."""
     found: dict[tuple[str, str], list[str]] = {}
-    for one in hosts:
-        for pair in one.unread.items():
-            found.setdefault(pair, []).append(one.host)
+    for host in hosts:
+        for pair in host.unread.items():
+            found.setdefault(pair, []).append(host.host)
     for (name, reason), names in found.items():
         yield f"not read: {name} on {fold(names)}: {reason}"

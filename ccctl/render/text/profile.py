@@ -21,7 +21,7 @@ __all__ = ["draw", "draw_drift", "say", "say_offer", "summary"]
 
 # A matrix of more ranks would be wider than most terminals.
 _WIDEST = 16
-# The median of fewer links says little about one of them.
+# The median of fewer links says little about a single link.
 _FEWEST_COMPARED = 3
 # The flags of slow links, with words on what is slow, too.
 _SLOW_FLAGS = {
@@ -32,7 +32,7 @@ _SLOW_FLAGS = {
 
 
 def draw(profile: Profile) -> None:
-    """Print the costs of links by kind and, for at most 16 ranks, those of each directed link."""
+    """Print the costs of links by kind and, for at most 16 ranks, the costs of each directed link."""
     links = profile.links
     hosts = list(dict.fromkeys(entry.host for entry in profile.ranks))
     named = ", ".join(hosts) if len(hosts) <= _WIDEST else fold(hosts)
@@ -188,7 +188,7 @@ def _slowest(profile: Profile) -> Iterator[str]:
 
 
 def _by_place(profile: Profile) -> Iterator[tuple[str, Indices]]:
-    """Yield the rows of the links inside hosts, then of those between hosts, if there are any."""
+    """Yield the rows of the links inside hosts, then of the links between hosts, if there are any."""
     import numpy as np
 
     host = np.array([entry.host for entry in profile.ranks])
@@ -199,7 +199,7 @@ def _by_place(profile: Profile) -> Iterator[tuple[str, Indices]]:
 
 
 def _kinds(profile: Profile) -> None:
-    """Print one row for the links inside hosts, one for those between hosts."""
+    """Print a row for the links inside hosts, and a row for the links between hosts."""
     links = profile.links
     rows = [
         (

@@ -18,7 +18,7 @@ __all__ = ["MEANINGS", "draw", "draw_timing", "limit_of_program"]
 _WIDTH = 64
 # Capital letters are steps that forward what they receive.
 _LETTERS = dict(zip(("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs"), ".srce+FPA", strict=True))
-# Each instruction, by its name in GC3, in words.
+# The meaning of each instruction, by its name in GC3.
 MEANINGS = {
     "nop": "only waits",
     "s": "send",

@@ -56,7 +56,7 @@ def _draw_places(found: RankOrder, say: Say) -> None:
         Column("place", lambda place: place),
         Column("host", lambda place: hosts[place].host),
         Column(
-            "gets ranks", lambda place: _ranks(hosts[place], sum(len(one.ranks) for one in hosts[:place]))
+            "gets ranks", lambda place: _ranks(hosts[place], sum(len(host.ranks) for host in hosts[:place]))
         ),
         Column("place before", lambda place: came.index(hosts[place].host)),
     )

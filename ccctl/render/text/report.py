@@ -31,7 +31,7 @@ def summary(report: Report, changes: Sequence[RowChange] | None = None) -> dict[
 
 def changes_of(changes: Sequence[RowChange]) -> list[dict[str, Any]]:
     """Return the common rows of two reports, with their changes."""
-    return [figures(one, "row=label old_us new_us noise_us ratio slower") for one in changes]
+    return [figures(change, "row=label old_us new_us noise_us ratio slower") for change in changes]
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
         **figures(breakdown, "placement iteration time_us slowest_rank clock_error_us why_empty"),
         "forecast": prediction and {**figures(prediction, forecast), "parts": _parts(prediction.parts)},
         "parts": _parts(breakdown.parts),
-        "ranks": [figures(one, ranks) for one in breakdown.ranks],
+        "ranks": [figures(rank, ranks) for rank in breakdown.ranks],
         "busy": [
             figures(one, "kind where carried_bytes needed_us")
             | {"percent": 100 * one.needed_s / breakdown.time_s}
@@ -228,7 +228,7 @@ def draw_foot(report: Report) -> None:
 
 
 def _beside(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each peer: the sizes at which ccctl or the peer is faster, or neither clearly.
+    """Yield a line for each peer: the sizes at which ccctl is faster, the peer is faster, or neither is.
 
     Times that differ by less than ``_ALIKE`` count as alike.
     """
@@ -279,12 +279,12 @@ class _ColumnGroup:
 
     @property
     def widths(self) -> list[int]:
-        """The width of each column; the last one makes room for the name."""
-        *widths, last = [one.width for one in self.columns] or [0]
+        """The width of each column; the last column makes room for the name."""
+        *widths, last = [column.width for column in self.columns] or [0]
         return [*widths, max(last, len(self.name) - sum(widths) - 2 * len(widths))] if self.columns else []
 
     def without(self, title: str) -> _ColumnGroup:
-        return replace(self, columns=tuple(one for one in self.columns if one.head != title))
+        return replace(self, columns=tuple(column for column in self.columns if column.head != title))
 
 
 class ColumnTable:
@@ -325,7 +325,9 @@ class ColumnTable:
         """Yield a note on the columns that were left out, if any."""
         names: dict[str, None] = {}
         for group, shown in zip(self._all, self._shown, strict=True):
-            left_out = [one.head.removesuffix(" (us)") for one in group.columns if one not in shown.columns]
+            left_out = [
+                column.head.removesuffix(" (us)") for column in group.columns if column not in shown.columns
+            ]
             if group.name and not shown.columns:
                 left_out = [group.name]
             elif group.kind == "peer":
@@ -342,7 +344,8 @@ class ColumnTable:
 def shows_programs(names: Iterable[str]) -> bool:
     """Return whether a table names the program of each row.
 
-    It does if there are several, or if one was chosen for the size: "ccctl: greedy", "table.json: ring".
+    A table does so if there are several programs, or if a program was chosen for the size: "ccctl: greedy",
+    "table.json: ring".
     """
     known = set(names)
     return len(known) > 1 or any(": " in name for name in known)

@@ -104,7 +104,7 @@ def draw_limits(schedule: AnySchedule) -> None:
 def limit(schedule: AnySchedule, timing: Timing) -> str:
     """Return in a sentence why a schedule is not faster: full links or ports, or a chain of sends.
 
-    It is "" for a schedule that is not listed, or that sends nothing.
+    The sentence is "" for a schedule that is not listed, or that sends nothing.
     """
     from ccctl.render.text import utilization as busy
     from synth.simulation import critical_path, utilization

@@ -104,7 +104,8 @@ def runtime_summary(entries: Sequence[SizedProgram]) -> dict[str, Any]:
                 "instances": entry.instances or None,
                 "why_none": entry.why or None,
                 "sizes": [
-                    figures(one, "size_bytes time_s simple_one_instance_s=plain_s") for one in entry.points
+                    figures(point, "size_bytes time_s simple_one_instance_s=plain_s")
+                    for point in entry.points
                 ],
             }
             for entry in entries

@@ -25,7 +25,8 @@ def summary(plan: StockPlan) -> dict[str, Any]:
     return {
         "network": plan.network,
         "files": [
-            {"name": one.name, "sets": one.sets, "gain": one.gain, "over": one.over} for one in plan.files
+            {"name": file.name, "sets": file.sets, "gain": file.gain, "over": file.over}
+            for file in plan.files
         ],
         "choices": {
             kind: [
@@ -58,7 +59,7 @@ def draw(plan: StockPlan, say: Say = console.data) -> None:
             f"NCCL's own choices are best on {plan.network}: no order, graph, algorithm or protocol that it "
             "loads is 2 % faster"
         )
-    names = [one.name for one in plan.files]
+    names = [file.name for file in plan.files]
     if changed:
         if "hosts" in names:
             say("algorithms and protocols with the hosts in the order of the file hosts:")

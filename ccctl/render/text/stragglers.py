@@ -72,16 +72,16 @@ _RELAYS = (Column("rank", "rank"), Column("iterations that began without it", "s
 def summary(replay: Replay, costs: CollectiveCosts, cycle_s: float) -> dict[str, Any]:
     """Return the replay as plain values; infinite ratios (to a cost of 0) are None."""
     policies: dict[str, Any] = {}
-    for name, one in replay.policies.items():
+    for name, policy in replay.policies.items():
         ratios = replay.ratios(name)
         result: dict[str, Any] = {
-            "cost_s": _spread(one.cost_s),
+            "cost_s": _spread(policy.cost_s),
             "ratio": {"mean": _finite(float(ratios.mean())), "max": _finite(float(ratios.max()))},
-            "went_early": float(one.went.mean()),
+            "went_early": float(policy.went.mean()),
         }
-        if one.completion_s is not None:
-            result["completion_s"] = _spread(one.completion_s)
-            result["after_last_ready_s"] = _spread(one.completion_s - replay.arrivals.last_s)
+        if policy.completion_s is not None:
+            result["completion_s"] = _spread(policy.completion_s)
+            result["after_last_ready_s"] = _spread(policy.completion_s - replay.arrivals.last_s)
         policies[name] = result
     return {
         "iterations": replay.arrivals.iterations,

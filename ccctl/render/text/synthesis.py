@@ -200,7 +200,7 @@ def _price(any_order_s: float, outcome: Outcome) -> str:
     line = (
         f"reproducible: {outcome.time_s / any_order_s:.2f} times the time of the best schedule in any order"
     )
-    ordered_s = max((one.time_s for one in outcome.bounds if one.name == ORDER_BOUND), default=0.0)
+    ordered_s = max((bound.time_s for bound in outcome.bounds if bound.name == ORDER_BOUND), default=0.0)
     if ordered_s > any_order_s * (1 + _EXACT):
         line += f"; the order itself costs {ordered_s / any_order_s:.2f} at least on these links"
     return line

@@ -48,7 +48,7 @@ def summary(found: Topology, why: Explanation | None, comparison: Comparison | N
         "gpus": sum(len(host.usable_gpus) for host in hosts),
         "nics": sum(len(host.physical_nics) for host in hosts),
         "nvlinks": sum(host.fabric_links() for host in hosts),
-        "findings": [figures(one, "what where text") for one in found.findings],
+        "findings": [figures(finding, "what where text") for finding in found.findings],
         "notes": notes,
         "numa_nodes": sum(len(host.numa) for host in hosts),
         "pci_devices": sum(len(host.pci) for host in hosts),
@@ -213,9 +213,9 @@ def draw_path(why: Explanation) -> None:
 def draw_differences(comparison: Comparison, found: Topology, other: str) -> None:
     """Print the differences, equal ones of several hosts once, or that there are none; then notes."""
     lines: dict[tuple[str, str, str], list[str]] = {}
-    for one in comparison.differences:
-        host, _, device = one.where.partition("/")
-        lines.setdefault((one.severity, device, one.text), []).append(host)
+    for difference in comparison.differences:
+        host, _, device = difference.where.partition("/")
+        lines.setdefault((difference.severity, device, difference.text), []).append(host)
     for (severity, device, text), hosts in lines.items():
         console.data(f"{severity:8}  {'/'.join(filter(None, (fold(hosts), device)))}  {text}")
     if not comparison.differences:

@@ -44,7 +44,7 @@ def lines(report: TrainingReport, rows: Sequence[TrainedMode], labels: Sequence[
         Column("replicas", "replica_difference", "{:.2g}", width=8),
         Column("from ddp", "ddp_difference", "{:.2g}", width=8),
     )
-    return console.aligned(*cells(columns, rows), [one.width for one in columns])
+    return console.aligned(*cells(columns, rows), [column.width for column in columns])
 
 
 def draw(report: TrainingReport) -> None:

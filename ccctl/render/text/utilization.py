@@ -24,7 +24,7 @@ _WAYS = {"egress": "outgoing", "ingress": "incoming"}
 
 
 def draw(network: Network, link_busy: Floats) -> None:
-    """Print the busy share of each class, and the busiest links or ports, those equally busy in one row.
+    """Print the busy share of each class, and the busiest links or ports; equally busy ones share a row.
 
     A link behind a port only stands for a pair of ranks, so its own share means nothing.
     """

@@ -69,7 +69,7 @@ def say_found(request: WatchRequest, found: WatchFindings) -> None:
 
 def _lossy(found: WatchFindings) -> list[SentSegments]:
     """Return the hosts that lose packets."""
-    return [one for one in found.now.segments if one.lossy]
+    return [segment for segment in found.now.segments if segment.lossy]
 
 
 def say_decision(request: WatchRequest, found: WatchFindings, outcome: WatchOutcome, current: Path) -> None:
