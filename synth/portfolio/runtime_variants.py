@@ -13,10 +13,10 @@ from functools import cached_property
 
 from synth.check import judge
 from synth.compiler import lower
-from synth.msccl import beyond
+from synth.msccl import unfused
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
 from synth.network import Network
-from synth.portfolio.runtime_limits import plan_limit
+from synth.portfolio.runtime_limits import plan_limit, program_limits
 from synth.program import Program, Protocol
 from synth.schedules import Schedule
 from synth.simulation import PROTOCOLS, time_by
@@ -84,7 +84,8 @@ def variant_of(
         plan = plan_of(program, network.host_of.tolist())
         limit = plan_limit(plan, most)
         return (None, limit) if limit else (Variant(instances, program, plan), "")
-    findings = beyond(program, runtime, most)
+    program = unfused(program)
+    findings = program_limits(program, runtime, most)
     return (None, findings[0]) if findings else (Variant(instances, program), "")
 
 
