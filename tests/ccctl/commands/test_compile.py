@@ -407,3 +407,22 @@ def test_what_was_not_compiled_has_no_time_of_compilation(run_ccctl, schedule_fi
     done = run_ccctl("compile", "ring.xml", "--target", "msccl")
     assert done.returncode == 0, done.stderr
     assert "compiled in" not in done.stdout and done.stdout.rstrip().endswith("proven")
+
+
+def test_xml_that_msccl_does_not_load_is_written_with_a_warning(run_ccctl, tmp_path):
+    (tmp_path / "many.py").write_text(
+        "from synth.lang import chunk, program\n\n"
+        "@program('all_gather', 2, chunks=65)\n"
+        "def many():\n"
+        "    for at in range(65):\n"
+        "        for rank in range(2):\n"
+        "            for to in range(2):\n"
+        "                chunk('output', to, 65 * rank + at).assign(chunk('input', rank, at))\n"
+    )
+    done = run_ccctl("compile", "many.py", "-o", "many.xml")
+    assert done.returncode == 0, done.stderr
+    assert " steps, at most 64 are allowed; with --target msccl or rccl such a program" in done.stderr
+    refused = run_ccctl("compile", "many.py", "--target", "msccl", "-o", "no.xml")
+    assert refused.returncode == 1
+    assert not (tmp_path / "no.xml").exists()
+    assert "at most 64" not in run_ccctl("compile", "many.py", "-o", "many.json").stderr
