@@ -4,6 +4,7 @@ from .limits import (
     beyond as beyond,
     doubts as doubts,
     limits_of as limits_of,
+    never_ends as never_ends,
     whole_bytes as whole_bytes,
 )
 from .names import collective_of as collective_of

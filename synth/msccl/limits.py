@@ -19,7 +19,7 @@ import numpy as np
 from probes.base import Indices, Mask, UsageError, first_of, plural
 from synth.collective import Kind
 from synth.msccl.names import chunks_per_loop
-from synth.program import OPS, RECEIVES, SENDS, Program
+from synth.program import OPS, RECEIVES, SENDS, Program, Protocol
 
 __all__ = [
     "FIFO",
@@ -30,6 +30,7 @@ __all__ = [
     "doubts",
     "fused",
     "limits_of",
+    "never_ends",
     "whole_bytes",
 ]
 
@@ -131,12 +132,17 @@ def doubts(program: Program, target: str) -> list[str]:
         f"{target}: it runs for each root of {kind}, as the runtime does not compare roots; the result is "
         f"right only for root {program.collective.root}"
     ]
-    if program.protocol == "Simple":
+    if never_ends(program, target, program.protocol):
         found.append(
             f"{target}: between hosts, a {kind} with Simple never ends in Azure's executor, whose host and "
             "kernel count its messages differently; with LL or LL128 it does"
         )
     return found
+
+
+def never_ends(program: Program, target: str, protocol: Protocol) -> bool:
+    """Return whether a call with a protocol never ends where ranks do not reach each other's memory."""
+    return target == "msccl" and program.collective.kind in _ROOTED and protocol == "Simple"
 
 
 def whole_bytes(program: Program) -> int:

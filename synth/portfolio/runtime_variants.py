@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from synth.check import judge
 from synth.compiler import lower
-from synth.msccl import unfused
+from synth.msccl import never_ends, unfused
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
 from synth.network import Network
 from synth.portfolio.runtime_limits import plan_limit, program_limits
@@ -35,17 +37,18 @@ _MOST_PLAN_SENDS = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A program in ``instances`` parallel copies, and its plan if the runtime is MSCCL++."""
+    """A program in ``instances`` parallel copies, its plan if the runtime is MSCCL++, and its protocols."""
 
     instances: int
     program: Program
     plan: ExecutionPlan | None = None
+    protocols: tuple[Protocol, ...] = tuple(PROTOCOLS)
 
     def times_s(self, network: Network, size_bytes: int) -> Mapping[Protocol, float]:
         """Return the seconds on a buffer by the runtime's costs, with each of its protocols."""
         if self.plan is not None:
             return {"Simple": plan_time_s(self.plan, network, size_bytes)}
-        return {protocol: time_by(protocol, self.program, network, size_bytes) for protocol in PROTOCOLS}
+        return {protocol: time_by(protocol, self.program, network, size_bytes) for protocol in self.protocols}
 
     @cached_property
     def findings(self) -> Sequence[str]:
@@ -86,7 +89,12 @@ def variant_of(
         return (None, limit) if limit else (Variant(instances, program, plan), "")
     program = unfused(program)
     findings = program_limits(program, runtime, most)
-    return (None, findings[0]) if findings else (Variant(instances, program), "")
+    if findings:
+        return None, findings[0]
+    hosts = len(np.unique(network.host_of))
+    able = tuple(one for one in PROTOCOLS if hosts == 1 or not never_ends(program, runtime, one))
+    program = program if program.protocol in able else replace(program, protocol=able[0])
+    return Variant(instances, program, protocols=able), ""
 
 
 def variants_of(

@@ -8,7 +8,7 @@ import pytest
 from exec.runtimes.msccl import MSCCL_BUFFERS, run_xml
 from synth.check.program import judge, stuck_in_chunks
 from synth.lang import compiled_algorithm
-from synth.msccl.limits import beyond, doubts, whole_bytes
+from synth.msccl.limits import beyond, doubts, limits_of, whole_bytes
 from synth.msccl.read import read_xml
 from synth.msccl.write import unfused, write_xml
 from synth.portfolio.runtime_limits import program_limits, stuck_above
@@ -135,6 +135,13 @@ def test_nops_are_waits_of_the_next_step(adds, copies, said):
         assert bool(found) == bool(said)
     # The machine that runs the file finds the same.
     assert run_xml(program, 8, in_place=True).right == (said is None)
+
+
+def test_threadblocks_on_hopper_are_started_in_clusters():
+    most = {number: limits_of("msccl", number).most_threadblocks for number in (0, 108, 132, 148)}
+    assert most == {0: 216, 108: 108, 132: 120, 148: 148}
+    assert limits_of("rccl", 132).most_threadblocks == 64
+    assert limits_of("msccl", 132).allowed_threadblocks == "at most 120 threadblocks run at once on its GPU"
 
 
 def test_a_threadblock_has_at_most_64_steps():
