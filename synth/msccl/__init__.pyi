@@ -1,6 +1,7 @@
 from .limits import (
     FIFO as FIFO,
     TARGETS as TARGETS,
+    altered as altered,
     beyond as beyond,
     doubts as doubts,
     limits_of as limits_of,

@@ -26,9 +26,10 @@ __all__ = [
     "MOST_FUSED",
     "TARGETS",
     "RuntimeLimits",
+    "altered",
     "beyond",
     "doubts",
-    "fused",
+    "joined_reductions",
     "limits_of",
     "never_ends",
     "whole_bytes",
@@ -123,6 +124,11 @@ def beyond(program: Program, target: str, multiprocessors: int = 0) -> list[str]
     return [f"{target}: {finding}" for finding in first_of(found, _ENOUGH, "finding")]
 
 
+def altered(program: Program) -> list[str]:
+    """Return the steps that mean something else to MSCCL's interpreters than their file says."""
+    return [*_nops(program), *_fusions(program)]
+
+
 def doubts(program: Program, target: str) -> list[str]:
     """Return what the runtime leaves to the caller of a program within its limits."""
     kind = program.collective.kind
@@ -155,7 +161,7 @@ def whole_bytes(program: Program) -> int:
     return sizes[program.protocol] // most * chunks
 
 
-def fused(program: Program) -> Mask:
+def joined_reductions(program: Program) -> Mask:
     """Return the reductions that the parser adds to the step before: same target, no wait between them.
 
     A reduction for which others wait ends a step.
@@ -188,8 +194,9 @@ def _collective(program: Program, limits: RuntimeLimits) -> Iterator[str]:
         yield f"it has no collective {wanted.label}"
 
 
-def _fusions(program: Program, limits: RuntimeLimits) -> Iterator[str]:
-    joined = fused(program)
+def _fusions(program: Program) -> Iterator[str]:
+    """Yield reductions that become one step with others, and do not have its number of chunks."""
+    joined = joined_reductions(program)
     rows = np.flatnonzero(program.op == _RE)
     chain = np.cumsum(~joined[rows])
     last = np.searchsorted(chain, chain, side="right") - 1
@@ -207,7 +214,7 @@ def _fusions(program: Program, limits: RuntimeLimits) -> Iterator[str]:
         )
 
 
-def _nops(program: Program, limits: RuntimeLimits) -> Iterator[str]:
+def _nops(program: Program) -> Iterator[str]:
     """Yield waits that get lost, and steps whose number in the kernel is not that of the file."""
     nop, waits, awaited = program.op == _NOP, program.wait_tb >= 0, _awaited(program)
     for row in np.flatnonzero(nop & awaited):
@@ -305,6 +312,5 @@ _RULES: tuple[Callable[[Program, RuntimeLimits], Iterator[str]], ...] = (
     _peers,
     _waits,
     _slots,
-    _nops,
-    _fusions,
+    lambda program, limits: iter(altered(program)),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from probes.base import ints
 from synth.memory_layout import cells_of
-from synth.msccl.limits import MOST_FUSED, fused
+from synth.msccl.limits import MOST_FUSED, joined_reductions
 from synth.msccl.names import COLL, chunks_per_loop
 from synth.program import BUFFERS, OPS, Program
 
@@ -38,7 +38,7 @@ def unfused(program: Program) -> Program:
     """
     wait_tb, wait_step = program.wait_tb.copy(), program.wait_step.copy()
     real = np.flatnonzero(program.op != _NOP)
-    joined, length = fused(program)[real], 1
+    joined, length = joined_reductions(program)[real], 1
     if not joined.any():
         return program
     for before, row, joins in zip(real.tolist(), real[1:].tolist(), joined[1:].tolist(), strict=False):
