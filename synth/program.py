@@ -286,11 +286,13 @@ def in_chunks(program: Program) -> tuple[Program, Indices]:
     awaited = np.where(waits, program.tb_start[program.wait_tb[row]] + program.wait_step[row], 0)
     start = behind[program.tb_start]
     last = behind[awaited + 1] - 1 - start[program.wait_tb[row]] if len(row) else row
-    slots = {
-        name: ints(np.where(column[row] >= 0, column[row] + shift, -1))
-        for name, column in (("src_slot", program.src_slot), ("dst_slot", program.dst_slot))
-    }
-    columns = {name: getattr(program, name) for name in ("line", "turn")}
+
+    def shifted(slots: Ints) -> Ints:
+        return ints(np.where(slots[row] >= 0, slots[row] + shift, -1))
+
+    def of_row(column: Ints) -> Ints:
+        return ints(column[row]) if len(column) else column
+
     cut = replace(
         program,
         tb_start=ints(start),
@@ -300,7 +302,9 @@ def in_chunks(program: Program) -> tuple[Program, Indices]:
         count=ints(np.where(moves[row], 1, program.count[row])),
         wait_tb=ints(np.where(waits, program.wait_tb[row], -1)),
         wait_step=ints(np.where(waits, last, -1)),
-        **slots,
-        **{name: ints(column[row]) if len(column) else column for name, column in columns.items()},
+        src_slot=shifted(program.src_slot),
+        dst_slot=shifted(program.dst_slot),
+        line=of_row(program.line),
+        turn=of_row(program.turn),
     )
     return cut, row
