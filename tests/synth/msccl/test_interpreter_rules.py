@@ -1,4 +1,4 @@
-"""What MSCCL's parser and kernel make of nops, reductions and steps of several chunks, beside its limits."""
+"""MSCCL's parser and kernel: their limits, and nops, reductions and steps of several chunks in them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_reductions_that_become_one_must_have_as_many_chunks():
         "which gives it 1 instead of 2 chunks"
     )
     assert beyond(replace(program, count=program.count * 0 + 1), "msccl") == []
-    # What is written has a wait between the two.
+    # The file that is written has a wait between the two.
     again = read_xml(write_xml(program), "again")
     assert beyond(again, "msccl") == beyond(again, "rccl") == []
     assert again.wait_tb.tolist()[3] == 1
