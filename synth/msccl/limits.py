@@ -2,8 +2,8 @@
 
 The limits are those of the executors' parsers. ``msccl`` stands for two, microsoft/msccl and Azure's executor
 for NCCL (c6f6b36), and has the smaller of their limits: 64 steps of a threadblock (Azure's; Microsoft's: 256)
-and 216 threadblocks of a rank (Microsoft's; Azure's: 1024). All threadblocks of a rank run at once, so its GPU
-must have at least as many multiprocessors (GC3 Sec. 4.4).
+and 216 threadblocks of a rank (Microsoft's; Azure's: 1024). All threadblocks of a rank run at once, so its
+GPU must have at least as many multiprocessors (GC3 Sec. 4.4).
 
 The parsers turn nops into waits of the next step, and neighbouring reductions into one. The kernel counts
 steps itself, so that not every program means to it what its file says.
