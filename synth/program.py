@@ -21,13 +21,13 @@ copy tile by tile, so a partial overlap would give different results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from probes.base import Bytes, Floats, Ints, floats, ints
+from probes.base import Bytes, Floats, Indices, Ints, bytes_of, floats, ints, offsets
 from synth.collective import Collective
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "WRITES_DST",
     "Program",
     "Protocol",
+    "in_chunks",
 ]
 
 Protocol = Literal["Simple", "LL", "LL128"]
@@ -56,6 +57,8 @@ INPUT, OUTPUT, SCRATCH = range(3)
 # The number of messages that a connection holds unless a runtime sets another one. NCCL's protocol Simple has
 # this number: 8 steps, 4 for a message. Some of MSCCL's programs deadlock with 1.
 FIFO_DEPTH = 2
+# MSCCL's runtimes refuse steps of more chunks, and cut a step into at most as many messages as it has chunks.
+_MOST_MESSAGES = 71
 # A larger number in a file could make the judge allocate more memory than the machine has.
 _MOST_SCRATCH = 1 << 22
 
@@ -265,3 +268,43 @@ class Program:
 def _outside(name: str, column: np.ndarray, low: int, high: int) -> list[str]:
     rows = np.flatnonzero((column < low) | (column >= high))[:5]
     return [f"{name}[{row}]: expected {low} … {high - 1}, found {column[row]}" for row in rows]
+
+
+def in_chunks(program: Program) -> tuple[Program, Indices]:
+    """Return (the program with each message cut into its chunks, the row of each new step).
+
+    A runtime cuts a step that sends or receives into several messages if its chunks do not fit into one. The
+    first waits for what the step waits for, and the last is what others wait for.
+    """
+    moves = (np.array(SENDS) | np.array(RECEIVES))[program.op]
+    messages = np.where(moves, np.minimum(program.count, _MOST_MESSAGES), 1)
+    behind = offsets(messages)
+    row: Indices = np.repeat(np.arange(program.steps), messages)
+    number = np.arange(len(row)) - behind[row]
+    shift = np.where(moves[row], number, 0)
+    waits = (program.wait_tb[row] >= 0) & (number == 0)
+    awaited = np.where(waits, program.tb_start[program.wait_tb[row]] + program.wait_step[row], 0)
+    start = behind[program.tb_start]
+    last = behind[awaited + 1] - 1 - start[program.wait_tb[row]] if len(row) else row
+
+    def shifted(slots: Ints) -> Ints:
+        return ints(np.where(slots[row] >= 0, slots[row] + shift, -1))
+
+    def of_row(column: Ints) -> Ints:
+        return ints(column[row]) if len(column) else column
+
+    cut = replace(
+        program,
+        tb_start=ints(start),
+        op=bytes_of(program.op[row]),
+        src_buffer=bytes_of(program.src_buffer[row]),
+        dst_buffer=bytes_of(program.dst_buffer[row]),
+        count=ints(np.where(moves[row], 1, program.count[row])),
+        wait_tb=ints(np.where(waits, program.wait_tb[row], -1)),
+        wait_step=ints(np.where(waits, last, -1)),
+        src_slot=shifted(program.src_slot),
+        dst_slot=shifted(program.dst_slot),
+        line=of_row(program.line),
+        turn=of_row(program.turn),
+    )
+    return cut, row

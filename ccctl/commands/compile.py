@@ -199,6 +199,8 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has th
         return
     if options.output is not None:
         codec.write(options.output, "program", program, found.inputs)
+        if options.target is None and options.output.removesuffix(".gz").endswith(".xml"):
+            _say_beyond(program, multiprocessors)
     if options.output == "-":
         return
     _say(program, found.compile_s, options.json)
@@ -385,11 +387,25 @@ def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) 
 
 
 def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -> None:
-    from synth.msccl import beyond
+    from synth.msccl import doubts, unfused
+    from synth.portfolio import program_limits
 
-    findings = beyond(program, target, multiprocessors) if target else []
+    if target is None:
+        return
+    findings = program_limits(unfused(program), target, multiprocessors)
+    for doubt in doubts(program, target):
+        console.doubt(doubt)
     if findings:
         raise FoundProblem(findings, hint=f"ccctl synth --for {target} finds the fastest schedule that fits.")
+
+
+def _say_beyond(program: Program, multiprocessors: int) -> None:
+    """Warn of MSCCL XML that MSCCL does not load, or runs with another result."""
+    from synth.msccl import unfused
+    from synth.portfolio import program_limits
+
+    if findings := program_limits(unfused(program), "msccl", multiprocessors):
+        console.doubt(f"{findings[0]}; with --target msccl or rccl such a program is not written")
 
 
 def _say_slower(program: Program, schedule: Schedule) -> None:

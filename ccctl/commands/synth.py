@@ -387,6 +387,11 @@ def _tell(
         first = loaded.file_of(found.ranges[0])
         console.next_with(output, f"ccctl verify {{}}/{first}", f"{kind}s")
         return
+    if found.loaded is not None:
+        from synth.msccl import doubts
+
+        for doubt in doubts(found.loaded.program, request.runtime):
+            console.doubt(doubt)
     if output is not None and found.loaded is not None:
         write_output(output, _loadable(found.loaded))
     elif output is not None:
@@ -408,7 +413,7 @@ def _tell(
 def _write_ranges(found: Synthesis, output: str | None) -> None:
     """Write the file of each range of sizes into the folder ``output``; without it only compile them.
 
-    Nothing else is written there: RCCL and MSCCL++ read every file of the folder.
+    Nothing else is written there: Azure's MSCCL, RCCL and MSCCL++ read every file of the folder.
     """
     from ccctl.render.text import loaded
 
@@ -425,10 +430,9 @@ def _say_environment(path: Path, runtime: str) -> None:
     """Print the environment in which the runtime finds one file."""
     from ccctl.render.text import loaded
 
-    for line in loaded.environment([path], runtime):
-        console.note(f"export {line}")
-    if runtime != "msccl":
-        _warn_of_others(path.parent, [path.name])
+    for line in loaded.exports([path], runtime):
+        console.note(line)
+    _warn_of_others(path.parent, [path.name])
 
 
 def _warn_of_others(folder: Path, names: Sequence[str]) -> None:

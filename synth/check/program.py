@@ -28,9 +28,9 @@ from synth.check.symbolic_values import (
 )
 from synth.check.waits import Waits, blocked, least_depth, order_of
 from synth.check.well_formed import shape, unused_scratch
-from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program
+from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program, in_chunks
 
-__all__ = ["Verdict", "examine", "judge"]
+__all__ = ["Verdict", "examine", "judge", "stuck_in_chunks"]
 
 
 # The most wrong output slots that are listed: one wrong step may spoil half a million.
@@ -92,6 +92,28 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
         other_bits = other_bits or _other_bits(program, slots, values)
     cautions = (*other_bits, *unused_scratch(program))
     return Verdict(tuple(dict.fromkeys(every)), cautions, fits, tuple(other_bits))
+
+
+def stuck_in_chunks(program: Program, depth: int = FIFO_DEPTH) -> str:
+    """Return a step at which a right program deadlocks if each chunk is a message; "" if it does not.
+
+    If it runs with one chunk in each message, it also runs with more: a message of several chunks then frees
+    its place no later, and waits for no more. O(chunks moved).
+    """
+    if program.count.max(initial=1) == 1:
+        return ""
+    cut, row = in_chunks(program)
+    waits = Waits(cut)
+    ran = np.zeros(cut.steps, dtype=bool)
+    ran[order_of(waits, depth)] = True
+    # A step that waits only for another one is not the cause.
+    stuck = np.flatnonzero(
+        ~ran & (waits.sends | waits.receives) & (ran[waits.previous] | (waits.previous < 0))
+    )
+    if ran.all():
+        return ""
+    step = int(row[stuck[0]]) if len(stuck) else int(row[np.flatnonzero(~ran)[0]])
+    return program.place(step)
 
 
 def _writes_to_input(program: Program) -> list[str]:

@@ -13,7 +13,7 @@ from synth.compiler.numbering import awaited_first
 from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
-from synth.program import FIFO_DEPTH, Program
+from synth.program import FIFO_DEPTH, Program, in_chunks
 from synth.simulation import links_of, run
 
 __all__ = ["compiled_program"]
@@ -53,7 +53,7 @@ def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indic
     """Return (the program, no rows), or (None, the fused rows to split).
 
     If all threadblocks of a cycle send first and fill their FIFOs, the blocked messages move to the next
-    channel.
+    channel. Each chunk counts as a message, because runtimes cut steps of several large chunks.
     """
     lowest = np.zeros(rows.rows, dtype=np.int64)
     while True:
@@ -61,11 +61,12 @@ def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indic
         if blocks is None:
             return None, to_split
         program, row_of = emitted(rows, place, blocks)
-        order, reached, _ = run(links_of(program), FIFO_DEPTH)
-        if len(order) == program.steps:
+        cut, step_of = in_chunks(program)
+        order, reached, _ = run(links_of(cut), FIFO_DEPTH)
+        if len(order) == cut.steps:
             return program, to_split
-        stuck = np.flatnonzero(reached < program.tb_start[1:])
-        blocked = row_of[reached[stuck]]
+        stuck = np.flatnonzero(reached < cut.tb_start[1:])
+        blocked = row_of[step_of[reached[stuck]]]
         blocked = blocked[(blocked >= 0) & (rows.receiver[blocked] >= 0)]
         free = blocked[rows.channel[blocked] < 0]
         channel = blocks.channel[blocks.block[free]]

@@ -1,7 +1,12 @@
 """Limits of the runtimes that execute MSCCL XML, and the places where a program exceeds them.
 
-The limits are those of the executors' parsers: Azure's MSCCL executor for NCCL, and RCCL's. All threadblocks
-of a rank run at once, so its GPU must have at least as many multiprocessors (GC3 Sec. 4.4).
+The limits are those of the executors' parsers. ``msccl`` stands for two, microsoft/msccl and Azure's executor
+for NCCL (c6f6b36), and has the smaller of their limits: 64 steps of a threadblock (Azure's; Microsoft's: 256)
+and 216 threadblocks of a rank (Microsoft's; Azure's: 1024). All threadblocks of a rank run at once, so its
+GPU must have at least as many multiprocessors (GC3 Sec. 4.4).
+
+The parsers turn nops into waits of the next step, and neighbouring reductions into one. The kernel counts
+steps itself, so that not every program means to it what its file says.
 """
 
 from __future__ import annotations
@@ -11,11 +16,39 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Indices, UsageError, first_of, plural
-from synth.msccl.names import COLL
-from synth.program import Program
+from probes.base import Indices, Mask, UsageError, first_of, plural
+from synth.collective import Kind
+from synth.msccl.names import chunks_per_loop
+from synth.program import OPS, RECEIVES, SENDS, Program, Protocol
 
-__all__ = ["TARGETS", "RuntimeLimits", "beyond", "limits_of"]
+__all__ = [
+    "FIFO",
+    "MOST_FUSED",
+    "TARGETS",
+    "RuntimeLimits",
+    "altered",
+    "beyond",
+    "doubts",
+    "joined_reductions",
+    "limits_of",
+    "never_ends",
+    "whole_bytes",
+]
+
+_NOP, _RE = OPS.index("nop"), OPS.index("re")
+# Calls of NCCL have a root, which the runtimes do not compare with that of a file.
+_ROOTED = ("broadcast", "reduce")
+# The messages that a connection holds: of its 8 steps, a message takes 4 with Simple.
+FIFO = {"Simple": 2, "LL": 8, "LL128": 8}
+# The bytes of a message, which has several chunks only if they fit into it.
+_MESSAGE_BYTES = {"Simple": 2 << 20, "LL": 32 << 10, "LL128": 576_000}
+_ROOTED_MESSAGE_BYTES = _MESSAGE_BYTES | {"Simple": 512 << 10}
+# The most threadblocks in clusters of 4 that run at once on a GPU with that many multiprocessors, as an H200
+# said (cudaOccupancyMaxActiveClusters). Clusters do not cross the groups of multiprocessors on the chip.
+_IN_CLUSTERS = {132: 120}
+# MSCCL_MAX_REDUCE_FUSION: the most reductions that can be one step, and the reduction of a threadblock after
+# which none is added to a step.
+MOST_FUSED = 16
 
 # A program often exceeds a limit in many places; the first ones show which.
 _ENOUGH = 8
@@ -25,7 +58,8 @@ _ENOUGH = 8
 class RuntimeLimits:
     """The limits of one runtime; ``awaited_threadblock`` and ``slot`` are the largest possible numbers.
 
-    ``multiprocessors`` is the number in each GPU that runs programs, 0 if unknown.
+    ``multiprocessors`` is the number in each GPU that runs programs, 0 if unknown. On Hopper, threadblocks
+    start ``in_clusters`` of 4, if their number is a multiple of 4.
     """
 
     steps: int
@@ -35,24 +69,41 @@ class RuntimeLimits:
     peers_a_channel: int
     awaited_threadblock: int
     slot: int
+    ranks: int
+    elements: int
+    in_clusters: bool
+    collectives: tuple[Kind, ...]
     multiprocessors: int = 0
 
     @property
     def most_threadblocks(self) -> int:
         """The most threadblocks of a rank."""
-        return min(self.threadblocks, self.multiprocessors or self.threadblocks)
+        return min(self.threadblocks, self._at_once or self.threadblocks)
 
     @property
     def allowed_threadblocks(self) -> str:
         """The most threadblocks of a rank, and whether runtime or GPU forbids more, for messages."""
         if self.most_threadblocks < self.threadblocks:
-            return f"at most {self.multiprocessors} threadblocks run at once on its GPU"
+            return f"at most {self._at_once} threadblocks run at once on its GPU"
         return f"at most {self.threadblocks} threadblocks are allowed"
 
+    @property
+    def _at_once(self) -> int:
+        most = self.multiprocessors
+        return _IN_CLUSTERS.get(most, most) if self.in_clusters else most
 
+
+_CALLED: tuple[Kind, ...] = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+)
 TARGETS = {
-    "msccl": RuntimeLimits(256, 1024, 32, 71, 32, 127, 32767),
-    "rccl": RuntimeLimits(64, 64, 64, 71, 32, 127, 32767),
+    "msccl": RuntimeLimits(64, 216, 32, 71, 32, 127, 32767, 1024, 4095, True, _CALLED),
+    "rccl": RuntimeLimits(64, 64, 64, 71, 32, 127, 32767, 1024, 4095, False, (*_CALLED, "gather", "scatter")),
 }
 
 
@@ -73,9 +124,128 @@ def beyond(program: Program, target: str, multiprocessors: int = 0) -> list[str]
     return [f"{target}: {finding}" for finding in first_of(found, _ENOUGH, "finding")]
 
 
+def altered(program: Program) -> list[str]:
+    """Return the steps that mean something else to MSCCL's interpreters than their file says."""
+    return [*_nops(program), *_fusions(program)]
+
+
+def doubts(program: Program, target: str) -> list[str]:
+    """Return what the runtime leaves to the caller of a program within its limits."""
+    kind = program.collective.kind
+    if target != "msccl" or kind not in _ROOTED:
+        return []
+    found = [
+        f"{target}: it runs for each root of {kind}, as the runtime does not compare roots; the result is "
+        f"right only for root {program.collective.root}"
+    ]
+    if never_ends(program, target, program.protocol):
+        found.append(
+            f"{target}: between hosts, a {kind} with Simple never ends in Azure's executor, whose host and "
+            "kernel count its messages differently; with LL or LL128 it does"
+        )
+    return found
+
+
+def never_ends(program: Program, target: str, protocol: Protocol) -> bool:
+    """Return whether a call with a protocol never ends where ranks do not reach each other's memory."""
+    return target == "msccl" and program.collective.kind in _ROOTED and protocol == "Simple"
+
+
+def whole_bytes(program: Program) -> int:
+    """Return the largest buffer with which the runtime cuts no step into several messages."""
+    moves = (np.array(SENDS) | np.array(RECEIVES))[program.op]
+    most = int(program.count[moves].max(initial=1))
+    sizes = _ROOTED_MESSAGE_BYTES if program.collective.kind in _ROOTED else _MESSAGE_BYTES
+    known = program.input_chunks + program.output_chunks
+    chunks = max(known) if known else chunks_per_loop(program.collective)
+    return sizes[program.protocol] // most * chunks
+
+
+def joined_reductions(program: Program) -> Mask:
+    """Return the reductions that the parser adds to the step before: same target, no wait between them.
+
+    A reduction for which others wait ends a step.
+    """
+    real = np.flatnonzero(program.op != _NOP)
+    found = np.zeros(program.steps, dtype=bool)
+    row, before = real[1:], real[:-1]
+    reduces = program.op == _RE
+    joined = reduces[row] & reduces[before] & (program.tb_of[row] == program.tb_of[before])
+    for column in (program.dst_buffer, program.dst_slot, program.src_buffer):
+        joined &= column[row] == column[before]
+    joined &= (program.wait_tb[row] < 0) & ~_awaited(program)[before]
+    before_row = np.concatenate([[0], np.cumsum(reduces)])
+    number = before_row[before + 1] - before_row[program.tb_start[program.tb_of[before]]]
+    found[row] = joined & (number != MOST_FUSED)
+    return found
+
+
+def _awaited(program: Program) -> Mask:
+    """Return the steps for which another one waits."""
+    waits = program.wait_tb >= 0
+    found = np.zeros(program.steps, dtype=bool)
+    found[program.tb_start[program.wait_tb[waits]] + program.wait_step[waits]] = True
+    return found
+
+
 def _collective(program: Program, limits: RuntimeLimits) -> Iterator[str]:
-    if program.input_chunks or program.collective.kind not in COLL or not program.collective.whole:
-        yield f"its parser knows no collective {program.collective.label}"
+    wanted = program.collective
+    if program.input_chunks or wanted.kind not in limits.collectives or not wanted.whole:
+        yield f"it has no collective {wanted.label}"
+
+
+def _fusions(program: Program) -> Iterator[str]:
+    """Yield reductions that become one step with others, and do not have its number of chunks."""
+    joined = joined_reductions(program)
+    rows = np.flatnonzero(program.op == _RE)
+    chain = np.cumsum(~joined[rows])
+    last = np.searchsorted(chain, chain, side="right") - 1
+    for row, end in zip(rows, rows[last], strict=True):
+        if program.count[row] != program.count[end]:
+            yield (
+                f"{program.place(int(row))} becomes one step with {program.place(int(end))}, which gives it "
+                f"{program.count[end]} instead of {program.count[row]} chunks"
+            )
+    lengths = np.bincount(chain, minlength=1)
+    for number in np.flatnonzero(lengths > MOST_FUSED):
+        yield (
+            f"{program.place(int(rows[np.searchsorted(chain, number)]))} begins {lengths[number]} reductions "
+            f"that become one step, at most {MOST_FUSED} are allowed"
+        )
+
+
+def _nops(program: Program) -> Iterator[str]:
+    """Yield waits that get lost, and steps whose number in the kernel is not that of the file."""
+    nop, waits, awaited = program.op == _NOP, program.wait_tb >= 0, _awaited(program)
+    for row in np.flatnonzero(nop & awaited):
+        yield f"{program.place(int(row))} is awaited, and a nop never tells that it is done"
+    start = program.tb_start[program.tb_of]
+    carried = np.concatenate([[0], np.cumsum(nop & waits)])
+    idle = np.concatenate([[0], np.cumsum(nop & ~waits)])
+    rows = np.arange(program.steps)
+    real = np.maximum.accumulate(np.where(nop, -1, rows)) if len(rows) else rows
+    behind = np.maximum(np.concatenate([[-1], real[:-1]])[: len(rows)] + 1, start)
+    for row in np.flatnonzero(~nop & ~waits & (carried[rows] > carried[behind])):
+        yield f"{program.place(int(row))} follows a nop that waits, and must itself wait for a step"
+    for row in np.flatnonzero(~nop & awaited & (idle[rows] > idle[start])):
+        yield (
+            f"{program.place(int(row))} is awaited for ever: the runtime does not count the nops before it "
+            "that wait for nothing"
+        )
+
+
+def _elements(program: Program, limits: RuntimeLimits) -> Iterator[str]:
+    """Yield too many elements of the file for the tables of its parser, which skips those of other ranks."""
+    if program.ranks > limits.ranks:
+        yield f"it has {program.ranks} ranks, at most {limits.ranks} are allowed"
+    blocks = np.bincount(program.tb_rank, minlength=program.ranks)
+    steps = np.bincount(program.tb_rank[program.tb_of], minlength=program.ranks)
+    elements = 1 + program.ranks + blocks + steps
+    for rank in np.flatnonzero(elements > limits.elements):
+        yield (
+            f"rank {rank} reads {elements[rank]} elements (the algo, each gpu, its own threadblocks and "
+            f"steps), at most {limits.elements} are allowed"
+        )
 
 
 def _steps(program: Program, limits: RuntimeLimits) -> Iterator[str]:
@@ -137,8 +307,10 @@ _RULES: tuple[Callable[[Program, RuntimeLimits], Iterator[str]], ...] = (
     _channels,
     _threadblocks,
     _steps,
+    _elements,
     _counts,
     _peers,
     _waits,
     _slots,
+    lambda program, limits: iter(altered(program)),
 )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from probes.base import as_attribute
+from probes.base import ints
 from synth.memory_layout import cells_of
+from synth.msccl.limits import MOST_FUSED, joined_reductions
 from synth.msccl.names import COLL, chunks_per_loop
 from synth.program import BUFFERS, OPS, Program
 
-__all__ = ["write_xml"]
+__all__ = ["unfused", "write_xml"]
 
 _NOP, _RRS = OPS.index("nop"), OPS.index("rrs")
+# The parser ends a value only at a double quote, knows no entities, and has room for 255 bytes.
+_UNSAFE, _MOST_NAME = re.compile(r"[^A-Za-z0-9_. -]"), 200
 
 
 def write_xml(program: Program) -> bytes:
@@ -22,7 +27,26 @@ def write_xml(program: Program) -> bytes:
     The src of rrc, rrs and rrcs is the local operand, as the runtime expects. A slot that a step does not use
     is -1, except the dst of rrs, which repeats its src.
     """
-    return "".join(_lines(program)).encode()
+    return "".join(_lines(unfused(program))).encode()
+
+
+def unfused(program: Program) -> Program:
+    """Return the program with waits where a runtime would otherwise spoil reductions by making them one.
+
+    A reduction then waits for the step before it, if that has another number of chunks or ends a row of 16
+    reductions.
+    """
+    wait_tb, wait_step = program.wait_tb.copy(), program.wait_step.copy()
+    real = np.flatnonzero(program.op != _NOP)
+    joined, length = joined_reductions(program)[real], 1
+    if not joined.any():
+        return program
+    for before, row, joins in zip(real.tolist(), real[1:].tolist(), joined[1:].tolist(), strict=False):
+        length = length + 1 if joins else 1
+        if joins and (program.count[row] != program.count[before] or length > MOST_FUSED):
+            tb, length = program.tb_of[row], 1
+            wait_tb[row], wait_step[row] = tb, before - program.tb_start[tb]
+    return replace(program, wait_tb=ints(wait_tb), wait_step=ints(wait_step))
 
 
 def _lines(program: Program) -> Iterator[str]:
@@ -33,7 +57,7 @@ def _lines(program: Program) -> Iterator[str]:
     loop = int(sizes[:, :2].max(initial=1)) if coll == "custom" else chunks_per_loop(wanted)
     root = f' root="{wanted.root}"' if wanted.root else ""
     yield (
-        f"<algo name={as_attribute(program.name)} proto={as_attribute(program.protocol)} "
+        f'<algo name="{_UNSAFE.sub("_", program.name)[:_MOST_NAME]}" proto="{program.protocol}" '
         f'nchannels="{program.channels}" nchunksperloop="{loop}" ngpus="{program.ranks}" coll="{coll}" '
         f'inplace="{int(program.in_place)}" outofplace="{int(program.out_of_place)}" '
         f'minBytes="{program.min_bytes}" maxBytes="{program.max_bytes}"{root}>\n'

@@ -12,6 +12,8 @@ from .runtime_limits import (
     RUNTIMES as RUNTIMES,
     early_limit as early_limit,
     plan_limit as plan_limit,
+    program_limits as program_limits,
+    stuck_above as stuck_above,
 )
 from .runtime_sizes import SizedProgram as SizedProgram, runtime_sweep as runtime_sweep
 from .size_sweep import sizes_between as sizes_between, timed as timed

@@ -1,13 +1,15 @@
-"""The limits of runtimes that a table of sends already shows, and the limits of MSCCL++'s plans."""
+"""The limits of runtimes that a table of sends already shows, and those of programs and MSCCL++'s plans."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from probes.base import UsageError
+from synth.check import stuck_in_chunks
 from synth.collective import Collective
-from synth.msccl import COLL, TARGETS, limits_of
+from synth.msccl import FIFO, TARGETS, beyond, limits_of, whole_bytes
 from synth.mscclpp import ALIGNMENT_BYTES, COLLECTIVES, ExecutionPlan
+from synth.program import Program
 from synth.schedules import Schedule
 
 __all__ = [
@@ -16,8 +18,10 @@ __all__ = [
     "chunk_limit",
     "early_limit",
     "plan_limit",
+    "program_limits",
     "require_runtime",
     "size_limit",
+    "stuck_above",
 ]
 
 RUNTIMES = (*TARGETS, "mscclpp")
@@ -41,7 +45,8 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
     and one to receive from. So the table of sends bounds steps and threadblocks from below. O(sends).
     """
     collective = schedule.collective
-    if collective.kind not in (COLLECTIVES if runtime == "mscclpp" else COLL) or not collective.whole:
+    known = COLLECTIVES if runtime == "mscclpp" else TARGETS[runtime].collectives
+    if collective.kind not in known or not collective.whole:
         return f"it has no collective {collective.label}{'' if collective.whole else ' of some ranks'}"
     if runtime == "mscclpp":
         if _LEAST_OPERATIONS * schedule.sends > MOST_PLAN_OPERATIONS:
@@ -63,6 +68,31 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
         if peers[rank] > limits.most_threadblocks:
             return f"rank {rank} {verb} messages with {peers[rank]} peers, {limits.allowed_threadblocks}"
     return ""
+
+
+def program_limits(program: Program, runtime: str, multiprocessors: int = 0) -> list[str]:
+    """Return the limits of an interpreter of MSCCL XML that a program exceeds, for GPUs as in `beyond`."""
+    found = beyond(program, runtime, multiprocessors)
+    stuck = stuck_above(program)
+    return [*found, f"{runtime}: {stuck}"] if stuck else found
+
+
+def stuck_above(program: Program) -> str:
+    """Return the size above which MSCCL's interpreter deadlocks, and where; "" if it does at no size.
+
+    Chunks of several messages fill a connection earlier than a step that is one message.
+    """
+    most_bytes = whole_bytes(program)
+    if 0 < program.max_bytes <= most_bytes:
+        return ""
+    depth = FIFO[program.protocol]
+    place = stuck_in_chunks(program, depth)
+    if not place:
+        return ""
+    return (
+        f"buffers of more than {most_bytes} bytes (maxBytes) deadlock at {place}: each of its chunks is then "
+        f"a message, and a connection holds {depth} with {program.protocol}"
+    )
 
 
 def plan_limit(plan: ExecutionPlan, multiprocessors: int) -> str:

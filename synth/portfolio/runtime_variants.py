@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from synth.check import judge
 from synth.compiler import lower
-from synth.msccl import beyond
+from synth.msccl import never_ends, unfused
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
 from synth.network import Network
-from synth.portfolio.runtime_limits import plan_limit, size_limit
+from synth.portfolio.runtime_limits import plan_limit, program_limits, size_limit
 from synth.program import Program, Protocol
 from synth.schedules import Schedule
 from synth.simulation import PROTOCOLS, time_by
@@ -35,17 +37,18 @@ _MOST_PLAN_SENDS = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A program in ``instances`` parallel copies, and its plan if the runtime is MSCCL++."""
+    """A program in ``instances`` parallel copies, its plan if the runtime is MSCCL++, and its protocols."""
 
     instances: int
     program: Program
     plan: ExecutionPlan | None = None
+    protocols: tuple[Protocol, ...] = tuple(PROTOCOLS)
 
     def times_s(self, network: Network, size_bytes: int) -> Mapping[Protocol, float]:
         """Return the seconds on a buffer by the runtime's costs, with each of its protocols."""
         if self.plan is not None:
             return {"Simple": plan_time_s(self.plan, network, size_bytes)}
-        return {protocol: time_by(protocol, self.program, network, size_bytes) for protocol in PROTOCOLS}
+        return {protocol: time_by(protocol, self.program, network, size_bytes) for protocol in self.protocols}
 
     @cached_property
     def findings(self) -> Sequence[str]:
@@ -87,8 +90,14 @@ def variant_of(
         plan = plan_of(program, network.host_of.tolist())
         limit = plan_limit(plan, most)
         return (None, limit) if limit else (Variant(instances, program, plan), "")
-    findings = beyond(program, runtime, most)
-    return (None, findings[0]) if findings else (Variant(instances, program), "")
+    program = unfused(program)
+    findings = program_limits(program, runtime, most)
+    if findings:
+        return None, findings[0]
+    hosts = len(np.unique(network.host_of))
+    able = tuple(one for one in PROTOCOLS if hosts == 1 or not never_ends(program, runtime, one))
+    program = program if program.protocol in able else replace(program, protocol=able[0])
+    return Variant(instances, program, protocols=able), ""
 
 
 def variants_of(

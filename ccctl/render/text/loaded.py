@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from synth import Synthesis
     from synth.portfolio import LoadedRange
 
-__all__ = ["draw", "environment", "file_of", "summary"]
+__all__ = ["draw", "environment", "exports", "file_of", "summary"]
 
 # microsoft/msccl takes this many files of MSCCL_XML_FILES and ignores the rest (MSCCL_MAX_NUM_ALGOS).
 _MOST_XML_FILES = 4
@@ -25,14 +25,26 @@ def file_of(one: LoadedRange) -> str:
     return f"{one.from_bytes:011d}.{'json' if one.plan is not None else 'xml'}"
 
 
-def environment(files: Sequence[Path], runtime: str) -> list[str]:
-    """Return the environment variables with which a runtime finds the files, all in one folder."""
+def environment(files: Sequence[Path], runtime: str) -> dict[str, list[str]]:
+    """Return by library the variables with which it finds the files, all in one folder."""
     folder = files[0].parent
     if runtime == "mscclpp":
-        return [f"MSCCLPP_EXECUTION_PLAN_DIR={folder}"]
+        return {"MSCCL++": [f"MSCCLPP_EXECUTION_PLAN_DIR={folder}"]}
     if runtime == "rccl":
-        return [f"MSCCL_ALGO_DIR={folder}", "RCCL_MSCCL_FORCE_ENABLE=1"]
-    return [f"MSCCL_XML_FILES={':'.join(map(str, files))}", "NCCL_ALGO=MSCCL,RING,TREE"]
+        return {"RCCL": [f"MSCCL_ALGO_DIR={folder}", "RCCL_MSCCL_FORCE_ENABLE=1"]}
+    return {
+        "microsoft/msccl": [f"MSCCL_XML_FILES={':'.join(map(str, files))}", "NCCL_ALGO=MSCCL,RING,TREE"],
+        "Azure/msccl-executor-nccl": [f"MSCCL_ALGO_DIR={folder}"],
+    }
+
+
+def exports(files: Sequence[Path], runtime: str) -> Iterator[str]:
+    """Yield the lines of a shell that set the environment, under the name of the library if there are two."""
+    by_library = environment(files, runtime)
+    for library, variables in by_library.items():
+        if len(by_library) > 1:
+            yield f"# for {library}:"
+        yield from (f"export {variable}" for variable in variables)
 
 
 def _files(found: Synthesis, output: str | None) -> list[Path]:
@@ -86,12 +98,12 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     print_table(_POINT if limited else _POINT[:-2], points, say)
     say("of links alone: what threadblocks cost comes on top")
     say("")
-    for line in environment(_files(found, output), runtime):
-        say(f"export {line}")
+    for line in exports(_files(found, output), runtime):
+        say(line)
     if runtime == "msccl" and len(found.ranges) > _MOST_XML_FILES:
         say(
             f"microsoft/msccl reads only the first {_MOST_XML_FILES} files; a larger -f makes fewer ranges, "
-            "and Azure/msccl reads them all"
+            "and Azure/msccl-executor-nccl reads them all"
         )
 
 

@@ -412,3 +412,45 @@ def test_what_was_not_compiled_has_no_time_of_compilation(run_ccctl, schedule_fi
     done = run_ccctl("compile", "ring.xml", "--target", "msccl")
     assert done.returncode == 0, done.stderr
     assert "compiled in" not in done.stdout and done.stdout.rstrip().endswith("proven")
+
+
+def test_xml_that_msccl_does_not_load_is_written_with_a_warning(run_ccctl, tmp_path):
+    (tmp_path / "many.py").write_text(
+        "from synth.lang import chunk, program\n\n"
+        "@program('all_gather', 2, chunks=65)\n"
+        "def many():\n"
+        "    for at in range(65):\n"
+        "        for rank in range(2):\n"
+        "            for to in range(2):\n"
+        "                chunk('output', to, 65 * rank + at).assign(chunk('input', rank, at))\n"
+    )
+    done = run_ccctl("compile", "many.py", "-o", "many.xml")
+    assert done.returncode == 0, done.stderr
+    assert " steps, at most 64 are allowed; with --target msccl or rccl such a program" in done.stderr
+    refused = run_ccctl("compile", "many.py", "--target", "msccl", "-o", "no.xml")
+    assert refused.returncode == 1
+    assert not (tmp_path / "no.xml").exists()
+    assert "at most 64" not in run_ccctl("compile", "many.py", "-o", "many.json").stderr
+
+
+def test_what_msccl_makes_of_a_right_file_is_a_warning_and_with_its_target_wrong(run_ccctl, tmp_path):
+    step = (
+        '<step s="{}" type="{}" srcbuf="i" srcoff="{}" dstbuf="{}" dstoff="0" cnt="1" depid="{}" deps="{}" '
+        'hasdep="{}"/>'
+    )
+    (tmp_path / "lost.xml").write_text(
+        '<algo name="lost" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="1" coll="allreduce" '
+        'inplace="0" outofplace="1" minBytes="0" maxBytes="0">'
+        '<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="1">'
+        f'<tb id="0" send="-1" recv="-1" chan="0">{step.format(0, "cpy", 0, "o", -1, -1, 1)}</tb>'
+        f'<tb id="1" send="-1" recv="-1" chan="0">{step.format(0, "nop", -1, "o", 0, 0, 0)}'
+        f"{step.format(1, 'cpy', 0, 's', -1, -1, 0)}</tb></gpu></algo>"
+    )
+    said = "rank 0 threadblock 1 step 1 (cpy) follows a nop that waits, and must itself wait for a step"
+    plain = run_ccctl("verify", "lost.xml")
+    assert plain.returncode == 0, plain.stderr
+    assert f"in MSCCL's runtimes, {said}" in plain.stderr
+    for target in ("msccl", "rccl"):
+        refused = run_ccctl("verify", "lost.xml", "--target", target)
+        assert refused.returncode == 1
+        assert f"{target}: {said}" in refused.stdout

@@ -393,7 +393,8 @@ def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime
     told = json.loads(done.stdout)
     names = [one["file"] for one in told["ranges"]]
     assert sorted(path.name for path in (tmp_path / "files").iterdir()) == names
-    assert told["environment"][0].startswith(variable)
+    assert next(iter(told["environment"].values()))[0].startswith(variable)
+    assert (f"MSCCL_ALGO_DIR={tmp_path}/files" in str(told["environment"])) == (runtime != "mscclpp")
     assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 16 << 20)
     verified = run_ccctl("verify", f"files/{names[0]}")
     assert verified.returncode == 0, verified.stderr
@@ -401,6 +402,8 @@ def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime
     one = run_ccctl("synth", *SQUARE, "--size", "64K", "--for", runtime, "-o", f"one/{names[0]}")
     assert one.returncode == 0, one.stderr
     assert f"export {variable}{tmp_path}/one" in one.stderr
+    both = f"# for Azure/msccl-executor-nccl:\nexport MSCCL_ALGO_DIR={tmp_path}/one\n"
+    assert (both in one.stderr) == (runtime == "msccl")
     (tmp_path / "files" / "old.xml").write_text("")
     again = run_ccctl("synth", *asked)
     assert "old.xml: remove them" in again.stderr
