@@ -94,7 +94,7 @@ class HostDevice:
     def pinned(self, shape, dtype):
         return np.zeros(shape, dtype)
 
-    def told(self):
+    def translating_errors(self):
         return contextlib.nullcontext()
 
 
