@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints, Mask, floats, ints, offsets, spans
+from probes.base import Floats, Indices, Ints, Mask, floats, ints, offsets, spans, uncollected
 from probes.link_costs import HostMemory
 
 __all__ = ["Link", "Network", "build"]
@@ -306,6 +306,7 @@ class Network:
         return [f"link_port: link {link} names port {port} twice" for link, port in twice]
 
 
+@uncollected()
 def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
     """Return a network from its links; ports are numbered in the order in which links first name them."""
     table = list(links)

@@ -175,6 +175,8 @@ class _Run:
             counts = self.per_launch[key], self.downs[key]
             if counts[0] != counts[1]:
                 self.order.balance[_named(key)] = counts
+        # Blocks refer to this run; without this circle, its objects go as soon as nothing else needs them.
+        self.done.clear()
         return self.order
 
     def access(self, event: int, rank: int, launch: int, element: PlanElement | None) -> Access:

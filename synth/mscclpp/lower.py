@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.base import UsageError
+from probes.base import UsageError, uncollected
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
 from synth.mscclpp.plan import ExecutionPlan
@@ -26,6 +26,7 @@ COLLECTIVES = {
 }
 
 
+@uncollected()
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
     """Return a plan equivalent to a proven program; ``hosts[rank]`` is the number of its host.
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probes.base import UsageError, offsets
+from probes.base import UsageError, offsets, uncollected
 from synth.mscclpp.elements import End, other
 from synth.mscclpp.plan import ExecutionPlan, Operation, Threadblock
 from synth.network import Network, fastest_links
@@ -33,6 +33,7 @@ _THREADBLOCK_BYTES_PER_S = 12e9
 _HOP_S = {"memory": 2.3e-6, "port": 9e-6}
 
 
+@uncollected()
 def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float:
     """Return the seconds of a plan that `plan_of` made, on a buffer of this size; infinite if it deadlocks.
 
