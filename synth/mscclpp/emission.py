@@ -22,6 +22,7 @@ __all__ = ["Emission", "RankPlan", "Semaphores"]
 _S, _R, _RRC, _RRS, _RCS, _RRCS = (OPS.index(name) for name in ("s", "r", "rrc", "rrs", "rcs", "rrcs"))
 _COPY, _REDUCE = OPS.index("cpy"), OPS.index("re")
 _SCRATCH = "s"
+_NOP = Operation("nop")
 # Chunks of a local buffer: (buffer, first chunk, number of chunks).
 _Place = tuple[str, int, int]
 
@@ -125,14 +126,14 @@ class Emission:
         left = self._operations
         acquired: tuple[int, ...] = ()
         while left:
-            here = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
+            here = [Operation("sem_acquire", semaphores=acquired), _NOP] if acquired else []
             if len(here) + len(left) <= MOST_OPERATIONS:
                 here, left = here + left, []
             else:
                 room = MOST_OPERATIONS - len(here) - 2
                 acquired = (self._rank.new_semaphore(),)
                 released = Operation("sem_release", semaphores=acquired)
-                here, left = [*here, *left[:room], Operation("nop"), released], left[room:]
+                here, left = [*here, *left[:room], _NOP, released], left[room:]
             yield Threadblock(
                 operations=tuple(here),
                 memory=tuple(self._lists["memory"]),
@@ -243,7 +244,7 @@ class Emission:
             self._nop()
 
     def _nop(self) -> None:
-        self._operations.append(Operation("nop"))
+        self._operations.append(_NOP)
         self._reads, self._writes = set(), set()
         self._dirty = self._waited = False
 

@@ -42,7 +42,10 @@ def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float
     """
     chunks = max(max(gpu.input_chunks, gpu.output_chunks) for gpu in plan.gpus)
     chunk_bytes = -(-size_bytes // chunks)
-    steps = _Steps(network, fastest_links(network, chunk_bytes), chunk_bytes)
+    pairs = {
+        (rank, peer) for rank, gpu in enumerate(plan.gpus) for kind in _HOP_S for peer in gpu.peers(kind)
+    }
+    steps = _Steps(network, fastest_links(network, chunk_bytes, pairs), chunk_bytes)
     for rank, gpu in enumerate(plan.gpus):
         ends = {kind: _ends(rank, kind, gpu.peers(kind)) for kind in ("memory", "port")}
         for block in gpu.threadblocks:
