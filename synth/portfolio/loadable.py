@@ -22,7 +22,7 @@ from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import early_limit, require_runtime
 from synth.portfolio.runtime_sizes import runtime_sweep
-from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_of, variants_of
+from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_for, variant_of, variants_of
 from synth.portfolio.size_sweep import Candidates, candidates_of
 from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
@@ -69,9 +69,11 @@ def loadable_among(
     ``kept`` are all schedules that the search found. Raises UsageError if none loads.
     """
     best = fastest.listed
-    candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
+    # The best is proven, and so no longer the object that was kept.
+    others = [(_time_s(one), number, one) for number, one in enumerate(kept) if one.link is not best.link]
+    candidates = [best, *(one for *_, one in sorted(others))]
     # The search may prefer another one to the fastest over links alone.
-    free_s = min(map(_time_s, candidates))
+    free_s = min([_time_s(best), *(time_s for time_s, *_ in others)])
     limits: dict[str, str] = {}
     for tried, schedule in enumerate(candidates, start=1):
         progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
@@ -212,14 +214,14 @@ def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _At
         # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
         program = lower(schedule, most_chunks=most, fuse=False)
+        variant, limit = variant_of(program, schedule.network, runtime)
     else:
         limit = early_limit(schedule, runtime)
         if not limit and schedule.sends > _MOST_SENDS:
             limit = f"{schedule.sends} sends, and at most {_MOST_SENDS} are compiled"
         if limit:
             return _Attempt(None, limit)
-        program = lower(schedule)
-    variant, limit = variant_of(program, schedule.network, runtime)
+        variant, limit = variant_for(schedule, runtime)
     wrong = variant.findings if variant is not None else ()
     return _Attempt(None, wrong[0]) if wrong else _Attempt(variant, limit)
 

@@ -11,13 +11,15 @@ import pytest
 from probes.base import UsageError
 from synth import Request, synthesize
 from synth.check import check, judge
+from synth.collective import collective
 from synth.compiler import lower
-from synth.msccl import beyond, read_xml, write_xml
+from synth.methods import greedy
+from synth.msccl import TARGETS, beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.portfolio.loadable import loadable_among
-from synth.portfolio.runtime_variants import variants_of
+from synth.portfolio.runtime_variants import variant_for, variants_of
 from synth.schedules import Selection
 
 SIZE_BYTES = 1 << 16
@@ -55,6 +57,23 @@ def test_what_loads_is_no_nearer_to_the_bound_than_the_best_of_all() -> None:
     found = loadable_among(slow, [slow.listed, fast.listed], "msccl").loaded
     assert found is not None
     assert found.unrestricted_percent == pytest.approx(fast.listed.outcome.percent_of_optimal)
+
+
+@pytest.mark.parametrize(("chunks", "loads"), [(4, True), (16, False)])
+def test_without_fused_instructions_fewer_threadblocks_are_enough(
+    monkeypatch: pytest.MonkeyPatch, chunks: int, loads: bool
+) -> None:
+    """Only with few chunks: else a threadblock has too many steps, and the fused program's limit is named."""
+    monkeypatch.setitem(TARGETS, "rccl", replace(TARGETS["rccl"], threadblocks=30))
+    network = pod("dgx-a100:2")
+    schedule = greedy.synthesize(network, collective("all_gather", network.ranks, chunks), SIZE_BYTES)
+    limit = beyond(lower(schedule), "rccl", network.multiprocessors)[0]
+    assert "threadblocks" in limit
+    made, told = variant_for(schedule, "rccl")
+    assert (made is not None, told) == (loads, "" if loads else limit)
+    if made is not None:
+        assert made.findings == []
+        assert beyond(made.program, "rccl", network.multiprocessors) == []
 
 
 def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
