@@ -315,13 +315,14 @@ class _Block:
 
     def go(self) -> None:
         """Run until an element must wait, or until the block ends."""
-        while self.at < len(self.elements):
-            element = self.element
-            if element.kind == "barrier":
+        elements = self.elements
+        while self.at < len(elements):
+            element = elements[self.at]
+            if element.kind == "nop":
+                self.meet()
+            elif element.kind == "barrier":
                 if not self.barrier(element):
                     return
-            elif element.kind == "nop":
-                self.meet()
             elif (key := self.waits_for(element)) is not None:
                 self.run.sleeping.setdefault(key, []).append(self)
                 return

@@ -339,11 +339,11 @@ class _Results:
         key = (-1 if plan.collective in ("allreduce", "broadcast") else rank, launch)
         right = self.right.setdefault(key, np.full(memory.span, _NONE))
         open_rows = np.flatnonzero(held != right[at])
-        told = -1
+        first, told = _source(memory, launch, 0, 0), -1
         for cell, value in zip(at[open_rows].tolist(), held[open_rows].tolist(), strict=True):
             chunk, offset = divmod(cell, memory.cells)
             wanted = {
-                _source(memory, launch, source, slot * memory.cells + offset): 1
+                first + source * memory.span + slot * memory.cells + offset: 1
                 for source, slot in expected(plan, rank, chunk)
             }
             parts = self.values.parts(value)
