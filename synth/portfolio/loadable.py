@@ -17,7 +17,7 @@ from synth.compiler import lower
 from synth.errors import NotApplicableError
 from synth.methods import host_halving
 from synth.msccl import TARGETS
-from synth.portfolio.plain import fastest_plain
+from synth.portfolio.plain import fastest_plain, library_schedules
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import early_limit, require_runtime
@@ -54,21 +54,21 @@ def fastest_loadable(
 
     Raises UsageError for an unknown runtime, and if no schedule fits: the message then names the limits.
     """
-    runtime = request.runtime
-    require_runtime(runtime)
+    require_runtime(request.runtime)
     kept: list[Schedule] = []
     fastest = fastest_plain(request, progress, kept.append, pools=pools)
-    return loadable_among(fastest, kept, runtime, progress)
+    return loadable_among(request, fastest, kept, progress)
 
 
 def loadable_among(
-    fastest: Synthesis, kept: Sequence[Schedule], runtime: str, progress: Progress = SILENT
+    request: Request, fastest: Synthesis, kept: Sequence[Schedule], progress: Progress = SILENT
 ) -> Synthesis:
-    """Return the fastest of the schedules of a search that a runtime can load, proven and compiled.
+    """Return the fastest of a search's schedules that the request's runtime can load, proven and compiled.
 
-    ``kept`` are all schedules that the search found. Raises UsageError if none loads.
+    ``kept`` are all schedules that the search found. If none of them loads, messages are merged, or one of
+    the libraries' algorithms is taken, which have fewer peers. Raises UsageError if none of these loads.
     """
-    best = fastest.listed
+    best, runtime = fastest.listed, request.runtime
     # The best is proven, and so no longer the object that was kept.
     others = [(_time_s(one), number, one) for number, one in enumerate(kept) if one.link is not best.link]
     candidates = [best, *(one for *_, one in sorted(others))]
@@ -91,6 +91,19 @@ def loadable_among(
             found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
             return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
+    # The search ends at the bound, often with sends to more peers than a runtime takes.
+    libraries = sorted(library_schedules(request, _MOST_MERGED_SENDS), key=_time_s)
+    for merging in (False, True):
+        for at, schedule in enumerate(libraries):
+            progress.update(at, len(libraries), f"compiling {schedule.method} for {runtime}")
+            made = _compiled(schedule, runtime, merging=merging)
+            if made.variant is not None:
+                tried = len(candidates) + len(libraries)
+                found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
+                if merging:
+                    return _timed_as_merged(found, made.variant)
+                return _as_run(found, made.variant, libraries[at + 1 :], progress)
+            limits.setdefault(f"{_named(schedule)}{' in merged messages' if merging else ''}", made.limit)
     raise _none_loads(runtime, len(candidates), limits)
 
 
