@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
-from probes.base import SILENT, Progress, UsageError, first_of, plural
+from probes.base import SILENT, Progress, UsageError, first_of, plural, uncollected
 from synth.collective import collective
 from synth.compiler import lower
 from synth.errors import NotApplicableError
@@ -60,6 +60,7 @@ def fastest_loadable(
     return loadable_among(request, fastest, kept, progress)
 
 
+@uncollected()
 def loadable_among(
     request: Request, fastest: Synthesis, kept: Sequence[Schedule], progress: Progress = SILENT
 ) -> Synthesis:
