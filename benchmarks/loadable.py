@@ -20,7 +20,7 @@ import json
 import statistics
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ccctl.arguments import load_network
@@ -121,7 +121,8 @@ def cells_of(
     """Search once, then compile, prove and write for each runtime."""
     began_s, kept = time.process_time(), list[Schedule]()
     # In this process, so that its processor time is that of the whole search.
-    fastest = fastest_plain(Request(network, kind, size_bytes=size_bytes, jobs=0), keep=kept.append)
+    request = Request(network, kind, size_bytes=size_bytes, jobs=0)
+    fastest = fastest_plain(request, keep=kept.append)
     search_s = time.process_time() - began_s
     outcome = fastest.listed.outcome
     assert outcome is not None
@@ -130,7 +131,7 @@ def cells_of(
     for runtime in runtimes:
         began_s = time.process_time()
         try:
-            found = loadable_among(fastest, kept, runtime, size_bytes)
+            found = loadable_among(replace(request, runtime=runtime), fastest, kept)
         except CcctlError as error:
             load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
             cells.append(

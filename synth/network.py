@@ -11,14 +11,14 @@ fast NIC sends to several slow NICs at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints, Mask, floats, ints, offsets, spans
+from probes.base import Floats, Indices, Ints, Mask, floats, ints, offsets, spans, uncollected
 from probes.link_costs import HostMemory
 
 __all__ = ["Link", "Network", "build"]
@@ -202,6 +202,11 @@ class Network:
         """Return the seconds from the start of a send to its arrival, for each link."""
         return floats(self.alpha_s + self.beta_s_per_byte * chunk_bytes)
 
+    def links_of(self, pairs: Collection[tuple[int, int]]) -> Indices:
+        """Return the rows of all links that join any of the pairs (src, dst)."""
+        wanted = np.array([src * self.ranks + dst for src, dst in pairs], dtype=np.int64)
+        return np.flatnonzero(np.isin(self.src.astype(np.int64) * self.ranks + self.dst, wanted))
+
     def ports_of(self, link: int) -> Ints:
         return self.link_port[self.link_port_start[link] : self.link_port_start[link + 1]]
 
@@ -308,6 +313,7 @@ class Network:
         return [f"link_port: link {link} names port {port} twice" for link, port in twice]
 
 
+@uncollected()
 def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
     """Return a network from its links; ports are numbered in the order in which links first name them."""
     table = list(links)
@@ -343,9 +349,19 @@ def _outside(name: str, column: Ints, limit: int, noun: str) -> list[str]:
     return [f"{name}[{row}]: there is no {noun} {column[row]}" for row in rows]
 
 
-def fastest_links(network: Network, chunk_bytes: int) -> dict[tuple[int, int], int]:
-    """Return the row of the fastest link for a chunk, by (src, dst)."""
-    rows = cheapest_of_parallel(network.ranks, network.src, network.dst, network.travel_s(chunk_bytes))
+def fastest_links(
+    network: Network, chunk_bytes: int, pairs: Collection[tuple[int, int]] | None = None
+) -> dict[tuple[int, int], int]:
+    """Return, for each (src, dst) that a link joins, the row of the link that delivers a chunk first.
+
+    If ``pairs`` is given, only these pairs are looked up.
+    """
+    rows = np.arange(network.links) if pairs is None else network.links_of(pairs)
+    rows = rows[
+        cheapest_of_parallel(
+            network.ranks, network.src[rows], network.dst[rows], network.travel_s(chunk_bytes)[rows]
+        )
+    ]
     ends = zip(network.src[rows].tolist(), network.dst[rows].tolist(), strict=True)
     return dict(zip(ends, rows.tolist(), strict=True))
 

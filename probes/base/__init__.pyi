@@ -1,3 +1,4 @@
+from .collector import uncollected as uncollected
 from .columns import (
     Bytes as Bytes,
     Floats as Floats,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask
+from probes.base import Floats, Indices, Ints, Mask
 from synth.network import Network
 from synth.networks import found_symmetry, strong_components
 
@@ -42,20 +43,36 @@ class Cut:
 class Gates:
     """The gates of a cut: one row for each shared port, and one for each link without a port.
 
-    ``beta_s_per_byte`` is the gate's time per byte over the link that holds it least; ``alpha_s`` is the
-    least alpha of its links. ``tail`` is the one rank that feeds the gate, or -1 if several do.
-    ``gate_of_link`` has a row for each link of the cut.
+    ``beta_s_per_byte`` is the gate's time per byte over the link that holds it least. ``gate_of_link`` has a
+    row for each of the cut's ``links``.
     """
 
+    network: Network
+    links: Indices
     beta_s_per_byte: Floats
-    alpha_s: Floats
-    tail: Indices
     gate_of_link: Indices
 
     @property
     def bytes_per_s(self) -> float:
         """The rate of all gates together."""
         return float((1.0 / self.beta_s_per_byte).sum())
+
+    @cached_property
+    def alpha_s(self) -> Floats:
+        """The least alpha of each gate's links."""
+        found = np.full(len(self.beta_s_per_byte), np.inf)
+        np.minimum.at(found, self.gate_of_link, self.network.alpha_s[self.links])
+        return found
+
+    @cached_property
+    def tail(self) -> Ints:
+        """The one rank that feeds each gate, or -1 if there are several."""
+        tails = self.network.src[self.links].astype(np.int64)
+        low = np.full(len(self.beta_s_per_byte), self.network.ranks)
+        high = np.full(len(self.beta_s_per_byte), -1)
+        np.minimum.at(low, self.gate_of_link, tails)
+        np.maximum.at(high, self.gate_of_link, tails)
+        return np.where(low == high, low, -1).astype(np.int32)
 
 
 def cut_around(network: Network, inside: Mask, name: str, kind: str) -> Cut:
@@ -101,17 +118,9 @@ def distinct_cuts(network: Network) -> Iterator[Cut]:
 def gates(network: Network, cut: Cut) -> Gates:
     """Return the gates of ``cut``; a link with several ports is counted at its busiest port."""
     gate_of, held = _gate_of(network, cut.links)
-    count = int(gate_of.max(initial=-1)) + 1
-    beta = np.full(count, np.inf)
-    alpha = np.full(count, np.inf)
+    beta = np.full(int(gate_of.max(initial=-1)) + 1, np.inf)
     np.minimum.at(beta, gate_of, held)
-    np.minimum.at(alpha, gate_of, network.alpha_s[cut.links])
-    tails = network.src[cut.links]
-    low = np.full(count, network.ranks)
-    high = np.full(count, -1)
-    np.minimum.at(low, gate_of, tails)
-    np.maximum.at(high, gate_of, tails)
-    return Gates(beta, alpha, np.where(low == high, low, -1).astype(np.int32), gate_of)
+    return Gates(network, cut.links, beta, gate_of)
 
 
 def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:

@@ -99,7 +99,7 @@ def _arcs(network: Network) -> tuple[Indices, Indices, Floats]:
     first[1:] = last[:-1]
     entry, leave = ranks + network.link_port, ranks + ports + network.link_port
     came_from = np.where(first, network.src[owner], np.roll(leave, 1))
-    plain = np.setdiff1d(np.arange(network.links), owner)
+    plain = np.flatnonzero(np.diff(network.link_port_start) == 0)
     within = np.arange(ports)
     tail = (network.src[plain], came_from, leave[last], ranks + within)
     head = (network.dst[plain], entry, network.dst[owner[last]], ranks + ports + within)

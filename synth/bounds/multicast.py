@@ -82,6 +82,16 @@ class _Problem:
         equal_supply = len(np.unique(self.supply)) == 1
         return tuple(distinct_cuts(self.network) if equal_supply else candidate_cuts(self.network))
 
+    @property
+    def cost_s(self) -> Floats:
+        """The seconds that the first byte of a chunk, or a whole chunk, takes over each link."""
+        return self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
+
+    @cached_property
+    def paths_s(self) -> Floats:
+        """The time of the shortest path from each rank to each other one."""
+        return distances_s(self.network, self.cost_s, np.arange(self.network.ranks))
+
     def needed(self, inside: Mask) -> int:
         """Return the number of chunks that must cross into the set at least once."""
         if inside.all() or not inside.any():
@@ -150,11 +160,13 @@ class _Problem:
 
     def latency(self) -> Bound:
         """Return the longest of the shortest paths from a source to a rank that wants its chunk."""
-        cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
         sources = np.flatnonzero(self.supply)
         if len(sources) > _MOST_SOURCES:
             sources = sources[np.linspace(0, len(sources) - 1, _MOST_SOURCES).astype(int)]
-        reach_s = distances_s(self.network, cost_s, sources)
+        if self.network.ranks <= _MOST_PATHS_RANKS:
+            reach_s = self.paths_s[sources]
+        else:
+            reach_s = distances_s(self.network, self.cost_s, sources)
         row, rank = np.unravel_index(int(reach_s.argmax()), reach_s.shape)
         return Bound("latency", float(reach_s[row, rank]), f"from rank {sources[row]} to rank {rank}")
 
@@ -181,7 +193,6 @@ class _Problem:
     def partition(self) -> Bound:
         """Return the bound by 2(k−1) crossings of every chunk between k parts, such as hosts or clusters."""
         best = Bound("partition", 0.0)
-        cost_s = self.network.alpha_s if self.fluid else self.network.travel_s(self.chunk_bytes)
         far_s: Floats | None = None
         for labels, noun in labelings(self.network):
             crossing = np.flatnonzero(labels[self.network.src] != labels[self.network.dst])
@@ -194,7 +205,7 @@ class _Problem:
             bytes_s = crossings * self.chunk_bytes / rate
             alpha_s = float(self.network.alpha_s[crossing].min())
             if far_s is None and self.network.ranks <= _MOST_PATHS_RANKS and alpha_s > _NOTICEABLE * bytes_s:
-                far_s = distances_s(self.network, cost_s, np.arange(self.network.ranks))
+                far_s = self.paths_s
             inside_s = 0.0 if far_s is None else partition_latency_s(self.network, labels, far_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:

@@ -12,7 +12,7 @@ from synth.compiler.legality import require
 from synth.compiler.numbering import awaited_first
 from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
-from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of
+from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of, lowest_channels
 from synth.program import FIFO_DEPTH, Program, in_chunks
 from synth.simulation import links_of, run
 
@@ -55,7 +55,7 @@ def _placed(rows: InstructionDag, place: Indices) -> tuple[Program | None, Indic
     If all threadblocks of a cycle send first and fill their FIFOs, the blocked messages move to the next
     channel. Each chunk counts as a message, because runtimes cut steps of several large chunks.
     """
-    lowest = np.zeros(rows.rows, dtype=np.int64)
+    lowest = lowest_channels(rows)
     while True:
         blocks, to_split = assigned(rows, place, lowest)
         if blocks is None:

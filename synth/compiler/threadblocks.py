@@ -15,10 +15,12 @@ from probes.base import Indices
 from synth.compiler.instruction_dag import InstructionDag
 from synth.compiler.placing import first_fit, place_local
 
-__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of", "looked_up"]
+__all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of", "looked_up", "lowest_channels"]
 
 # MSCCL's runtime refuses more channels.
 MOST_CHANNELS = 32
+# MSCCL's and RCCL's runtimes take this many peers on each channel of a rank.
+_MOST_PEERS = 32
 # The channel of threadblocks that have no peer.
 _LOCAL_CHANNEL = 0
 # More than any channel number, so that peers and channel fit in one key.
@@ -87,6 +89,21 @@ def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Ind
             return None, _fused_among(dag, ahead[~movable], behind[~movable])
         chain = heads_of(dag)[ahead]
         lowest[chain] = channel[chain] + 1
+
+
+def lowest_channels(dag: InstructionDag) -> Indices:
+    """Return the lowest channel of each row's chain: 0, or one by the distance to the peer if peers are many.
+
+    So no rank has more peers on a channel than runtimes take.
+    """
+    ranks = np.int64(dag.dag.collective.ranks)
+    sends = dag.receiver >= 0
+    pairs = np.unique(dag.rank[sends] * ranks + dag.send_to[sends])
+    found = np.zeros(dag.rows, dtype=np.int64)
+    if np.bincount(pairs // ranks, minlength=1).max() > _MOST_PEERS:
+        away = (dag.send_to[sends] - dag.rank[sends]) % ranks
+        found[sends] = (away - 1) // _MOST_PEERS * dag.dag.instances
+    return found
 
 
 def heads_of(dag: InstructionDag) -> Indices:

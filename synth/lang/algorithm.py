@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
-from probes.base import UsageError
+from probes.base import UsageError, uncollected
 from synth.collective import KINDS, MOST_RANKS, Collective, collective, kind_of
 from synth.compiler import ChunkDag, compiled_program
 from synth.lang.by_hand import require_threadblocks
@@ -71,7 +69,7 @@ class Algorithm:
         if not _is_count(instances) or not 1 <= instances <= 64:
             raise UsageError(f"instances: expected 1 to 64, found {_shown(instances)}")
         with (
-            _uncollected(),
+            uncollected(),
             Trace(wanted, gpus=gpus, in_place=in_place, source=self.source, links=links) as trace,
         ):
             self.body(**values)
@@ -137,18 +135,6 @@ def _is_count(value: object) -> TypeGuard[int]:
 def _shown(value: object) -> str:
     """Return a value as messages show it; repr raises for whole numbers of thousands of digits."""
     return "a number of thousands of digits" if _is_count(value) and value.bit_length() > 256 else repr(value)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switch the cyclic garbage collector off: statements make many objects, but no cycles."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def program(

@@ -162,6 +162,8 @@ class _Block:
             units = range(UNITS) if operation.name == "pipeline" else (-1,)
             for unit in units:
                 for one in operation.inner if operation.name == "pipeline" else (operation,):
+                    if not one.src and not one.dst:
+                        continue
                     for sources, targets in self.aligned(one, unit):
                         firsts = [first for span in (*sources, *targets) for first in span.firsts]
                         if firsts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from probes.base import Bytes, Ints
 from synth.mscclpp.messages import MatchedMessage, MatchedMessages
@@ -22,6 +23,7 @@ __all__ = ["Emission", "RankPlan", "Semaphores"]
 _S, _R, _RRC, _RRS, _RCS, _RRCS = (OPS.index(name) for name in ("s", "r", "rrc", "rrs", "rcs", "rrcs"))
 _COPY, _REDUCE = OPS.index("cpy"), OPS.index("re")
 _SCRATCH = "s"
+_NOP = Operation("nop")
 # Chunks of a local buffer: (buffer, first chunk, number of chunks).
 _Place = tuple[str, int, int]
 
@@ -106,12 +108,12 @@ class Emission:
             self._sync("rlxwait", out)
         for step in steps:
             for acquired in _batched(self._semaphores.acquired.get(step, ()), MOST_SEMAPHORES):
-                self._operations.append(Operation("sem_acquire", semaphores=acquired))
+                self._operations.append(_counting("sem_acquire", acquired))
                 self._waited = True
             self._step(step)
             for released in _batched(self._semaphores.released.get(step, ()), MOST_SEMAPHORES):
                 self._settle()
-                self._operations.append(Operation("sem_release", semaphores=released))
+                self._operations.append(_counting("sem_release", released))
         if into is not None and self._connection(into) in acknowledged:
             self._sync("signal", into)
         if out is not None and self._connection(out) in acknowledged:
@@ -125,14 +127,14 @@ class Emission:
         left = self._operations
         acquired: tuple[int, ...] = ()
         while left:
-            piece = [Operation("sem_acquire", semaphores=acquired), Operation("nop")] if acquired else []
+            piece = [Operation("sem_acquire", semaphores=acquired), _NOP] if acquired else []
             if len(piece) + len(left) <= MOST_OPERATIONS:
                 piece, left = piece + left, []
             else:
                 room = MOST_OPERATIONS - len(piece) - 2
                 acquired = (self._rank.new_semaphore(),)
                 released = Operation("sem_release", semaphores=acquired)
-                piece, left = [*piece, *left[:room], Operation("nop"), released], left[room:]
+                piece, left = [*piece, *left[:room], _NOP, released], left[room:]
             yield Threadblock(
                 operations=tuple(piece),
                 memory=tuple(self._lists["memory"]),
@@ -243,7 +245,7 @@ class Emission:
             self._nop()
 
     def _nop(self) -> None:
-        self._operations.append(Operation("nop"))
+        self._operations.append(_NOP)
         self._reads, self._writes = set(), set()
         self._dirty = self._waited = False
 
@@ -255,7 +257,7 @@ class Emission:
             self._waited = True
         # Port channels have no relaxed signals.
         plain = name.removeprefix("rlx") if kind == "port" else name
-        self._operations.append(Operation(plain, channel_type=kind, channels=(channel,)))
+        self._operations.append(_signalling(plain, kind, channel))
 
     def _connection(self, message: MatchedMessage) -> tuple[int, int]:
         tbs = self._messages.tb
@@ -276,6 +278,17 @@ class Emission:
         peer = self._messages.rank[receive]
         number = self._rank.buffers.setdefault((peer, name, kind), len(self._rank.buffers))
         return Operand(index, size, remote=_number_in(self._buffers[kind], number))
+
+
+# Blocks share most of these operations.
+@lru_cache(maxsize=1 << 12)
+def _counting(name: str, semaphores: tuple[int, ...]) -> Operation:
+    return Operation(name, semaphores=semaphores)
+
+
+@lru_cache(maxsize=1 << 12)
+def _signalling(name: str, channel_type: str, channel: int) -> Operation:
+    return Operation(name, channel_type=channel_type, channels=(channel,))
 
 
 def _number_in(values: list[int], value: int) -> int:

@@ -87,24 +87,28 @@ class EventGraph:
 
         No event may be added afterwards. O(pairs + passes · events between the first and last of a pass).
         """
-        pairs, number = np.unique(earlier * len(self.place) + later, return_inverse=True)
-        one, two = np.divmod(pairs, len(self.place))
-        known = self._surely(one, two)
-        open_pairs = np.flatnonzero(~known & (one < two))
+        found = self._surely(earlier, later)
+        open_pairs = np.flatnonzero(~found & (earlier < later))
         if len(open_pairs):
-            known[open_pairs] = self._searched(one[open_pairs], two[open_pairs], data=data)
-        found: Mask = known[number]
+            pair = earlier[open_pairs] * len(self.place) + later[open_pairs]
+            pairs, number = np.unique(pair, return_inverse=True)
+            found[open_pairs] = self._searched(*np.divmod(pairs, len(self.place)), data=data)[number]
         return found
 
     def _surely(self, earlier: Indices, later: Indices) -> Mask:
-        place, base, thread = (np.array(one, dtype=np.int64) for one in (self.place, self.base, self.thread))
-        rank, turn = np.array(self.rank_of), np.array(self.turn_of)
+        place, base, thread, rank, turn = self._columns
         early, late = place[earlier], place[later]
         alone = (thread[earlier] >= 0) & (thread[earlier] == thread[later]) & (earlier < later)
         within = (early == late) & (early > 0) & ((earlier <= base[later]) | alone)
         turns = (rank[early] >= 0) & (rank[early] == rank[late]) & (turn[early] < turn[late])
         found: Mask = within | ((early != late) & turns)
         return found
+
+    @cached_property
+    def _columns(self) -> tuple[Indices, ...]:
+        """The place, base and thread of each event, and the rank and turn of each place."""
+        lists = (self.place, self.base, self.thread, self.rank_of, self.turn_of)
+        return tuple(np.array(one, dtype=np.int64) for one in lists)
 
     @cached_property
     def _edges(self) -> tuple[Indices, Indices]:

@@ -71,11 +71,12 @@ _Counter = End | tuple[int, int]
 class _Counts:
     """The ups (signals or releases) and downs (waits or acquires) of a counter so far.
 
-    ``waiting`` are the ups, with their launches, that no down has needed yet; ``head`` is an event that
-    follows the first ``joined`` ups. Relaxed ups are followed weakly. ``chance`` is set if an up does not
-    follow the up before it, so that their order may vary.
+    It begins at ``initial``. ``waiting`` are the ups, with their launches, that no down has needed yet;
+    ``head`` is an event that follows the first ``joined`` ups. Relaxed ups are followed weakly. ``chance`` is
+    set if an up does not follow the up before it, so that their order may vary.
     """
 
+    initial: int = 0
     ups: int = 0
     downs: int = 0
     waiting: deque[tuple[int, int]] = field(default_factory=deque)
@@ -90,6 +91,11 @@ class _Counts:
             self.chance = not graph.precedes(self.last_up, event)
         self.ups, self.last_up = self.ups + 1, event
         self.waiting.append((weakly(event) if relaxed else event, launch))
+
+    @property
+    def needed(self) -> int:
+        """The ups that the next down needs."""
+        return self.downs + 1 - self.initial
 
     def join(self, graph: EventGraph, need: int) -> None:
         """Let the head follow the first ``need`` ups."""
@@ -176,6 +182,8 @@ class _Run:
             counts = self.per_launch[key], self.downs[key]
             if counts[0] != counts[1]:
                 self.order.balance[_named(key)] = counts
+        # Blocks refer to this run; without this circle, its objects go as soon as nothing else needs them.
+        self.done.clear()
         return self.order
 
     def access(self, event: int, rank: int, launch: int, element: PlanElement | None) -> Access:
@@ -227,7 +235,7 @@ class _Run:
     def counter(self, key: _Counter) -> _Counts:
         found = self.counts.get(key)
         if found is None:
-            found = self.counts[key] = _Counts()
+            found = self.counts[key] = _Counts(self.initial.get(key, 0))
         return found
 
     def count_up(self, key: _Counter, event: int, relaxed: bool, launch: int) -> None:
@@ -240,7 +248,8 @@ class _Run:
         These are the first ups, as many as the wait needs. If the order of ups may vary, only the ups of
         whole launches count.
         """
-        counts, need = self.counter(key), max(self.needed(key), 0)
+        counts = self.counter(key)
+        need = max(counts.needed, 0)
         if key in self.by_chance:
             counts.join_launches(self.graph, need // max(self.per_launch.get(key, 1), 1))
         else:
@@ -257,10 +266,6 @@ class _Run:
             return
         if not self.graph.precedes(last.event, event.event):
             self.races.append(f"{event.where} and {last.where}: which of them waits first is left to chance")
-
-    def needed(self, key: _Counter) -> int:
-        """Return how many events must have counted up before the next can count down."""
-        return self.counter(key).downs + 1 - self.initial.get(key, 0)
 
     def unordered_ups(self) -> set[_Counter]:
         return {key for key, counts in self.counts.items() if counts.chance}
@@ -310,13 +315,14 @@ class _Block:
 
     def go(self) -> None:
         """Run until an element must wait, or until the block ends."""
-        while self.at < len(self.elements):
-            element = self.element
-            if element.kind == "barrier":
+        elements = self.elements
+        while self.at < len(elements):
+            element = elements[self.at]
+            if element.kind == "nop":
+                self.meet()
+            elif element.kind == "barrier":
                 if not self.barrier(element):
                     return
-            elif element.kind == "nop":
-                self.meet()
             elif (key := self.waits_for(element)) is not None:
                 self.run.sleeping.setdefault(key, []).append(self)
                 return
@@ -365,7 +371,8 @@ class _Block:
         run = self.run
         if element.kind in ("wait", "acquire"):
             key = _down(element)
-            return key if run.counter(key).ups < run.needed(key) else None
+            counts = run.counter(key)
+            return key if counts.ups < counts.needed else None
         for cell in element.awaited:
             if (cell, self.launch) not in run.packets:
                 return ("packet", cell, self.launch)

@@ -10,15 +10,13 @@ By the rules of the library's executor, the judge proves that
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from probes.base import Indices, Mask, plural, spans
+from probes.base import Indices, Mask, plural, spans, uncollected
 from synth.mscclpp.elements import PlanElement, atoms_of
 from synth.mscclpp.happens_before import Access, ExecutionOrder, history
 from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
@@ -31,8 +29,8 @@ __all__ = ["PlanVerdict", "examine_plan"]
 _ENOUGH = 1000
 # Threadblocks that an A100 runs at once, one on each multiprocessor; newer GPUs have more.
 _RESIDENT = 108
-# Values that are no sum of inputs: nothing was written, or only before this launch.
-_NOTHING, _STALE = -1, -2
+# Values that are no sum of inputs: nothing was written, or only before this launch; no value at all.
+_NOTHING, _STALE, _NONE = -1, -2, -3
 # Operations that a port carries out.
 _POSTED = ("put", "pws", "pwsf", "ppkt")
 _Cells = TypeVar("_Cells", int, Indices)
@@ -46,6 +44,7 @@ class PlanVerdict:
     cautions: tuple[str, ...] = ()
 
 
+@uncollected()
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
     """Return findings against a plan, and cautions; O(uses of cells · log)."""
     if found := form(plan):
@@ -288,52 +287,50 @@ class _Races:
 
 
 class _Values:
-    """The value of each cell: a number that stands for the sum of a multiset of input cells.
-
-    A single input cell has its own number, below ``singles``.
-    """
+    """The value of each cell: the number of an input cell, below ``singles``, or that of a sum of values."""
 
     def __init__(self, cells: int, singles: int) -> None:
         self.held = np.full(cells, _NOTHING, dtype=np.int64)
         self.singles = singles
         self.sums: list[tuple[int, ...]] = []
         self.numbers: dict[tuple[int, ...], int] = {}
-        self.known: dict[tuple[int, ...], int] = {}
 
     def run(self, element: PlanElement) -> None:
         """Apply an element on data to the values."""
         if element.adds:
-            rows = zip(*(self.held[row].tolist() for row in element.reads), strict=True)
-            value = np.array([self.sum(numbers) for numbers in rows], dtype=np.int64)
+            # Sums in another order are the same.
+            terms = np.sort(np.stack([self.held[row] for row in element.reads]), axis=0)
+            value = np.array(self.added(terms.tolist()), dtype=np.int64)
         elif element.writes:
             value = self.held[element.reads[0]]
         for row in element.writes:
             self.held[row] = value
 
-    def sum(self, numbers: tuple[int, ...]) -> int:
-        """Return the number of a sum of values."""
-        found = self.known.get(numbers)
-        if found is None:
-            # The parts are sorted runs, which Python's sort merges fast.
-            parts = sorted(chain.from_iterable(map(self.parts, numbers)))
-            found = self.known[numbers] = self.number(tuple(parts))
+    def added(self, terms: list[list[int]]) -> list[int]:
+        """Return the number of each sum; ``terms`` has a row for each operand, whose columns rise."""
+        found, numbers, sums = [], self.numbers, self.sums
+        for each in zip(*terms, strict=True):
+            new = self.singles + len(sums)
+            number = numbers.setdefault(each, new)
+            if number == new:
+                sums.append(each)
+            found.append(number)
         return found
 
-    def number(self, parts: tuple[int, ...]) -> int:
-        """Return the number of the sum of sorted input cells."""
-        if len(parts) < 2:
-            return parts[0] if parts else _NOTHING
-        found = self.numbers.get(parts)
-        if found is None:
-            found = self.numbers[parts] = self.singles + len(self.sums)
-            self.sums.append(parts)
+    def parts(self, number: int) -> dict[int, int]:
+        """Return how often each input cell is in a value; O(sums in it · depth)."""
+        found = dict[int, int]()
+        level = {number: 1}
+        while level:
+            below = dict[int, int]()
+            for one, times in level.items():
+                if one >= self.singles:
+                    for term in self.sums[one - self.singles]:
+                        below[term] = below.get(term, 0) + times
+                elif one != _NOTHING:
+                    found[one] = found.get(one, 0) + times
+            level = below
         return found
-
-    def parts(self, number: int) -> tuple[int, ...]:
-        """Return the input cells that a value is the sum of."""
-        if number >= self.singles:
-            return self.sums[number - self.singles]
-        return () if number == _NOTHING else (number,)
 
 
 class _Results:
@@ -343,7 +340,8 @@ class _Results:
         self.plan, self.memory = plan, memory
         launches = 4  # more than are ever run
         self.values = _Values(memory.total(), launches * plan.ranks * memory.span)
-        self.expected_values: dict[tuple[int, int], Indices] = {}
+        # A value that is known to be what an output must have in each cell, or _NONE, by rank and launch.
+        self.right: dict[tuple[int, int], Indices] = {}
         self.inputs = [_heads(memory, atoms, rank, "i") for rank in range(plan.ranks)]
         self.outputs = [_heads(memory, atoms, rank, "o") for rank in range(plan.ranks)]
 
@@ -368,33 +366,25 @@ class _Results:
         """Compare the output of a rank at the end of a launch with what it must be."""
         memory, plan = self.memory, self.plan
         at = self.outputs[rank]
-        held, wanted = self.values.held[memory.first_cell(rank, "o", 0) + at], self.expected(rank, launch)
-        bad = np.flatnonzero(held != wanted)
-        chunks, first = np.unique(at[bad] // memory.cells, return_index=True)
-        for chunk, one in zip(chunks.tolist(), bad[first].tolist(), strict=True):
-            held_sum, wanted_sum = (Counter(self.values.parts(int(each[one]))) for each in (held, wanted))
-            reason = _difference(memory, held_sum, wanted_sum, launch)
-            yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {reason}"
-
-    def expected(self, rank: int, launch: int) -> Indices:
-        """Return the value that each atom of the output must have."""
-        # These collectives give all ranks the same output.
-        key = (-1 if self.plan.collective in ("allreduce", "broadcast") else rank, launch)
-        if key not in self.expected_values:
-            chunks, inside = np.divmod(self.outputs[rank], self.memory.cells)
-            found = [
-                self.values.number(
-                    tuple(
-                        sorted(
-                            _source(self.memory, launch, source, slot * self.memory.cells + offset)
-                            for source, slot in expected(self.plan, rank, chunk)
-                        )
-                    )
-                )
-                for chunk, offset in zip(chunks.tolist(), inside.tolist(), strict=True)
-            ]
-            self.expected_values[key] = np.array(found, dtype=np.int64)
-        return self.expected_values[key]
+        held = self.values.held[memory.of(rank, "o", 0) + at]
+        # These collectives end alike on all ranks, mostly with the same values.
+        key = (-1 if plan.collective in ("allreduce", "broadcast") else rank, launch)
+        right = self.right.setdefault(key, np.full(memory.span, _NONE))
+        open_rows = np.flatnonzero(held != right[at])
+        first, told = _source(memory, launch, 0, 0), -1
+        for cell, value in zip(at[open_rows].tolist(), held[open_rows].tolist(), strict=True):
+            chunk, offset = divmod(cell, memory.cells)
+            wanted = {
+                first + source * memory.span + slot * memory.cells + offset: 1
+                for source, slot in expected(plan, rank, chunk)
+            }
+            parts = self.values.parts(value)
+            if parts == wanted:
+                right[cell] = value
+            elif chunk != told:
+                told = chunk
+                what = _difference(memory, parts, wanted, launch)
+                yield f"rank {rank} must end with o[{chunk}] of {plan.collective}: {what}"
 
 
 def _heads(memory: PlanMemory, atoms: Mask, rank: int, buffer: str) -> Indices:
@@ -409,7 +399,7 @@ def _source(memory: PlanMemory, launch: int, rank: int, at: _Cells) -> _Cells:
     return (launch * memory.plan.ranks + rank) * memory.span + at
 
 
-def _difference(memory: PlanMemory, held: Counter[int], wanted: Counter[int], launch: int) -> str:
+def _difference(memory: PlanMemory, held: Mapping[int, int], wanted: Mapping[int, int], launch: int) -> str:
     if _STALE in held or not held:
         return "nothing of this launch is written there"
 

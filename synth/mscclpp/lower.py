@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.base import UsageError
+from probes.base import UsageError, uncollected
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
 from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan
@@ -19,6 +19,7 @@ from synth.program import Program
 __all__ = ["plan_of"]
 
 
+@uncollected()
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
     """Return a plan equivalent to a proven program; ``hosts[rank]`` is the number of its host.
 

@@ -59,12 +59,14 @@ class MatchedMessages:
             if hosts[self.rank[send]] != hosts[self.rank[receive]]
         }
         self._before = self._predecessors(links)
-        self._touching: dict[int, list[tuple[int, bool]]] = {}
+        # The steps that read and that write each cell.
+        self._readers: list[list[int]] = [[] for _ in range(self.cells.total)]
+        self._writers: list[list[int]] = [[] for _ in range(self.cells.total)]
         for step in range(program.steps):
             for cell in self._read(step):
-                self._touching.setdefault(cell, []).append((step, False))
+                self._readers[cell].append(step)
             for cell in self._written(step):
-                self._touching.setdefault(cell, []).append((step, True))
+                self._writers[cell].append(step)
         self.scratch = list(program.scratch_chunks)
         self.out: dict[int, MatchedMessage] = {}
         self.into: dict[int, MatchedMessage] = {}
@@ -120,14 +122,13 @@ class MatchedMessages:
         if not self._in_scratch(send):
             return False
         cells = self._read(send) if self.program.op[send] == _S else self._written(send)
-        for cell in cells:
-            for step, writes in self._touching[cell]:
-                if not writes or self._follows(send, step):
-                    continue
-                message = self.into.get(step)
-                first = message.send if message is not None and message.slot < 0 else step
-                if not self._follows(first, receive):
-                    return False
+        for step in {step for cell in cells for step in self._writers[cell]}:
+            if self._follows(send, step):
+                continue
+            message = self.into.get(step)
+            first = message.send if message is not None and message.slot < 0 else step
+            if not self._follows(first, receive):
+                return False
         return True
 
     def _predecessors(self, links: ThreadblockLinks) -> list[int]:
@@ -166,15 +167,15 @@ class MatchedMessages:
             return False
         if receive in self._ports and not self._in_scratch(receive):
             return False
-        for cell in self._written(receive):
-            for step, _ in self._touching[cell]:
-                if self._follows(step, receive):
-                    continue
-                # A port may still read the source of a send until its message has arrived.
-                read_late = step in self._ports and self._in_scratch(step)
-                over = self._receiver[step] if read_late else step
-                if not self._follows(send, over):
-                    return False
+        cells = self._written(receive)
+        for step in {step for cell in cells for step in (*self._readers[cell], *self._writers[cell])}:
+            if self._follows(step, receive):
+                continue
+            # A port may still read the source of a send until its message has arrived.
+            read_late = step in self._ports and self._in_scratch(step)
+            over = self._receiver[step] if read_late else step
+            if not self._follows(send, over):
+                return False
         return True
 
     def _touched(self, step: int, buffer: int, slot: int) -> list[int]:

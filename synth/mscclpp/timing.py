@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probes.base import UsageError, offsets
+from probes.base import UsageError, offsets, uncollected
 from synth.mscclpp.elements import End, opposite_end
 from synth.mscclpp.plan import ExecutionPlan, Operation, Threadblock
 from synth.network import Network, fastest_links
@@ -43,6 +43,7 @@ _PUT_BYTES_PER_S = 12e9
 _LOCAL_BYTES_PER_S = 37e9
 
 
+@uncollected()
 def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float:
     """Return the seconds of a plan that `plan_of` made, on a buffer of this size; infinite if it deadlocks.
 
@@ -51,7 +52,10 @@ def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float
     """
     chunks = max(max(gpu.input_chunks, gpu.output_chunks) for gpu in plan.gpus)
     chunk_bytes = -(-size_bytes // chunks)
-    steps = _Steps(network, fastest_links(network, chunk_bytes), chunk_bytes)
+    pairs = {
+        (rank, peer) for rank, gpu in enumerate(plan.gpus) for kind in _HOP_S for peer in gpu.peers(kind)
+    }
+    steps = _Steps(network, fastest_links(network, chunk_bytes, pairs), chunk_bytes)
     for rank, gpu in enumerate(plan.gpus):
         ends = {kind: _ends(rank, kind, gpu.peers(kind)) for kind in ("memory", "port")}
         for block in gpu.threadblocks:

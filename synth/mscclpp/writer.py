@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from probes.base import uncollected
 from synth.mscclpp.plan import ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
 __all__ = ["write_plan"]
 
 
+@uncollected()
 def write_plan(plan: ExecutionPlan) -> bytes:
     """Return the JSON text of a plan; reading it gives the same plan."""
     import msgspec

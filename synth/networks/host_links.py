@@ -17,7 +17,7 @@ DGX SuperPOD reference architectures ("rail-aligned").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,10 +111,11 @@ class Port(NamedTuple):
 
 def host_links(machine: Machine, fabric: Fabric) -> Iterator[Link]:
     """Yield all links of the hosts, host by host."""
+    names = _Names(machine, fabric)
     for host in range(fabric.count):
         yield from _inside(machine, host)
         for other in reached_hosts(fabric, host):
-            yield from _between(machine, fabric, host, other)
+            yield from _between(machine, fabric, host, other, names)
 
 
 def link_count(machine: Machine, fabric: Fabric) -> int:
@@ -165,20 +166,31 @@ def _inside(machine: Machine, host: int) -> Iterator[Link]:
                 yield Link(src, dst, machine.link_alpha_s, beta, ports)
 
 
-def _between(machine: Machine, fabric: Fabric, host: int, other: int) -> Iterator[Link]:
+def _between(
+    machine: Machine, fabric: Fabric, host: int, other: int, names: Mapping[Port, str]
+) -> Iterator[Link]:
     beta = 1e-9 / machine.nic_gbs
     for a in range(machine.gpus):
         for b in range(machine.gpus):
             src, dst = host * machine.gpus + a, other * machine.gpus + b
             ports = ports_between(machine, fabric, src, dst)
-            names = tuple(_name(machine, fabric, port) for port in ports)
-            yield Link(src, dst, machine.nic_alpha_s, beta, names)
+            yield Link(src, dst, machine.nic_alpha_s, beta, tuple([names[port] for port in ports]))
 
 
-def _name(machine: Machine, fabric: Fabric, port: Port) -> str:
-    """Return ``n3 nic2 egress``, or ``leaf 0.2 up 3``: unit 0, rail 2, uplink 3."""
-    if port.kind in ("egress", "ingress"):
-        return f"n{port.host} nic{port.nic} {port.kind}"
-    unit, place = divmod(port.host, fabric.hosts)
-    tray, rail = divmod(port.nic, machine.rails)
-    return f"leaf {unit}.{rail} {port.kind} {place * machine.trays + tray}"
+class _Names(dict[Port, str]):
+    """The name of each port, such as ``n3 nic2 egress``, or ``leaf 0.2 up 3``: unit 0, rail 2, uplink 3."""
+
+    def __init__(self, machine: Machine, fabric: Fabric) -> None:
+        super().__init__()
+        self._machine, self._fabric = machine, fabric
+
+    def __missing__(self, port: Port) -> str:
+        self[port] = name = self._name(port)
+        return name
+
+    def _name(self, port: Port) -> str:
+        if port.kind in ("egress", "ingress"):
+            return f"n{port.host} nic{port.nic} {port.kind}"
+        unit, place = divmod(port.host, self._fabric.hosts)
+        tray, rail = divmod(port.nic, self._machine.rails)
+        return f"leaf {unit}.{rail} {port.kind} {place * self._machine.trays + tray}"

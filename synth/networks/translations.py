@@ -180,10 +180,12 @@ class _Table:
             return None
         place = np.empty(network.links, np.int64)
         place[order] = pair[order] * most + spans(np.zeros_like(parallel), parallel)
-        costs = np.stack([network.alpha_s, network.beta_s_per_byte, ports.astype(np.float64)])
         link, cost = np.full(ranks**2 * most, -1), np.full(ranks**2 * most, -1)
         link[place] = np.arange(network.links)
-        cost[place] = np.unique(costs, axis=1, return_inverse=True)[1].ravel()
+        costs = (network.alpha_s, network.beta_s_per_byte, ports)
+        by_cost = np.lexsort(costs)
+        dearer = [np.diff(one[by_cost], prepend=one[by_cost[0]]) != 0 for one in costs]
+        cost[place[by_cost]] = np.cumsum(np.any(dearer, axis=0))
         shape = (ranks, ranks, most)
         return cls(network, link.reshape(shape), cost.reshape(shape), place)
 

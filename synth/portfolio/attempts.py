@@ -64,10 +64,10 @@ _FEW_EXCHANGED = 1_000
 # leave or enter the root over the same links, and small ones fill the pipeline sooner.
 _MOST_OF_ONE = 4096
 _SENDS_OF_ONE = 3
-# Above _CLASSIC_DELIVERIES auto tries only _LARGE: other methods mostly lose to the greedy search there.
+# Above CLASSIC_DELIVERIES auto tries only _LARGE: other methods mostly lose to the greedy search there.
 # Above _PATHS_DELIVERIES auto tries "paths" only for collectives in _SCATTERED: for all others, which spread
 # or sum along trees, other methods grow the trees much faster.
-_CLASSIC_DELIVERIES = 100_000
+CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # The most deliveries of the method "demand". It takes no search; most of its time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
@@ -289,7 +289,7 @@ def plans(request: Request) -> Iterator[Plan]:
             names = ["greedy"]
     large_rings = (
         request.method == "auto"
-        and deliveries(request.shape()) > _CLASSIC_DELIVERIES
+        and deliveries(request.shape()) > CLASSIC_DELIVERIES
         and ring.fills(request.network, request.shape())
     )
     if request.reproducible:
@@ -302,7 +302,7 @@ def plans(request: Request) -> Iterator[Plan]:
         if name == "greedy" and large_rings:
             yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):
-            large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
+            large = deliveries(shape) > CLASSIC_DELIVERIES and request.method == "auto"
             if large and name not in _LARGE:
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
@@ -348,9 +348,10 @@ def _options(request: Request, name: str) -> dict[str, object]:
     return options if request.time_step_s is None else options | {"time_step_s": request.time_step_s}
 
 
-def library_plans(request: Request) -> Iterator[Plan]:
+def library_plans(request: Request, most_deliveries: int = CLASSIC_DELIVERIES) -> Iterator[Plan]:
     """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single chunk.
 
+    Those that deliver more chunks than ``most_deliveries`` are left out.
     Summing a short buffer at one rank takes fewer messages than summing a share at each rank.
     """
     for name in _LIBRARY:
@@ -358,7 +359,7 @@ def library_plans(request: Request) -> Iterator[Plan]:
         if request.chunk_bytes is None and all(one.kind == "all_reduce" for one in request.asked):
             shapes += [cut(replace(request, chunks=1), 1)]
         for shape, chunk_bytes in shapes:
-            if deliveries(shape) <= _CLASSIC_DELIVERIES:
+            if deliveries(shape) <= most_deliveries:
                 yield Plan(name, METHODS[name], shape, chunk_bytes, {})
 
 

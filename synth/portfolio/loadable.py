@@ -11,18 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
-from probes.base import SILENT, Progress, UsageError, first_of, plural
+from probes.base import SILENT, Progress, UsageError, first_of, plural, uncollected
 from synth.collective import collective
 from synth.compiler import lower
 from synth.errors import NotApplicableError
 from synth.methods import host_halving
 from synth.msccl import TARGETS
-from synth.portfolio.plain import fastest_plain
+from synth.portfolio.plain import fastest_plain, library_schedules
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import chunk_limit, early_limit, require_runtime
 from synth.portfolio.runtime_sizes import runtime_sweep
-from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_of, variants_of
+from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_for, variant_of, variants_of
 from synth.portfolio.size_sweep import Candidates, candidates_of
 from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
@@ -54,29 +54,28 @@ def fastest_loadable(
 
     Raises UsageError for an unknown runtime, and if no schedule fits: the message then names the limits.
     """
-    runtime = request.runtime
-    require_runtime(runtime)
+    require_runtime(request.runtime)
     kept: list[Schedule] = []
     fastest = fastest_plain(request, progress, kept.append, pools=pools)
-    return loadable_among(fastest, kept, runtime, request.size_bytes, progress)
+    return loadable_among(request, fastest, kept, progress)
 
 
+@uncollected()
 def loadable_among(
-    fastest: Synthesis,
-    kept: Sequence[Schedule],
-    runtime: str,
-    size_bytes: int | None,
-    progress: Progress = SILENT,
+    request: Request, fastest: Synthesis, kept: Sequence[Schedule], progress: Progress = SILENT
 ) -> Synthesis:
-    """Return the fastest of the schedules of a search that a runtime can load, proven and compiled.
+    """Return the fastest of a search's schedules that the request's runtime can load, proven and compiled.
 
-    ``kept`` are all schedules that the search found. They must load at ``size_bytes``; None: each at as many
-    bytes as its chunks have. Raises UsageError if none loads.
+    ``kept`` are all schedules that the search found. They must load at the request's size; without one, each
+    at as many bytes as its chunks have. If none of them loads, messages are merged, or one of the libraries'
+    algorithms is taken, which have fewer peers. Raises UsageError if none of these loads.
     """
-    best = fastest.listed
-    candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
+    best, runtime, size_bytes = fastest.listed, request.runtime, request.size_bytes
+    # The best is proven, and so no longer the object that was kept.
+    others = [(_time_s(one), number, one) for number, one in enumerate(kept) if one.link is not best.link]
+    candidates = [best, *(one for *_, one in sorted(others))]
     # The search may prefer another schedule to the fastest over links alone.
-    free_s = min(map(_time_s, candidates))
+    free_s = min([_time_s(best), *(time_s for time_s, *_ in others)])
     limits: dict[str, str] = {}
     for tried, schedule in enumerate(candidates, start=1):
         progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
@@ -94,6 +93,19 @@ def loadable_among(
             found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
             return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
+    # The search ends at the bound, often with sends to more peers than a runtime takes.
+    libraries = sorted(library_schedules(request, _MOST_MERGED_SENDS), key=_time_s)
+    for merging in (False, True):
+        for at, schedule in enumerate(libraries):
+            progress.update(at, len(libraries), f"compiling {schedule.method} for {runtime}")
+            made = _compiled(schedule, runtime, _size_of(schedule, size_bytes), merging=merging)
+            if made.variant is not None:
+                tried = len(candidates) + len(libraries)
+                found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
+                if merging:
+                    return _timed_as_merged(found, made.variant)
+                return _as_run(found, made.variant, libraries[at + 1 :], size_bytes, progress)
+            limits.setdefault(f"{_named(schedule)}{' in merged messages' if merging else ''}", made.limit)
     raise _none_loads(runtime, len(candidates), limits)
 
 
@@ -234,14 +246,14 @@ def _compiled(
         # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
         program = lower(schedule, most_chunks=most, fuse=False)
+        variant, limit = variant_of(program, schedule.network, runtime)
     else:
         limit = early_limit(schedule, runtime)
         if not limit and schedule.sends > _MOST_SENDS:
             limit = f"{schedule.sends} sends, and at most {_MOST_SENDS} are compiled"
         if limit:
             return _Attempt(None, limit)
-        program = lower(schedule)
-    variant, limit = variant_of(program, schedule.network, runtime)
+        variant, limit = variant_for(schedule, runtime)
     if variant is not None:
         limit = variant.limit_at(size_bytes) if size_bytes is not None else ""
         limit = limit or next(iter(variant.findings), "")

@@ -23,7 +23,7 @@ from synth.program import Program, Protocol
 from synth.schedules import Schedule
 from synth.simulation import PROTOCOLS, time_by
 
-__all__ = ["INSTANCES", "Variant", "variant_of", "variants_of"]
+__all__ = ["INSTANCES", "Variant", "variant_for", "variant_of", "variants_of"]
 
 # The numbers of instances to try.
 INSTANCES = (1, 2, 4, 8)
@@ -100,6 +100,20 @@ def variant_of(
     return Variant(instances, program, protocols=able), ""
 
 
+def variant_for(schedule: Schedule, runtime: str, instances: int = 1) -> tuple[Variant | None, str]:
+    """Return a schedule as the runtime loads it, or None and the limit that forbids it.
+
+    A fused instruction ties a peer to receive from to a peer to send to, so a rank that forwards between many
+    peers needs a threadblock for each pair of them. If that exceeds a limit, no instructions are fused: then
+    one to send to each peer and one to receive from it are enough.
+    """
+    made, limit = variant_of(lower(schedule, instances=instances), schedule.network, runtime, instances)
+    if made is None:
+        apart = lower(schedule, instances=instances, fuse=False)
+        made, _ = variant_of(apart, schedule.network, runtime, instances)
+    return made, "" if made is not None else limit
+
+
 def variants_of(
     schedule: Schedule, runtime: str, instances: Sequence[int] = INSTANCES, most_steps: int = _MOST_STEPS
 ) -> Iterator[Variant]:
@@ -108,7 +122,7 @@ def variants_of(
         sends = schedule.sends * count
         if sends > most_steps or (runtime == "mscclpp" and count > 1 and sends > _MOST_PLAN_SENDS):
             return
-        variant, _ = variant_of(lower(schedule, instances=count), schedule.network, runtime, count)
+        variant, _ = variant_for(schedule, runtime, count)
         if variant is None:
             return
         yield variant

@@ -167,13 +167,11 @@ def _alike(
 ) -> dict[tuple[int, int], list[int]]:
     """Return for each pair of ranks all links that are as fast as its fastest link."""
     travel_s = network.travel_s(chunk_bytes)
-    found = {pair: [row] for pair, row in fastest_links(network, chunk_bytes).items() if pair in pairs}
-    _, which, count = np.unique(
-        network.src.astype(np.int64) * network.ranks + network.dst, return_inverse=True, return_counts=True
-    )
-    for row in np.flatnonzero(count[which] > 1).tolist():
+    fastest = fastest_links(network, chunk_bytes, pairs)
+    found = {pair: [row] for pair, row in fastest.items()}
+    for row in np.setdiff1d(network.links_of(pairs), list(fastest.values())).tolist():
         pair = (int(network.src[row]), int(network.dst[row]))
-        if pair in found and row != found[pair][0] and travel_s[row] <= travel_s[found[pair][0]]:
+        if travel_s[row] <= travel_s[found[pair][0]]:
             found[pair].append(row)
     return found
 

@@ -169,6 +169,25 @@ def test_a_wrong_chunk_is_told():
     assert any("rank 1 must end with o[0] of allgather" in finding for finding in findings(document))
 
 
+def test_what_nothing_has_written_is_no_result():
+    document = pair_plan()
+    document["gpus"][0]["scratch_chunks"] = 1
+    source, target = {"type": "s", "index": 0, "size": 1}, {"type": "o", "index": 0, "size": 1}
+    operations(document).insert(3, {"name": "copy", "src_buff": [source], "dst_buff": [target]})
+    found = findings(document)
+    assert "gpus[0].threadblocks[0].ops[3] (copy) reads rank 0 s[0], which nothing has written" in found
+    assert "rank 0 must end with o[0] of allgather: nothing of this launch is written there" in found
+
+
+def test_a_contribution_that_is_doubled_often_is_told():
+    """Its multiples are counted, not listed: there would be 2 to the 50th."""
+    document = pair_plan()
+    chunk = {"type": "o", "index": 0, "size": 1}
+    doubled = {"name": "re", "src_buff": [chunk, chunk], "dst_buff": [chunk], "reduce_op": "sum"}
+    operations(document)[3:3] = [doubled] * 50 + [{"name": "nop"}]
+    assert any("i[0] of rank 0 is in it more than once" in finding for finding in findings(document))
+
+
 def test_the_executors_limits_hold():
     document = pair_plan()
     operations(document)[0:0] = [{"name": "nop"}] * 58

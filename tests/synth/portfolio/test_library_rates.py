@@ -1,5 +1,8 @@
 """Rates of NCCL's ring, tree and direct sends against known rates, bounds and simulation."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from exec.benchmark.runner import busbw_factor
@@ -10,6 +13,11 @@ from synth.portfolio.library_rate import library_rates
 from synth.portfolio.plain import bounds_of
 
 LARGE = 1 << 36
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "results" / "normal-bandwidth.md"
+# The rows of its table of rings: network, ring, ring less protocols, public figure, their difference in %.
+PUBLIC = re.findall(r"^\| `(\S+)` \| (\S+) \| (\S+) \| (\S+) \| (\S+) % \|", PAGE.read_text(), re.MULTILINE)
+# What is left of a line rate: of NVLink inside a host, and of the NICs between hosts.
+PAYLOAD = {1: 0.80, 2: 0.96}
 
 
 def busbw(network, kind, root=0):
@@ -33,6 +41,23 @@ def busbw(network, kind, root=0):
 def test_rings_reach_what_links_and_nics_carry(spec, ring):
     assert busbw(pod(spec), "all_reduce")["ring"] == pytest.approx(ring)
     assert busbw(pod(spec), "all_gather") == {"ring": pytest.approx(ring)}
+
+
+@pytest.mark.parametrize(("spec", "ring", "expected", "public", "difference"), PUBLIC)
+def test_rings_less_protocols_are_within_ten_percent_of_public_figures(
+    spec, ring, expected, public, difference
+):
+    network = pod(spec)
+    carried = busbw(network, "all_reduce")["ring"]
+    assert carried == pytest.approx(float(ring))
+    less = carried * PAYLOAD[min(len(set(network.hosts)), 2)]
+    assert less == pytest.approx(float(expected))
+    assert 100 * (float(public) / less - 1) == pytest.approx(float(difference), abs=0.06)
+    assert abs(float(difference)) < 10
+
+
+def test_ten_public_figures_are_on_the_page():
+    assert len(PUBLIC) >= 10
 
 
 def test_trees_of_two_hosts_cross_the_nics_once_a_way():

@@ -11,15 +11,16 @@ import pytest
 from probes.base import UsageError
 from synth import Request, synthesize
 from synth.check import check, judge
-from synth.collective import Kind
+from synth.collective import Kind, collective
 from synth.compiler import lower
-from synth.msccl import beyond, read_xml, write_xml
+from synth.methods import greedy
+from synth.msccl import TARGETS, beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.portfolio.loadable import loadable_among
 from synth.portfolio.runtime_limits import chunk_limit
-from synth.portfolio.runtime_variants import variants_of
+from synth.portfolio.runtime_variants import variant_for, variants_of
 from synth.schedules import Selection
 
 SIZE_BYTES = 1 << 16
@@ -54,9 +55,45 @@ def test_what_loads_is_no_nearer_to_the_bound_than_the_best_of_all() -> None:
     slow, fast = (synthesize(replace(request, method=method)) for method in ("ring", "direct"))
     assert fast.listed.outcome is not None and slow.listed.outcome is not None
     assert fast.listed.outcome.time_s < slow.listed.outcome.time_s
-    found = loadable_among(slow, [slow.listed, fast.listed], "msccl", None).loaded
+    wanted = replace(request, runtime="msccl")
+    found = loadable_among(wanted, slow, [slow.listed, fast.listed]).loaded
     assert found is not None
     assert found.unrestricted_percent == pytest.approx(fast.listed.outcome.percent_of_optimal)
+
+
+@pytest.mark.parametrize(("chunks", "loads"), [(4, True), (16, False)])
+def test_without_fused_instructions_fewer_threadblocks_are_enough(
+    monkeypatch: pytest.MonkeyPatch, chunks: int, loads: bool
+) -> None:
+    """Only with few chunks: else a threadblock has too many steps, and the fused program's limit is named."""
+    monkeypatch.setitem(TARGETS, "rccl", replace(TARGETS["rccl"], threadblocks=30))
+    network = pod("dgx-a100:2")
+    schedule = greedy.synthesize(network, collective("all_gather", network.ranks, chunks), SIZE_BYTES)
+    limit = beyond(lower(schedule), "rccl", network.multiprocessors)[0]
+    assert "threadblocks" in limit
+    made, told = variant_for(schedule, "rccl")
+    assert (made is not None, told) == (loads, "" if loads else limit)
+    if made is not None:
+        assert made.findings == []
+        assert beyond(made.program, "rccl", network.multiprocessors) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "runtime"), [("all_gather", "rccl"), ("reduce_scatter", "rccl"), ("all_to_all", "msccl")]
+)
+def test_where_the_search_ends_with_direct_sends_to_many_peers_another_schedule_loads(
+    kind: Kind, runtime: str
+) -> None:
+    """RCCL has 64 threadblocks, too few for 39 peers; MSCCL has enough, but takes 32 peers a channel."""
+    network = replace(family("switch:40", [1e-6], [1e9]), multiprocessors=132)
+    found = synthesize(Request(network, kind, size_bytes=1 << 20, jobs=0, runtime=runtime))
+    assert found.loaded is not None
+    assert check(found.schedule) == []
+    assert judge(found.loaded.program) == []
+    assert beyond(found.loaded.program, runtime, 132) == []
+    outcome = found.listed.outcome
+    assert outcome is not None
+    assert outcome.percent_of_optimal > 90
 
 
 def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
