@@ -130,7 +130,7 @@ def cells_of(
     for runtime in runtimes:
         began_s = time.process_time()
         try:
-            found = loadable_among(fastest, kept, runtime)
+            found = loadable_among(fastest, kept, runtime, size_bytes)
         except CcctlError as error:
             load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
             cells.append(

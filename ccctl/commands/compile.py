@@ -15,7 +15,7 @@ from ccctl.artifacts import codec, made_folder, refuse_unwritable, write_atomica
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.render import figures
-from probes.base import parse_size, plural
+from probes.base import format_size, parse_size, plural
 
 if TYPE_CHECKING:
     from synth.mscclpp import ExecutionPlan
@@ -263,7 +263,7 @@ def _write_plan(
 
 
 def _say_plan(plan: ExecutionPlan, json: bool) -> None:
-    values = figures(plan, "ranks operations threadblocks_max in_place") | {
+    values = figures(plan, "ranks operations threadblocks_max in_place granule_bytes max_bytes") | {
         "memory_channels": sum(len(gpu.memory) for gpu in plan.gpus),
         "port_channels": sum(len(gpu.port) for gpu in plan.gpus),
         "scratch_chunks_max": max(gpu.scratch_chunks for gpu in plan.gpus),
@@ -275,7 +275,8 @@ def _say_plan(plan: ExecutionPlan, json: bool) -> None:
             f"{plan.name}: {plan.operations} operations on {plan.ranks} ranks, at most "
             f"{plural(plan.threadblocks_max, 'threadblock')} a rank, "
             f"{values['memory_channels']} ends of memory channels and {values['port_channels']} of port "
-            f"channels, {'in' if plan.in_place else 'out of'} place; proven"
+            f"channels, {'in' if plan.in_place else 'out of'} place, for multiples of "
+            f"{format_size(plan.granule_bytes)} up to {format_size(plan.max_bytes)}; proven"
         )
 
 

@@ -1,6 +1,8 @@
 from .judge import examine_plan as examine_plan
-from .lower import COLLECTIVES as COLLECTIVES, plan_of as plan_of
+from .lower import plan_of as plan_of
 from .plan import (
+    ALIGNMENT_BYTES as ALIGNMENT_BYTES,
+    COLLECTIVES as COLLECTIVES,
     ExecutionPlan as ExecutionPlan,
     Operand as Operand,
     Operation as Operation,

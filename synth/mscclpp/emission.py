@@ -1,9 +1,9 @@
 """Emits the operations of threadblocks, with a nop wherever their threads must synchronize.
 
 A message is put straight into its receiver's slot, or into scratch, from where the receiver copies or reduces
-it. A put over a port reads its source asynchronously, so data that the program may overwrite before the
-message has arrived is first copied to scratch. A block with more operations than the executor takes is split
-into several, each of which waits for the one before it.
+it. A port sends from scratch only, and reads it asynchronously. Other data, and what the program may
+overwrite before the message has arrived, is first copied to scratch. A block with more operations than the
+executor takes is split into several, each of which waits for the one before it.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Emission:
             self._send(src, out, step)
         elif op == _RCS and arrived and dst and out:
             # Forward from the place of arrival: if that is scratch, nothing overwrites it.
-            self._copy(arrived, dst)
             self._send(arrived, out, step)
+            self._copy(arrived, dst)
         elif op == _RRS and src and arrived and out:
             self._add(src, arrived, arrived, out)
         elif op == _RRCS and src and arrived and dst and out:
@@ -272,7 +272,7 @@ class Emission:
         receive = message.receive
         name, index = _SCRATCH, message.slot
         if message.slot < 0:
-            name, index, _ = self._place(receive, self._program.dst_buffer, self._program.dst_slot)
+            name, index = self._messages.home(receive)
         peer = self._messages.rank[receive]
         number = self._rank.buffers.setdefault((peer, name, kind), len(self._rank.buffers))
         return Operand(index, size, remote=_number_in(self._buffers[kind], number))

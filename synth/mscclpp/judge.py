@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from probes.base import Indices, Mask, spans
+from probes.base import Indices, Mask, plural, spans
 from synth.mscclpp.elements import PlanElement, atoms_of
 from synth.mscclpp.happens_before import Access, ExecutionOrder, history
 from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
@@ -33,6 +33,8 @@ _ENOUGH = 1000
 _RESIDENT = 108
 # Values that are no sum of inputs: nothing was written, or only before this launch.
 _NOTHING, _STALE = -1, -2
+# Operations that a port carries out.
+_POSTED = ("put", "pws", "pwsf", "ppkt")
 _Cells = TypeVar("_Cells", int, Indices)
 
 
@@ -64,10 +66,38 @@ def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
         cautions += remarks
         if found:
             break
+    findings += _at_wrong_offset(plan)
     if not known(plan.collective):
         cautions.append(f"the results are not checked: it is not known what {plan.collective!r} must give")
     cautions += _large(plan)
     return PlanVerdict(tuple(dict.fromkeys(findings))[:_ENOUGH], tuple(dict.fromkeys(cautions)))
+
+
+def _at_wrong_offset(plan: ExecutionPlan) -> list[str]:
+    """Return a finding if the executor ignores where an input or output begins in its allocation.
+
+    It adds that offset to no local operand; a port gets the allocation, though, and so does a get.
+    """
+    places = []
+    for rank, gpu in enumerate(plan.gpus):
+        for number, block in enumerate(gpu.threadblocks):
+            for at, outer in enumerate(block.operations):
+                for inside, one in enumerate(outer.inner or (outer,)):
+                    if one.name in _POSTED and one.channel_type == "port":
+                        wrong = any(operand.buffer in ("i", "o") for operand in one.src)
+                    else:
+                        names = (gpu.remote_buffers[block.memory_buffers[far.remote]] for far in one.src)
+                        wrong = one.name == "get" and any(name.buffer != "s" for name in names)
+                    if wrong:
+                        inner = f".ops[{inside}]" if outer.inner else ""
+                        places.append(f"gpus[{rank}].threadblocks[{number}].ops[{at}]{inner} ({one.name})")
+    if not places:
+        return []
+    return [
+        f"{places[0]}, one of {plural(len(places), 'operation')} alike: the executor takes input and output "
+        "at the start of their allocation; buffers that begin elsewhere, as most of PyTorch's do, give wrong "
+        "data"
+    ]
 
 
 def _large(plan: ExecutionPlan) -> list[str]:
@@ -81,7 +111,7 @@ def _large(plan: ExecutionPlan) -> list[str]:
     if "flush" in names:
         found.append("flush: the library's parser gives it no channels, so that it waits for nothing")
     if "pwsf" in names:
-        found.append("pwsf: the library's executor hands on another source offset than the file's")
+        found.append("pwsf: before v0.10.0 the executor hands on another source offset than the file's")
     return found
 
 

@@ -13,17 +13,10 @@ from collections.abc import Sequence
 from probes.base import UsageError
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
-from synth.mscclpp.plan import ExecutionPlan
+from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan
 from synth.program import Program
 
-__all__ = ["COLLECTIVES", "plan_of"]
-
-COLLECTIVES = {
-    "all_gather": "allgather",
-    "reduce_scatter": "reducescatter",
-    "all_reduce": "allreduce",
-    "all_to_all": "alltoall",
-}
+__all__ = ["plan_of"]
 
 
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
@@ -53,7 +46,7 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
         rank = ranks[int(program.tb_rank[tb])]
         rank.blocks += Emission(messages, rank, channels, semaphores, tb).threadblocks(acknowledged)
     sizes = zip(messages.cells.size.tolist(), messages.scratch, strict=True)
-    return ExecutionPlan(
+    plan = ExecutionPlan(
         name=program.name,
         collective=COLLECTIVES[collective.kind],
         protocol="Simple",
@@ -61,9 +54,8 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
         gpus=tuple(
             rank.gpu(size[0], size[1], scratch) for rank, (size, scratch) in zip(ranks, sizes, strict=True)
         ),
-        min_bytes=program.min_bytes,
-        max_bytes=program.max_bytes or (1 << 64) - 1,
     )
+    return plan.within(program.min_bytes, program.max_bytes or plan.most_bytes)
 
 
 def _channels(

@@ -17,8 +17,6 @@ __all__ = ["UNITS", "PlanMemory", "expected", "finenesses", "known", "slice_of"]
 
 # The pieces of a pipeline that are modelled: two, so that one is in flight while the next is produced.
 UNITS = 2
-# The buffer that is a part of the other buffer if the collective runs in place.
-_PART = {"allgather": "i", "reducescatter": "o"}
 
 
 def known(collective: str) -> bool:
@@ -89,7 +87,7 @@ class PlanMemory:
         elif self.plan.in_place and buffer in "io":
             gpu = self.plan.gpus[rank]
             region = 0
-            if buffer == _PART.get(self.plan.collective):
+            if buffer == self.plan.part():
                 offset = rank * gpu.chunks(buffer)
         return (rank * 6 + region) * self.span + offset * self.cells
 
@@ -109,7 +107,7 @@ class PlanMemory:
         """Return the name of a cell, such as ``rank 1 s[3]``."""
         place, at = divmod(cell, self.span)
         rank, region = divmod(place, 6)
-        whole = "o" if self.plan.in_place and _PART.get(self.plan.collective) == "i" else "i"
+        whole = "o" if self.plan.part() == "i" else "i"
         return f"rank {rank} {(whole, *'ossss')[region]}[{at // self.cells}]"
 
     def range(self, operation: Operation, operand: Operand, unit: int) -> tuple[int, int]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from probes.base import UsageError
 from synth.memory_layout import Cells, cells_of
-from synth.program import FIFO_DEPTH, OPS, READS_SRC, WRITES_DST, Program
+from synth.mscclpp.plan import COLLECTIVES, PARTS
+from synth.program import BUFFERS, FIFO_DEPTH, OPS, READS_SRC, SCRATCH, WRITES_DST, Program
 from synth.simulation import ThreadblockLinks, links_of, run
 
 __all__ = ["MatchedMessage", "MatchedMessages"]
@@ -44,6 +45,7 @@ class MatchedMessages:
         self.program = program
         links: ThreadblockLinks = links_of(program)
         self.cells: Cells = cells_of(program, in_place=in_place)
+        self._part = PARTS.get(COLLECTIVES[program.collective.kind], "") if in_place else ""
         self.tb: list[int] = program.tb_of.tolist()
         self.rank: list[int] = program.tb_rank[program.tb_of].tolist()
         self._receiver = {
@@ -77,6 +79,17 @@ class MatchedMessages:
         self.scratch[rank] += count
         return self.scratch[rank] - count
 
+    def home(self, receive: int) -> tuple[str, int]:
+        """Return (buffer, chunk) of the place that peers put a message to.
+
+        In place, a rank's part is named as chunks of the whole buffer: a peer would put at its own part.
+        """
+        program, rank = self.program, self.rank[receive]
+        buffer, chunk = int(program.dst_buffer[receive]), int(program.dst_slot[receive])
+        if BUFFERS[buffer] != self._part:
+            return BUFFERS[buffer], chunk
+        return "io"[1 - buffer], rank * int(self.cells.size[rank, buffer]) + chunk
+
     def unacknowledged(self) -> set[tuple[int, int]]:
         """Return the (sending, receiving) block pairs whose last arrival the sender cannot know.
 
@@ -99,8 +112,13 @@ class MatchedMessages:
         }
 
     def safe_source(self, send: int) -> bool:
-        """Return whether the source of a put over a port stays unchanged until its message has arrived."""
+        """Return whether a port can read the source of a message itself.
+
+        It must be scratch, and stay unchanged until the message has arrived.
+        """
         receive = self._receiver[send]
+        if not self._in_scratch(send):
+            return False
         cells = self._read(send) if self.program.op[send] == _S else self._written(send)
         for cell in cells:
             for step, writes in self._touching[cell]:
@@ -132,16 +150,29 @@ class MatchedMessages:
         """Return whether ``earlier`` is ``later`` or happens before it."""
         return later == earlier or bool(self._before[later] >> earlier & 1)
 
+    def _in_scratch(self, send: int) -> bool:
+        """Return whether the source of a message is scratch of the program.
+
+        The executor hands ports no offset of input and output in their allocations: what a port is to read
+        must lie in scratch.
+        """
+        program = self.program
+        buffer = program.src_buffer if program.op[send] == _S else program.dst_buffer
+        return int(buffer[send]) == SCRATCH
+
     def _arrives_home(self, send: int, receive: int) -> bool:
         """Return whether a message can go straight to its slot: all earlier accesses to the slot are over."""
         if self.program.op[receive] not in (_R, _RCS):
+            return False
+        if receive in self._ports and not self._in_scratch(receive):
             return False
         for cell in self._written(receive):
             for step, _ in self._touching[cell]:
                 if self._follows(step, receive):
                     continue
                 # A port may still read the source of a send until its message has arrived.
-                over = self._receiver[step] if step in self._ports else step
+                read_late = step in self._ports and self._in_scratch(step)
+                over = self._receiver[step] if read_late else step
                 if not self._follows(send, over):
                     return False
         return True

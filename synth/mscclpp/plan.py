@@ -20,14 +20,18 @@ index into its own lists, which in turn index its rank's lists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 __all__ = [
+    "ALIGNMENT_BYTES",
     "BUFFERS",
     "CHANNEL_TYPES",
+    "COLLECTIVES",
+    "MOST_MIN_BYTES",
     "OPERATIONS",
     "PACKET_OPERATIONS",
+    "PARTS",
     "ExecutionPlan",
     "Operand",
     "Operation",
@@ -37,6 +41,20 @@ __all__ = [
     "Threadblock",
 ]
 
+# The executor cuts chunks into units of so many bytes, if a plan does not say otherwise.
+ALIGNMENT_BYTES = 16
+# The executor reads min_message_size as a signed number of 32 bits.
+MOST_MIN_BYTES = (1 << 31) - 1
+# It computes offsets, of scratch too, in 32 bits.
+_OFFSETS = 1 << 32
+COLLECTIVES = {
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "all_reduce": "allreduce",
+    "all_to_all": "alltoall",
+}
+# The buffer that, in place, is each rank's part of the other one; the other one is whole.
+PARTS = {"allgather": "i", "reducescatter": "o"}
 Buffer = Literal["i", "o", "s"]
 BUFFERS = ("i", "o", "s")
 CHANNEL_TYPES = ("memory", "port", "switch", "none")
@@ -155,13 +173,39 @@ class ExecutionPlan:
     reuse_resources: bool = False
     double_scratch: bool = False
     threads: int = 1024
-    alignment: int = 16
+    alignment: int = ALIGNMENT_BYTES
     min_bytes: int = 0
     max_bytes: int = (1 << 64) - 1
 
     @property
     def ranks(self) -> int:
         return len(self.gpus)
+
+    @property
+    def granule_bytes(self) -> int:
+        """The executor refuses messages that are no multiple of this: chunks have whole alignment units."""
+        return self.alignment * self._chunks
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest message for which all offsets in all buffers have 32 bits."""
+        scratch = (1 + (self.protocol == "LL")) * (1 + self.double_scratch)
+        longest = max(max(gpu.scratch_chunks for gpu in self.gpus) * scratch, self._chunks)
+        return (_OFFSETS - 1) // (longest * self.alignment) * self.granule_bytes
+
+    @property
+    def _chunks(self) -> int:
+        """The chunks of a message, which is the longer one of input and output."""
+        return max(max(gpu.input_chunks, gpu.output_chunks) for gpu in self.gpus)
+
+    def part(self) -> str:
+        """Return the buffer that is each rank's part of the other one, "" if there is none."""
+        return PARTS.get(self.collective, "") if self.in_place else ""
+
+    def within(self, from_bytes: int, to_bytes: int) -> ExecutionPlan:
+        """Return the plan for a range of sizes, as much of it as the executor can take."""
+        least, most = min(from_bytes, MOST_MIN_BYTES), min(to_bytes, self.most_bytes)
+        return replace(self, min_bytes=least, max_bytes=most)
 
     @property
     def operations(self) -> int:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from synth.mscclpp.plan import PACKET_OPERATIONS, ExecutionPlan, Operand, Operation, PlanRank, Threadblock
+from synth.mscclpp.plan import (
+    MOST_MIN_BYTES,
+    PACKET_OPERATIONS,
+    ExecutionPlan,
+    Operand,
+    Operation,
+    PlanRank,
+    Threadblock,
+)
 
 __all__ = [
     "MOST_BARRIERS",
@@ -30,6 +38,9 @@ MOST_CHANNELS_AN_OPERATION = 8
 MOST_OPERANDS = 10
 MOST_BARRIERS = 16
 MOST_SEMAPHORES = 16
+# Bits of the ids that a put over a port names, in fifo_device.hpp. Each rank registers its own three buffers.
+_MOST_MEMORIES, _OWN_MEMORIES = 1 << 9, 3
+_MOST_PORTS = 1 << 10
 # Collectives whose input and output have the same number of chunks.
 _ONE_SIZE = ("allreduce", "alltoall", "broadcast")
 
@@ -89,6 +100,11 @@ def _sizes(plan: ExecutionPlan) -> list[str]:
     if not plan.gpus:
         return ["gpus: expected at least one"]
     found = []
+    if plan.min_bytes > MOST_MIN_BYTES:
+        found.append(
+            f"min_message_size: the executor reads 32 bits with a sign, at most {MOST_MIN_BYTES}, "
+            f"found {plan.min_bytes}"
+        )
     for rank, gpu in enumerate(plan.gpus):
         for name in ("input_chunks", "output_chunks"):
             if getattr(gpu, name) < 1:
@@ -120,6 +136,11 @@ def _lists(plan: ExecutionPlan, gpu: PlanRank, rank: int) -> list[str]:
                 found.append(
                     f"{path}.channels: a {kind} channel to rank {peer}, which is not another rank of the plan"
                 )
+    memories = _OWN_MEMORIES + sum("port" in buffer.access for buffer in gpu.remote_buffers)
+    if memories > _MOST_MEMORIES:
+        found.append(f"{path}: {memories} memories for ports, the executor takes {_MOST_MEMORIES}")
+    if len(gpu.port) > _MOST_PORTS:
+        found.append(f"{path}: {len(gpu.port)} port channels, the executor takes {_MOST_PORTS}")
     for at, buffer in enumerate(gpu.remote_buffers):
         if buffer.rank >= plan.ranks or buffer.rank == rank:
             found.append(f"{path}.remote_buffers[{at}].rank: {buffer.rank} is not another rank of the plan")
@@ -300,6 +321,7 @@ def _pitfalls(
         yield f"{place}: the executor exchanges the offsets of source and destination, so they must be equal"
     if name == "put" and kind == "memory" and len({operand.buffer for operand in operation.src}) > 1:
         yield f"{place}: the executor takes all sources from the buffer of the first"
+    yield from _at_wrong_part(plan, gpu, block, operation, place)
     if over_port:
         for at, operand in enumerate(operation.dst):
             to = gpu.remote_buffers[block.port_buffers[operand.remote]].rank
@@ -316,6 +338,32 @@ def _pitfalls(
                     "the right half of scratch"
                 )
                 return
+
+
+def _at_wrong_part(
+    plan: ExecutionPlan, gpu: PlanRank, block: Threadblock, operation: Operation, place: str
+) -> Iterator[str]:
+    """Yield a finding if, in place, the executor takes another part of the whole buffer than is named.
+
+    To the place of a remote buffer it adds the offset of the rank itself, to what a port reads none.
+    """
+    part, over_port = plan.part(), operation.channel_type == "port" and bool(operation.channels)
+    if not part:
+        return
+    ids = block.port_buffers if operation.channel_type == "port" else block.memory_buffers
+    for operand in (*operation.src, *operation.dst):
+        far = (operand.remote >= 0 and gpu.remote_buffers[ids[operand.remote]].buffer == part) or (
+            operand.switch >= 0 and gpu.switch[block.switch[operand.switch]].buffer == part
+        )
+        if far:
+            yield (
+                f"{place}: in place, the executor looks for {part} of a peer at this rank's own part of the "
+                "whole buffer"
+            )
+            return
+        if over_port and operand.buffer == part and gpu is not plan.gpus[0]:
+            yield f"{place}: in place, a port reads {part} at the start of the whole buffer"
+            return
 
 
 def _barriers(plan: ExecutionPlan) -> list[str]:

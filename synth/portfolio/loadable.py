@@ -20,7 +20,7 @@ from synth.msccl import TARGETS
 from synth.portfolio.plain import fastest_plain
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
-from synth.portfolio.runtime_limits import early_limit, require_runtime
+from synth.portfolio.runtime_limits import chunk_limit, early_limit, require_runtime
 from synth.portfolio.runtime_sizes import runtime_sweep
 from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_of, variants_of
 from synth.portfolio.size_sweep import Candidates, candidates_of
@@ -58,15 +58,20 @@ def fastest_loadable(
     require_runtime(runtime)
     kept: list[Schedule] = []
     fastest = fastest_plain(request, progress, kept.append, pools=pools)
-    return loadable_among(fastest, kept, runtime, progress)
+    return loadable_among(fastest, kept, runtime, request.size_bytes, progress)
 
 
 def loadable_among(
-    fastest: Synthesis, kept: Sequence[Schedule], runtime: str, progress: Progress = SILENT
+    fastest: Synthesis,
+    kept: Sequence[Schedule],
+    runtime: str,
+    size_bytes: int | None,
+    progress: Progress = SILENT,
 ) -> Synthesis:
     """Return the fastest of the schedules of a search that a runtime can load, proven and compiled.
 
-    ``kept`` are all schedules that the search found. Raises UsageError if none loads.
+    ``kept`` are all schedules that the search found. They must load at ``size_bytes``; None: each at as many
+    bytes as its chunks have. Raises UsageError if none loads.
     """
     best = fastest.listed
     candidates = [best, *sorted((one for one in kept if one is not best), key=_time_s)]
@@ -75,16 +80,16 @@ def loadable_among(
     limits: dict[str, str] = {}
     for tried, schedule in enumerate(candidates, start=1):
         progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
-        made = _compiled(schedule, runtime)
+        made = _compiled(schedule, runtime, _size_of(schedule, size_bytes))
         if made.variant is not None:
             limit = next(iter(limits.values()), "")
             found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
-            return _as_run(found, made.variant, candidates[tried:], progress)
+            return _as_run(found, made.variant, candidates[tried:], size_bytes, progress)
         limits.setdefault(_named(schedule), made.limit)
     limit = next(iter(limits.values()), "")
     for tried, schedule in enumerate(_in_few_messages(best), start=len(candidates) + 1):
         progress.update(tried, tried, f"merging the messages of {schedule.method} for {runtime}")
-        made = _compiled(schedule, runtime, merging=True)
+        made = _compiled(schedule, runtime, _size_of(schedule, size_bytes), merging=True)
         if made.variant is not None:
             found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
             return _timed_as_merged(found, made.variant)
@@ -92,7 +97,18 @@ def loadable_among(
     raise _none_loads(runtime, len(candidates), limits)
 
 
-def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progress: Progress) -> Synthesis:
+def _size_of(schedule: Schedule, size_bytes: int | None) -> int:
+    """Return the size that was asked for; without one, the bytes of a schedule's chunks."""
+    return schedule.collective.total_bytes(schedule.chunk_bytes) if size_bytes is None else size_bytes
+
+
+def _as_run(
+    found: Synthesis,
+    only: Variant,
+    others: Sequence[Schedule],
+    asked_bytes: int | None,
+    progress: Progress,
+) -> Synthesis:
     """Return the result with the program that its runtime carries out fastest, by the runtime's costs.
 
     A threadblock moves less than a link carries, so a schedule of fewer chunks in several instances is often
@@ -112,6 +128,8 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
         known = [only] if number == 1 and (only.plan or one.sends <= _MOST_RUN_SENDS) else []
         counts = INSTANCES[1:] if number == 1 else INSTANCES
         for variant in chain(known, variants_of(one, loaded.runtime, counts, _MOST_RUN_SENDS)):
+            if variant.limit_at(_size_of(one, asked_bytes)):
+                continue
             times = variant.times_s(one.network, size_bytes)
             protocol = min(times, key=times.__getitem__)
             runs.append((times[protocol], number, variant.instances, variant.by(protocol)))
@@ -189,7 +207,7 @@ def loadable_sweep(
         compiled.fastest(size)
     if not compiled.usable:
         return compiled.merged(progress)
-    swept = found.chosen(compiled.usable)
+    swept = found.chosen(compiled.usable_at)
     selection = swept.schedule
     assert isinstance(selection, Selection)
     return replace(swept, ranges=tuple(compiled.timed(selection, progress)))
@@ -203,8 +221,15 @@ class _Attempt:
     limit: str = ""
 
 
-def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _Attempt:
-    """Compile a schedule for the runtime; with ``merging``, messages of adjacent chunks become one."""
+def _compiled(
+    schedule: Schedule, runtime: str, size_bytes: int | None = None, *, merging: bool = False
+) -> _Attempt:
+    """Compile a schedule for the runtime, at a size if one is given, or return the limit that forbids it.
+
+    With ``merging``, messages of adjacent chunks become one.
+    """
+    if size_bytes is not None and (limit := chunk_limit(schedule.collective, runtime, size_bytes)):
+        return _Attempt(None, limit)
     if merging:
         # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
@@ -217,8 +242,10 @@ def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _At
             return _Attempt(None, limit)
         program = lower(schedule)
     variant, limit = variant_of(program, schedule.network, runtime)
-    wrong = variant.findings if variant is not None else ()
-    return _Attempt(None, wrong[0]) if wrong else _Attempt(variant, limit)
+    if variant is not None:
+        limit = variant.limit_at(size_bytes) if size_bytes is not None else ""
+        limit = limit or next(iter(variant.findings), "")
+    return _Attempt(None, limit) if limit else _Attempt(variant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,17 +261,38 @@ class _Compiled:
         """The numbers of the candidates that were compiled and load."""
         return sorted(number for number, one in self.attempts.items() if one.variant is not None)
 
+    def usable_at(self, size_bytes: int) -> list[int]:
+        """Return those of ``usable`` that load at a size; if none does, all, as other sizes are near."""
+        return [number for number in self.usable if not self.limit(number, size_bytes)] or self.usable
+
     def fastest(self, size_bytes: int) -> tuple[int | None, str]:
-        """Return (the fastest candidate that loads at a size, the limit of the fastest of all, or "")."""
+        """Return (the fastest candidate that loads at a size, the limit of the fastest of all, or "").
+
+        If none loads at this size, it is the fastest that loads at others.
+        """
         limit, race = "", self.found.race
-        for number in sorted(range(len(race.candidates)), key=lambda one: race.time_s(one, size_bytes)):
-            if number not in self.attempts:
-                schedule = race.scheduled(number, self.found.sizes[-1])
-                self.attempts[number] = _compiled(schedule, self.runtime)
-            if self.attempts[number].variant is not None:
-                return number, limit
-            limit = limit or self.attempts[number].limit
+        order = sorted(range(len(race.candidates)), key=lambda one: race.time_s(one, size_bytes))
+        for at_bytes in (size_bytes, None):
+            for number in order:
+                forbids = self.limit(number, at_bytes)
+                if not forbids:
+                    return number, limit
+                limit = limit or forbids
         return None, limit
+
+    def limit(self, number: int, size_bytes: int | None) -> str:
+        """Return the limit that forbids a candidate, at a size if one is given; "" if none."""
+        race = self.found.race
+        if size_bytes is not None:
+            shape = race.candidates[number].collective
+            if limit := chunk_limit(shape, self.runtime, size_bytes):
+                return limit
+        if number not in self.attempts:
+            self.attempts[number] = _compiled(race.scheduled(number, self.found.sizes[-1]), self.runtime)
+        made = self.attempts[number]
+        if made.variant is None or size_bytes is None:
+            return made.limit
+        return made.variant.limit_at(size_bytes)
 
     def limits(self) -> Mapping[str, str]:
         """Return the limit of each candidate that does not load, by its name."""
@@ -265,7 +313,7 @@ class _Compiled:
             if made.variant is not None:
                 number = race.add(schedule)
                 self.attempts[number] = made
-                swept = found.chosen([number])
+                swept = found.chosen(self.usable_at)
                 selection = swept.schedule
                 assert isinstance(selection, Selection)
                 return replace(swept, ranges=(self._merged_range(selection, made.variant),))

@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from probes.base import UsageError
+from synth.collective import Collective
 from synth.msccl import COLL, TARGETS, limits_of
-from synth.mscclpp import COLLECTIVES, ExecutionPlan
+from synth.mscclpp import ALIGNMENT_BYTES, COLLECTIVES, ExecutionPlan
 from synth.schedules import Schedule
 
-__all__ = ["MOST_PLAN_OPERATIONS", "RUNTIMES", "early_limit", "plan_limit", "require_runtime"]
+__all__ = [
+    "MOST_PLAN_OPERATIONS",
+    "RUNTIMES",
+    "chunk_limit",
+    "early_limit",
+    "plan_limit",
+    "require_runtime",
+    "size_limit",
+]
 
 RUNTIMES = (*TARGETS, "mscclpp")
 # 261,040 operations take 14 processor seconds and 0.85 GB to compile and prove (dgx-h100:4, 1 MiB,
@@ -65,4 +74,26 @@ def plan_limit(plan: ExecutionPlan, multiprocessors: int) -> str:
             f"a rank has {plan.threadblocks_max} threadblocks, "
             f"at most {multiprocessors} threadblocks run at once on its GPU"
         )
+    if plan.min_bytes > plan.max_bytes:
+        return f"at most {plan.max_bytes} bytes are possible, as its executor has offsets of 32 bits"
+    return ""
+
+
+def chunk_limit(shape: Collective, runtime: str, size_bytes: int) -> str:
+    """Return the limit that forbids a buffer of this size in the chunks of a collective; "" if none."""
+    return _granule_limit(ALIGNMENT_BYTES * shape.total_bytes(1), size_bytes) if runtime == "mscclpp" else ""
+
+
+def size_limit(plan: ExecutionPlan, size_bytes: int) -> str:
+    """Return the limit that forbids a plan on a buffer of this size; "" if none."""
+    if limit := _granule_limit(plan.granule_bytes, size_bytes):
+        return limit
+    if size_bytes > plan.most_bytes:
+        return f"at most {plan.most_bytes} bytes are possible, as its executor has offsets of 32 bits"
+    return ""
+
+
+def _granule_limit(granule_bytes: int, size_bytes: int) -> str:
+    if size_bytes % granule_bytes:
+        return f"its executor takes multiples of {granule_bytes} bytes for these chunks, found {size_bytes}"
     return ""

@@ -96,7 +96,9 @@ def runtime_sweep(
         progress.update(at, len(selection.points), f"{point.size_bytes} bytes")
         library = selection.library(point.size_bytes)
         able = {key: one for key, one in variants.items() if not as_selected or key[0] == point.algorithm}
-        best = None if library else _best(selection, able, point.size_bytes, before)
+        loading = {key: one for key, one in able.items() if not one.limit_at(point.size_bytes)}
+        # If no plan has a chunk size for this size, the range may still have other sizes that load.
+        best = None if library else _best(selection, loading or able, point.size_bytes, before)
         if best is None:
             why = f"{library} is faster" if library else f"no schedule fits {target}"
             found.append((point.size_bytes, None, None, why))

@@ -16,7 +16,7 @@ from synth.compiler import lower
 from synth.msccl import beyond
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
 from synth.network import Network
-from synth.portfolio.runtime_limits import plan_limit
+from synth.portfolio.runtime_limits import plan_limit, size_limit
 from synth.program import Program, Protocol
 from synth.schedules import Schedule
 from synth.simulation import PROTOCOLS, time_by
@@ -52,6 +52,10 @@ class Variant:
         """The findings of the runtime's judge; an empty list proves the variant."""
         return judge(self.program) if self.plan is None else examine_plan(self.plan).findings
 
+    def limit_at(self, size_bytes: int) -> str:
+        """Return the limit that forbids the variant on a buffer of this size; "" if none."""
+        return "" if self.plan is None else size_limit(self.plan, size_bytes)
+
     def by(self, protocol: Protocol) -> Variant:
         if protocol == self.program.protocol:
             return self
@@ -66,8 +70,7 @@ class Variant:
         program = replace(self.program, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
         plan = self.plan
         if plan is not None:
-            name = f"{name} from {from_bytes}"
-            plan = replace(plan, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
+            plan = replace(plan, name=f"{name} from {from_bytes}").within(from_bytes, to_bytes)
         return replace(self, program=program, plan=plan)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from probes.base import SILENT, Progress, UsageError, plural
@@ -75,7 +75,7 @@ def sweep(
     found = candidates_of(request, progress, library=race is not None, pools=pools)
     if race is not None:
         return measured(found, race([(size, found.at(size)) for size in found.sizes], progress))
-    return found.chosen(range(len(found.race.candidates)))
+    return found.chosen(lambda _: range(len(found.race.candidates)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,8 @@ class Candidates:
         """Return every candidate as a schedule for this size, in the order of their numbers."""
         return [self.race.scheduled(number, size_bytes) for number in range(len(self.race.candidates))]
 
-    def chosen(self, among: Collection[int]) -> Synthesis:
-        """Return the checked selection of the fastest at each size among the candidates of these numbers."""
+    def chosen(self, among: Callable[[int], Collection[int]]) -> Synthesis:
+        """Return the checked selection of the fastest at each size, among the candidates given for it."""
         winners = self.race.winners(self.sizes, among)
         ranges = tuple(_ranges(self.race, self.sizes, winners))
         points = [(*each, None) for each in zip(self.sizes, winners, self.bounds, strict=True)]
@@ -275,11 +275,13 @@ class _Race:
     def scheduled(self, candidate: int, size_bytes: int) -> Schedule:
         return self.candidates[candidate].scheduled(self.network, size_bytes)
 
-    def winners(self, sizes: Sequence[int], among: Collection[int]) -> list[int]:
+    def winners(self, sizes: Sequence[int], among: Callable[[int], Collection[int]]) -> list[int]:
         """Return the winner at each size; the last size's winner stays unless another is notably faster."""
         found: list[int] = []
         for size in sizes:
-            found.append(self.winner(size, among, found[-1] if found else None))
+            able = among(size)
+            before = found[-1] if found and found[-1] in able else None
+            found.append(self.winner(size, able, before))
         return found
 
     def winner(self, size_bytes: int, among: Collection[int], before: int | None) -> int:

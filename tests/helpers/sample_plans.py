@@ -20,7 +20,10 @@ def read_file(path: Path) -> ExecutionPlan:
 
 
 def pair_plan(kind: str = "memory") -> dict:
-    """An all_gather of two ranks: each tells that it is there, puts its chunk, and waits for the other's."""
+    """An all_gather of two ranks: each tells that it is there, puts its chunk, and waits for the other's.
+
+    Over ports it copies its chunk to scratch first.
+    """
     return {
         "name": "pair",
         "collective": "allgather",
@@ -35,12 +38,14 @@ def _gpu(rank: int, kind: str) -> dict:
     over = {"channel_ids": [0], "channel_type": kind}
     moves = {"src_buff": [{"type": "o", **own}], "dst_buff": [{"buffer_id": 0, **own}]}
     put = [{"name": "put", **moves, "channel_type": kind}, {"name": "nop"}, {"name": "signal", **over}]
-    pws = [{"name": "pws", **moves, **over}]
+    staged = [{"type": "s", "index": 0, "size": 1}]
+    copy = {"name": "copy", "src_buff": moves["src_buff"], "dst_buff": staged}
+    pws = [copy, {"name": "nop"}, {"name": "pws", **moves, "src_buff": staged, **over}]
     return {
         "id": rank,
         "input_chunks": 1,
         "output_chunks": 2,
-        "scratch_chunks": 0,
+        "scratch_chunks": int(kind == "port"),
         "channels": [{"channel_type": kind, "connected_to": [1 - rank]}],
         "remote_buffers": [{"rank": 1 - rank, "type": "o", "access_channel_types": [kind]}],
         "threadblocks": [

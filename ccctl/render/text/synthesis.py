@@ -9,7 +9,7 @@ from ccctl import console
 from ccctl.render import Say, about, bandwidth, figures, race_lines, seconds
 from ccctl.render.text import selection
 from ccctl.render.text.schedule import limit
-from probes.base import plural
+from probes.base import format_size, plural
 from synth.bounds import ORDER_BOUND
 
 if TYPE_CHECKING:
@@ -230,6 +230,7 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         **figures(loaded.program, "channels instructions=steps"),
         "threadblocks_max": (loaded.plan or loaded.program).threadblocks_max,
         "operations": loaded.plan.operations if loaded.plan else None,
+        "granule_bytes": loaded.plan.granule_bytes if loaded.plan else None,
         "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
         "limit": loaded.limit,
         "instances": loaded.instances,
@@ -255,6 +256,11 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
         f"for {loaded.runtime}: {size}, at most {plural(blocks, 'threadblock')} a rank, "
         f"{plural(program.channels, 'channel')}; proven"
     )
+    if loaded.plan is not None:
+        yield (
+            f"it loads at multiples of {format_size(loaded.plan.granule_bytes)} "
+            f"up to {format_size(loaded.plan.max_bytes)}"
+        )
     if loaded.time_s:
         shared = [f"{loaded.instances} instances"] if loaded.instances > 1 else []
         who = "executor" if loaded.plan is not None else "interpreter"

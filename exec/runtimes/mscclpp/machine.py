@@ -23,7 +23,6 @@ __all__ = ["UNITS", "Atom", "BufferSpan", "Channel", "PlanMachine", "cells_of"]
 UNITS = 2
 Channel = tuple[int, str, int, int]
 """One end of a connection: rank, type, peer, and its number among the rank's channels to that peer."""
-_OUT_OF_PLACE = {"allgather", "reducescatter"}
 # Collectives by the names that plans have; the results of other collectives are not known.
 _KINDS = {
     "allreduce": "all_reduce",
@@ -34,6 +33,8 @@ _KINDS = {
 }
 # The content of memory that nobody has written.
 _POISON = -(1 << 40)
+# The chunks of an allocation in front of a buffer: most buffers of PyTorch lie within an allocation.
+_BEFORE = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +60,15 @@ class _Packets:
 
 @dataclass(slots=True)
 class _Rank:
+    """The memory of a rank; ``allocated`` are the allocations in which input and output lie.
+
+    ``offset`` are the chunks in front of each in its allocation.
+    """
+
     input: Numbers
     output: Numbers
+    allocated: dict[str, Numbers]
+    offset: dict[str, int]
     scratch: list[Numbers]
     packets: list[_Packets]
     semaphores: list[int] = field(default_factory=list)
@@ -92,18 +100,19 @@ class PlanMachine:
         gpu, length = self.plan.gpus[rank], self.length
         halves = 2 if self.plan.double_scratch else 1
         shape = {"i": gpu.input_chunks, "o": gpu.output_chunks}
-        buffer = np.full((max(shape.values()) if self.plan.in_place else shape["i"], length), _POISON)
+        offset = {name: _BEFORE for name in shape}
         if not self.plan.in_place:
-            first, second = buffer, np.full((shape["o"], length), _POISON)
+            allocated = {name: np.full((_BEFORE + size, length), _POISON) for name, size in shape.items()}
         else:
-            begin = {name: 0 for name in shape}
-            if self.plan.collective in _OUT_OF_PLACE:
-                smaller = min(shape, key=lambda name: shape[name])
-                begin[smaller] = rank * shape[smaller]
-            first, second = (buffer[begin[name] : begin[name] + shape[name]] for name in "io")
+            allocated = dict.fromkeys(shape, np.full((_BEFORE + max(shape.values()), length), _POISON))
+            if part := self.plan.part():
+                offset[part] += rank * shape[part]
+        first, second = (allocated[name][offset[name] : offset[name] + shape[name]] for name in "io")
         return _Rank(
             first,
             second,
+            allocated,
+            offset,
             [np.full((gpu.scratch_chunks, length), _POISON) for _ in range(halves)],
             [
                 _Packets(
@@ -165,7 +174,7 @@ class PlanMachine:
 
 @dataclass(slots=True)
 class BufferSpan:
-    """Numbers ``begin`` to ``end`` of a buffer of a rank."""
+    """Numbers ``begin`` to ``end`` of a buffer of a rank, or of the allocation in which it lies."""
 
     machine: PlanMachine
     rank: int
@@ -173,6 +182,7 @@ class BufferSpan:
     half: int
     begin: int
     end: int
+    of_allocation: bool = False
 
     def _of(self, array: Numbers) -> Numbers:
         return array.reshape(-1)[self.begin : self.end]
@@ -181,6 +191,8 @@ class BufferSpan:
         here = self.machine.ranks[self.rank]
         if self.buffer == "s":
             return self._of(here.scratch[self.half])
+        if self.of_allocation:
+            return self._of(here.allocated[self.buffer])
         return self._of(here.input if self.buffer == "i" else here.output)
 
     def packet(self) -> tuple[Numbers, Numbers]:

@@ -152,10 +152,11 @@ class _Effects:
             return [(remote.rank, remote.buffer)]
         return [(self.rank, operand.buffer)]
 
-    def _spans(self, operand: Operand) -> list[list[BufferSpan]]:
+    def _spans(self, operand: Operand, *, registered: bool = False) -> list[list[BufferSpan]]:
         """Return the spans of an operand, piece by piece: one on each rank that has it.
 
-        A piece is a chunk or a part of one.
+        A piece is a chunk or a part of one. The executor registers allocations, not buffers. To the place of
+        an operand in memory of others it adds this rank's own offset, to what its proxy reads none.
         """
         machine, operation = self.machine, self.operation
         length, unit = machine.length, self.where.unit
@@ -164,12 +165,17 @@ class _Effects:
             low, high = size * unit // UNITS, size * (unit + 1) // UNITS
         else:
             low, high = (_offset(size, operation.slice + more, operation.slices) for more in (0, 1))
-        first = operand.index * length
+        owners = self._owners(operand)
+        offset = 0 if operand.buffer else machine.ranks[self.rank].offset.get(owners[0][1], 0)
+        first = (operand.index + offset) * length
         edges = sorted({low, high, *range(-(-low // length) * length, high, length)})
         half = self.launch % 2 if machine.plan.double_scratch else 0
-        owners = self._owners(operand)
+        registered = registered or not operand.buffer
         return [
-            [BufferSpan(machine, owner, buffer, half, first + begin, first + end) for owner, buffer in owners]
+            [
+                BufferSpan(machine, owner, buffer, half, first + begin, first + end, registered)
+                for owner, buffer in owners
+            ]
             for begin, end in pairwise(edges)
         ]
 
@@ -183,7 +189,7 @@ class _Effects:
         channel = self._channel(operation.channels[thread])
         proxy = self.machine.proxy(channel)
         place = replace(self.where, proxy=True)
-        spans = list(zip(self._spans(source), self._spans(target), strict=True))
+        spans = list(zip(self._spans(source, registered=True), self._spans(target), strict=True))
         copies: list[Numbers] = []
 
         def read() -> None:

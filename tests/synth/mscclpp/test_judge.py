@@ -5,6 +5,8 @@ from sample_plans import FILES, needs_files, pair_plan, read_file
 
 from synth.mscclpp import examine_plan, read_plan
 
+# Plans of the library's language that send from input or output over ports.
+FROM_USERS = ("allgather_2x2_port", "reducescatter_2x2_port", "ring_allreduce_4_port", "sendrecv_2x2")
 # Block 0 reads what block 1 of the other rank copies, and waits for its own counterpart only.
 RACES = ("reduce_tbg",)
 
@@ -19,7 +21,9 @@ def findings(document):
 
 @needs_files
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.stem not in RACES], ids=lambda path: path.stem
+    "path",
+    [path for path in FILES if path.stem not in (*RACES, *FROM_USERS)],
+    ids=lambda path: path.stem,
 )
 def test_plans_of_others_are_right(path):
     assert examine_plan(read_file(path)).findings == ()
@@ -31,6 +35,76 @@ def test_a_race_in_a_plan_of_others_is_found():
     found = list(examine_plan(read_file(path)).findings)
     assert "gpus[1].threadblocks[1].ops[0] (copy) writes rank 1 s[1]" in found[0]
     assert all("nothing orders the two" in finding for finding in found)
+
+
+@needs_files
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.stem in FROM_USERS], ids=lambda path: path.stem
+)
+def test_a_port_that_sends_from_input_or_output_is_wrong_in_most_allocations(path):
+    (found,) = examine_plan(read_file(path)).findings
+    assert "the executor takes input and output at the start of their allocation" in found
+
+
+def test_a_get_from_an_input_or_output_is_wrong_in_most_allocations():
+    document = pair_plan()
+    for rank in range(2):
+        ops = operations(document, rank)
+        own = {"index": 1 - rank, "size": 1}
+        ops[3] = {"name": "get", "src_buff": [{"buffer_id": 0, **own}], "dst_buff": [{"type": "o", **own}]}
+        ops[3]["channel_type"] = "memory"
+    (found,) = findings(document)
+    assert found.startswith("gpus[0].threadblocks[0].ops[3] (get), one of 2 operations alike: ")
+
+
+def test_in_place_a_port_reads_the_first_part():
+    document = pair_plan("port")
+    for rank in range(2):
+        operations(document, rank)[5]["src_buff"] = [{"type": "i", "index": 0, "size": 1}]
+    assert findings(document) == [
+        "gpus[1].threadblocks[0].ops[5] (pws): in place, a port reads i at the start of the whole buffer"
+    ]
+
+
+def test_in_place_the_part_of_a_peer_is_not_found():
+    document = pair_plan() | {"collective": "reducescatter"}
+    for gpu in document["gpus"]:
+        gpu |= {"input_chunks": 2, "output_chunks": 1}
+        (put,) = (one for one in gpu["threadblocks"][0]["ops"] if one["name"] == "put")
+        put |= {
+            "src_buff": [{"type": "i", "index": 0, "size": 1}],
+            "dst_buff": [{"buffer_id": 0, "index": 0, "size": 1}],
+        }
+    found = findings(document)
+    assert "in place, the executor looks for o of a peer at this rank's own part" in found[0]
+    assert not any("in place" in one for one in findings(document | {"inplace": False}))
+
+
+def test_a_least_size_of_more_than_31_bits_is_named():
+    document = pair_plan() | {"min_message_size": (1 << 31) - 1}
+    assert findings(document) == []
+    document["min_message_size"] += 1
+    assert "min_message_size: the executor reads 32 bits with a sign" in findings(document)[0]
+
+
+def test_the_ids_of_ports_have_few_bits():
+    document = pair_plan("port")
+    gpu = document["gpus"][0]
+    gpu["remote_buffers"] *= 509
+    assert findings(document) == []
+    gpu["remote_buffers"] += gpu["remote_buffers"][:1]
+    assert findings(document) == ["gpus[0]: 513 memories for ports, the executor takes 512"]
+    del gpu["remote_buffers"][1:]
+    for rank in range(2):
+        document["gpus"][rank]["channels"][0]["connected_to"] *= 1025
+    assert findings(document)[0] == "gpus[0]: 1025 port channels, the executor takes 1024"
+
+
+def test_a_put_with_a_flush_is_a_caution_for_earlier_versions():
+    document = pair_plan("port")
+    for rank in range(2):
+        operations(document, rank)[5]["name"] = "pwsf"
+    assert "pwsf: before v0.10.0 " in examine_plan(read_plan(document, "p")).cautions[0]
 
 
 @pytest.mark.parametrize("kind", ["memory", "port"])

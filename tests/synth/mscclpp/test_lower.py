@@ -9,6 +9,7 @@ from sample_networks import named
 from exec.runtimes.mscclpp import run_plan
 from probes.base.errors import UsageError
 from synth import compile as compiled, family, synthesize
+from synth.msccl import read_xml
 from synth.mscclpp import examine_plan, plan_of, read_plan, write_plan
 from synth.mscclpp.well_formed import MOST_OPERATIONS
 from synth.networks.dgx import pod
@@ -81,6 +82,58 @@ def test_a_placement_that_the_program_has_not_is_refused():
     program = replace(program_on(named("pair"), "all_gather"), in_place=False)
     with pytest.raises(UsageError, match="cannot run in place"):
         plan_of(program, [0, 0], in_place=True)
+
+
+# Rank 0 adds up both parts and sends rank 1 its own, which rank 1 receives into its output.
+REDUCE_SCATTER = """<algo name="rs" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" inplace="1"
+ outofplace="1" coll="reduce_scatter">
+ <gpu id="0" i_chunks="2" o_chunks="1" s_chunks="2"><tb id="0" send="1" recv="1" chan="0">
+  <step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="2" depid="-1" deps="-1" hasdep="0"/>
+  <step s="1" type="re" srcbuf="s" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+  <step s="2" type="s" srcbuf="i" srcoff="1" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+  <step s="3" type="re" srcbuf="s" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+  <step s="4" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+ </tb></gpu>
+ <gpu id="1" i_chunks="2" o_chunks="1" s_chunks="0"><tb id="0" send="0" recv="0" chan="0">
+  <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="2" depid="-1" deps="-1" hasdep="0"/>
+  <step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+ </tb></gpu></algo>"""
+
+
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1]])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_part_of_the_whole_buffer_is_put_where_it_lies(hosts, in_place):
+    """In place, the executor would put to o of a peer at the sender's own part."""
+    plan = plan_of(read_xml(REDUCE_SCATTER.encode(), "rs"), hosts, in_place=in_place)
+    assert examine_plan(plan).findings == ()
+    assert run_plan(plan, 1).right
+    assert [one.buffer for one in plan.gpus[0].remote_buffers] == ["i" if in_place else "o"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [1, 2])
+def test_ports_send_from_scratch(kind, width):
+    """The executor tells ports no offset of input and output in their allocations."""
+    network = named("fully connected")
+    plan = plan_of(program_on(network, kind), hosts_of(network, width))
+    blocks = [block for gpu in plan.gpus for block in gpu.threadblocks]
+    sources = [one.src[0].buffer for block in blocks for one in block.operations if one.name == "pws"]
+    assert sources
+    assert set(sources) == {"s"}
+
+
+def test_the_range_of_sizes_is_what_the_executor_takes():
+    program = program_on(named("fully connected"), "all_reduce")
+    plan = plan_of(program, [0] * 5)
+    longest = max(max(gpu.scratch_chunks, gpu.input_chunks) for gpu in plan.gpus)
+    chunk_bytes = plan.max_bytes // plan.gpus[0].input_chunks
+    assert plan.max_bytes % plan.granule_bytes == 0
+    assert longest * chunk_bytes < 1 << 32 <= longest * (chunk_bytes + 16)
+    assert plan.granule_bytes == 16 * plan.gpus[0].input_chunks
+    large = plan_of(replace(program, min_bytes=3 << 30, max_bytes=1 << 40), [0] * 5)
+    assert (large.min_bytes, large.max_bytes) == ((1 << 31) - 1, plan.max_bytes)
+    small = plan_of(replace(program, min_bytes=1024, max_bytes=4096), [0] * 5)
+    assert (small.min_bytes, small.max_bytes) == (1024, 4096)
 
 
 def test_a_rooted_collective_is_refused():

@@ -11,12 +11,14 @@ import pytest
 from probes.base import UsageError
 from synth import Request, synthesize
 from synth.check import check, judge
+from synth.collective import Kind
 from synth.compiler import lower
 from synth.msccl import beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.portfolio.loadable import loadable_among
+from synth.portfolio.runtime_limits import chunk_limit
 from synth.portfolio.runtime_variants import variants_of
 from synth.schedules import Selection
 
@@ -52,7 +54,7 @@ def test_what_loads_is_no_nearer_to_the_bound_than_the_best_of_all() -> None:
     slow, fast = (synthesize(replace(request, method=method)) for method in ("ring", "direct"))
     assert fast.listed.outcome is not None and slow.listed.outcome is not None
     assert fast.listed.outcome.time_s < slow.listed.outcome.time_s
-    found = loadable_among(slow, [slow.listed, fast.listed], "msccl").loaded
+    found = loadable_among(slow, [slow.listed, fast.listed], "msccl", None).loaded
     assert found is not None
     assert found.unrestricted_percent == pytest.approx(fast.listed.outcome.percent_of_optimal)
 
@@ -126,6 +128,51 @@ def test_a_sweep_merges_messages_where_nothing_else_loads(
     for point in only.points:
         assert 0 < point.percent_of_optimal < point.unrestricted_percent
         assert "at most 1 are compiled" in point.limit
+
+
+# Each of the 8 ranks has 3 links: the fastest schedules cut the buffer in multiples of 3.
+CUBE = family("hypercube:8", [1e-6], [200e9])
+
+
+@pytest.mark.parametrize(("size_bytes", "loads"), [(64 << 10, False), (96 << 10, True)])
+def test_a_plan_has_chunks_that_divide_its_size(size_bytes: int, loads: bool) -> None:
+    free = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0)).listed
+    assert free.collective.chunks % 3 == 0
+    found = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0, runtime="mscclpp"))
+    assert found.loaded is not None and found.loaded.plan is not None
+    plan = found.loaded.plan
+    assert size_bytes % plan.granule_bytes == 0
+    assert plan.min_bytes <= size_bytes <= plan.max_bytes
+    assert ("takes multiples of" in found.loaded.limit) == (not loads)
+
+
+def test_a_size_that_no_plan_can_have_is_refused_with_its_reason() -> None:
+    with pytest.raises(UsageError, match="takes multiples of 64 bytes for these chunks, found 1000"):
+        synthesize(Request(SQUARE, "all_reduce", size_bytes=1000, jobs=0, runtime="mscclpp"))
+
+
+def test_a_sweep_takes_at_each_size_chunks_that_divide_it() -> None:
+    sizes = (48 << 10, 64 << 10, 1000 << 10, (1 << 20) + 8)
+    found = synthesize(Request(CUBE, "all_reduce", sizes=sizes, jobs=0, runtime="mscclpp", quick=True))
+    for one in found.ranges:
+        assert one.plan is not None
+        divided = [point.size_bytes % one.plan.granule_bytes == 0 for point in one.points]
+        assert divided == [point.size_bytes % 16 == 0 for point in one.points]
+        assert one.plan.max_bytes <= one.plan.most_bytes
+    # The last size has no whole units of 16 bytes, but its range has other sizes.
+    assert "takes multiples of" in found.ranges[-1].points[-1].limit
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
+def test_a_plan_has_as_many_chunks_as_its_schedule_shows(kind: Kind) -> None:
+    schedule = synthesize(SQUARE, kind, 1 << 16, jobs=0).listed
+    (variant,) = variants_of(schedule, "mscclpp", (1,))
+    assert variant.plan is not None
+    granule_bytes = variant.plan.granule_bytes
+    assert chunk_limit(schedule.collective, "mscclpp", granule_bytes) == ""
+    assert f"{granule_bytes} bytes" in chunk_limit(schedule.collective, "mscclpp", granule_bytes + 16)
+    assert variant.limit_at(granule_bytes) == ""
+    assert "offsets of 32 bits" in variant.limit_at(granule_bytes << 32)
 
 
 def test_limits_that_forbid_everything_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,9 @@ from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
 from exec.runtimes.mscclpp import run_plan
+from exec.runtimes.mscclpp.machine import PlanMachine
+from exec.runtimes.mscclpp.operations import atoms_of
+from exec.runtimes.mscclpp.ordering import BlockPlace
 from synth.mscclpp import examine_plan, read_plan
 from synth.mscclpp.well_formed import form
 
@@ -23,6 +26,36 @@ def test_a_right_plan_is_right_in_every_order(kind):
         report = run_plan(plan, seed)
         assert report.right
         assert report.elements == 3 * 2 * 2 * 2
+
+
+def test_a_port_reads_from_the_start_of_an_allocation():
+    document = pair_plan("port")
+    for rank, gpu in enumerate(document["gpus"]):
+        gpu["threadblocks"][0]["ops"][5]["src_buff"] = [{"type": "o", "index": rank, "size": 1}]
+    plan = read_plan(document, "pair")
+    assert form(plan) == []
+    assert run_plan(plan, 1).wrong
+    assert run_plan(read_plan(document | {"inplace": False}, "pair"), 1).wrong
+
+
+def test_in_place_a_put_to_a_part_of_a_peer_lands_in_the_senders():
+    """Rank 0 means the part of rank 1, and puts into the part of rank 0 there."""
+    document = pair_plan() | {"collective": "reducescatter", "inplace": True}
+    part = {"index": 0, "size": 1}
+    for gpu in document["gpus"]:
+        gpu |= {"input_chunks": 2, "output_chunks": 1}
+        put = gpu["threadblocks"][0]["ops"][3]
+        put |= {"src_buff": [{"type": "i", **part}], "dst_buff": [{"buffer_id": 0, **part}]}
+    machine = PlanMachine(read_plan(document, "pair"), 1)
+    where = BlockPlace(0, 0, 3, "put", -1)
+    (atom,) = atoms_of(machine, where, machine.plan.gpus[0].threadblocks[0].operations[3], 0)
+    for rank in range(2):
+        machine.begin(rank, 0)
+    for act in atom.acts:
+        act()
+    here, there = machine.ranks
+    assert (there.input[0] == here.input[0]).all()
+    assert not (there.output == here.input[0]).any()
 
 
 def test_a_wait_without_a_signal_is_a_deadlock_that_is_named():
