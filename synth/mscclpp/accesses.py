@@ -11,7 +11,7 @@ from functools import cached_property
 
 from probes.base import UsageError
 from synth.memory_layout import Cells, cells_of
-from synth.program import FIFO_DEPTH, READS_SRC, WRITES_DST, Program
+from synth.program import FIFO_DEPTH, OUTPUT, READS_SRC, WRITES_DST, Program
 from synth.simulation import links_of, run
 
 __all__ = ["Accesses"]
@@ -85,6 +85,11 @@ class Accesses:
         if not WRITES_DST[program.op[step]]:
             return []
         return self._touched(step, int(program.dst_buffer[step]), int(program.dst_slot[step]))
+
+    def results(self, step: int) -> list[int]:
+        """Return the cells of the output of the step's rank."""
+        rank = self.rank[step]
+        return self.cells.touched(rank, OUTPUT, 0, int(self.cells.size[rank, OUTPUT]))
 
     def _touched(self, step: int, buffer: int, slot: int) -> list[int]:
         return self.cells.touched(self.rank[step], buffer, slot, int(self.program.count[step]))

@@ -2,8 +2,8 @@
 
 Memory channels connect ranks of one host, port channels the others; each pair of communicating blocks has its
 own channel. Semaphores replace the waits between threadblocks of a rank. They also chain the pieces of a
-block that has more operations than the executor takes. The receiver acknowledges puts over a port at the end
-if the sender has no other sign of their arrival.
+block that has more operations than the executor takes. What several peers send into one place is added up at
+once. The receiver acknowledges puts over a port at the end if the sender has no other sign of their arrival.
 """
 
 from __future__ import annotations

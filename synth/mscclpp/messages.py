@@ -15,7 +15,7 @@ from synth.program import BUFFERS, OPS, SCRATCH, Program
 
 __all__ = ["MatchedMessage", "MatchedMessages"]
 
-_NOP, _S, _R, _RCS = (OPS.index(name) for name in ("nop", "s", "r", "rcs"))
+_NOP, _S, _R, _RCS, _COPY = (OPS.index(name) for name in ("nop", "s", "r", "rcs", "cpy"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,16 @@ class MatchedMessages:
             self.out[send] = self.into[receive] = message
 
     def idle(self) -> set[int]:
-        """Return the steps that only wait: a later addition, or the put of the sender, does the rest."""
-        home = {step for step, one in self.into.items() if one.slot < 0 and self.program.op[step] == _R}
+        """Return the steps that only wait: a later addition or the sender's put does the rest, if any."""
+        op, accesses = self.program.op, self.accesses
+        home = {step for step, message in self.into.items() if message.slot < 0 and op[step] == _R}
         added = {step for sum_ in self.sums.values() for step in sum_[:-1]}
-        return home | added | set(np.flatnonzero(self.program.op == _NOP).tolist())
+        in_place = {
+            step
+            for step in np.flatnonzero(op == _COPY).tolist()
+            if accesses.read(step) == accesses.written(step)
+        }
+        return home | added | in_place | set(np.flatnonzero(op == _NOP).tolist())
 
     def new_scratch(self, rank: int, count: int) -> int:
         """Add ``count`` chunks to a rank's scratch and return the first."""

@@ -11,7 +11,7 @@ from synth.program import OPS
 
 __all__ = ["sums_of"]
 
-_RRC, _RRCS, _REDUCE = (OPS.index(name) for name in ("rrc", "rrcs", "re"))
+_RRC, _RRS, _RRCS, _REDUCE = (OPS.index(name) for name in ("rrc", "rrs", "rrcs", "re"))
 
 
 def sums_of(accesses: Accesses) -> dict[int, list[int]]:
@@ -23,7 +23,7 @@ def sums_of(accesses: Accesses) -> dict[int, list[int]]:
     turn = {step: number for number, step in enumerate(accesses.order)}
     ops = accesses.program.op.tolist()
     for step in accesses.order:
-        if ops[step] not in (_RRC, _RRCS, _REDUCE):
+        if ops[step] not in (_RRC, _RRS, _RRCS, _REDUCE):
             continue
         sum_ = [step]
         earlier = _earlier(accesses, step, turn)
@@ -37,26 +37,40 @@ def sums_of(accesses: Accesses) -> dict[int, list[int]]:
 
 
 def _earlier(accesses: Accesses, step: int, turn: dict[int, int]) -> int:
-    """Return the addition whose sum is used by ``step`` alone, which overwrites it; -1 if there is none."""
-    cells, ops = accesses.written(step), accesses.program.op
-    if ops[step] != _REDUCE and accesses.read(step) != cells:
+    """Return the addition whose sum only ``step`` uses, or -1."""
+    op, cells = accesses.program.op, accesses.written(step)
+    if op[step] == _RRS:
+        cells = accesses.read(step)
+        if not all(_ends(accesses, step, cell) for cell in cells):
+            return -1
+    elif op[step] != _REDUCE and accesses.read(step) != cells:
         return -1
     others = {one for cell in cells for one, _ in accesses.touching[cell] if not accesses.follows(one, step)}
     if not others or not all(accesses.follows(step, one) for one in others):
         return -1
     last = max(others, key=turn.__getitem__)
-    if ops[last] not in (_RRC, _REDUCE) or accesses.written(last) != cells:
+    if op[last] not in (_RRC, _REDUCE) or accesses.written(last) != cells:
         return -1
     return last if all(accesses.follows(last, one) for one in others) else -1
 
 
+def _ends(accesses: Accesses, step: int, cell: int) -> bool:
+    """Return whether the value of a cell is not used after a step, neither by other steps nor as a result."""
+    later = [one for one in accesses.touching[cell] if one[0] != step and accesses.follows(one[0], step)]
+    writers = [one for one, writes in later if writes]
+    readers = [one for one, writes in later if not writes or accesses.program.op[one] == _REDUCE]
+    if not writers and cell in accesses.results(step):
+        return False
+    return all(any(accesses.follows(one, writer) for writer in writers if writer != one) for one in readers)
+
+
 def _stays(accesses: Accesses, step: int, longer: list[int]) -> bool:
     """Return whether the source of an addition has no writes between it and the last addition."""
-    cells, place = accesses.read(step), accesses.written(longer[-1])
-    if cells == place:
+    cells, last = accesses.read(step), longer[-1]
+    if cells == accesses.written(longer[0]):
         return accesses.program.op[step] != _REDUCE
     return not any(
-        writes and not accesses.follows(step, one) and not accesses.follows(one, longer[-1])
+        writes and not accesses.follows(step, one) and not accesses.follows(one, last)
         for cell in cells
         for one, writes in accesses.touching[cell]
     )
