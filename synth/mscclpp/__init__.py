@@ -8,8 +8,9 @@ and ``write_plan`` writes JSON again. ``plan_of`` makes a plan of a program. Rea
 - ``memory``: the cells of each buffer's chunks, and the result of a collective in them; ``elements``: the
   steps of single threads; ``happens_before``: the order of these steps.
 - ``judge``: the checks of a plan.
-- ``lower``: the plan of a program; ``messages`` places its messages, ``emission`` writes the operations of
-  its threadblocks.
+- ``lower``: the plan of a program, from the order of its steps and the cells that they use (``accesses``).
+  ``sums`` finds additions that become one, ``messages`` places messages, ``waits`` finds which steps must
+  wait, ``emission`` writes the operations of the threadblocks.
 - ``timing``: the time of such a plan by the executor's costs.
 """
 

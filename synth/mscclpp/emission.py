@@ -80,9 +80,11 @@ class Emission:
         rank: RankPlan,
         channels: dict[tuple[int, int, int], tuple[str, int]],
         semaphores: Semaphores,
+        idle: Set[int],
         tb: int,
     ) -> None:
         self._messages, self._program, self._tb = messages, messages.program, tb
+        self._idle = idle
         self._rank, self._channels, self._semaphores = rank, channels, semaphores
         self._operations: list[Operation] = []
         self._lists: dict[str, list[int]] = {"memory": [], "port": []}
@@ -145,7 +147,8 @@ class Emission:
 
     def _step(self, step: int) -> None:
         program, messages = self._program, self._messages
-        op, message, out = int(program.op[step]), messages.into.get(step), messages.out.get(step)
+        message, out = messages.into.get(step), messages.out.get(step)
+        op = int(program.op[step])
         src = self._place(step, program.src_buffer, program.src_slot) if READS_SRC[op] else None
         dst = self._place(step, program.dst_buffer, program.dst_slot) if WRITES_DST[op] else None
         arrived = dst
@@ -153,28 +156,41 @@ class Emission:
             self._sync("wait", message)
             if message.slot >= 0:
                 arrived = (_SCRATCH, message.slot, int(program.count[step]))
+        if step in self._idle:
+            return
         if op == _COPY and src and dst:
             self._copy(src, dst)
         elif op == _R and arrived and dst:
             self._copy(arrived, dst)
-        elif op == _REDUCE and src and dst:
-            self._add(dst, src, dst, None)
-        elif op == _RRC and src and arrived and dst:
-            self._add(src, arrived, dst, None)
+        elif op in (_REDUCE, _RRC) and dst:
+            self._add(self._operands(step), dst, None)
         elif op == _S and src and out:
             self._send(src, out, step)
         elif op == _RCS and arrived and dst and out:
             # Forward from the place of arrival: if that is scratch, nothing overwrites it.
             self._send(arrived, out, step)
             self._copy(arrived, dst)
-        elif op == _RRS and src and arrived and out:
-            self._add(src, arrived, arrived, out)
-        elif op == _RRCS and src and arrived and dst and out:
+        elif op == _RRS and arrived and out:
+            self._add(self._operands(step), arrived, out)
+        elif op == _RRCS and arrived and dst and out:
             if out.port and not messages.safe_source(step):
-                self._add(src, arrived, arrived, out)
+                self._add(self._operands(step), arrived, out)
                 self._copy(arrived, dst)
             else:
-                self._add(src, arrived, dst, out)
+                self._add(self._operands(step), dst, out)
+
+    def _operands(self, last: int) -> list[_Place]:
+        """Return what an addition adds up, in order: the sum so far, then what each addition adds to it."""
+        program, found = self._program, []
+        for step in self._messages.sums.get(last, [last]):
+            src = self._place(step, program.src_buffer, program.src_slot)
+            message = self._messages.into.get(step)
+            if message is None:
+                old, new = self._place(step, program.dst_buffer, program.dst_slot), src
+            else:
+                old, new = src, (_SCRATCH, message.slot, int(program.count[step]))
+            found += [new] if found else [old, new]
+        return found
 
     def _place(self, step: int, buffer: Bytes, slot: Ints) -> _Place:
         return BUFFERS[buffer[step]], int(slot[step]), int(self._program.count[step])
@@ -194,20 +210,20 @@ class Emission:
         if list(self._cells(source)) != list(self._cells(target)):
             self._data(Operation("copy", (_local(source),), (_local(target),)), (source,), target)
 
-    def _add(self, one: _Place, two: _Place, target: _Place, out: MatchedMessage | None) -> None:
-        """Reduce two places into a third; send the sum as ``out``, if given.
+    def _add(self, operands: Sequence[_Place], target: _Place, out: MatchedMessage | None) -> None:
+        """Reduce places into another one; send the sum as ``out``, if given.
 
         Over memory, one operation does both.
         """
-        sources = (_local(one), _local(two))
+        sources = tuple(map(_local, operands))
         if out is None or out.port:
-            self._data(Operation("re", sources, (_local(target),), reduce_op="sum"), (one, two), target)
+            self._data(Operation("re", sources, (_local(target),), reduce_op="sum"), operands, target)
             if out is not None:
                 self._put(target, out)
             return
         kind, _ = self._end(out)
         targets = (_local(target), self._remote(out, target[2]))
-        self._data(Operation("res", sources, targets, kind, reduce_op="sum"), (one, two), target)
+        self._data(Operation("res", sources, targets, kind, reduce_op="sum"), operands, target)
         self._sync("signal", out)
 
     def _send(self, source: _Place, out: MatchedMessage, step: int) -> None:

@@ -366,7 +366,7 @@ class _Results:
         """Compare the output of a rank at the end of a launch with what it must be."""
         memory, plan = self.memory, self.plan
         at = self.outputs[rank]
-        held = self.values.held[memory.of(rank, "o", 0) + at]
+        held = self.values.held[memory.first_cell(rank, "o", 0) + at]
         # These collectives end alike on all ranks, mostly with the same values.
         key = (-1 if plan.collective in ("allreduce", "broadcast") else rank, launch)
         right = self.right.setdefault(key, np.full(memory.span, _NONE))

@@ -2,8 +2,8 @@
 
 Memory channels connect ranks of one host, port channels the others; each pair of communicating blocks has its
 own channel. Semaphores replace the waits between threadblocks of a rank. They also chain the pieces of a
-block that has more operations than the executor takes. The receiver acknowledges puts over a port at the end
-if the sender has no other sign of their arrival.
+block that has more operations than the executor takes. What several peers send into one place is added up at
+once. The receiver acknowledges puts over a port at the end if the sender has no other sign of their arrival.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from probes.base import UsageError, uncollected
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
 from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan
+from synth.mscclpp.waits import Waits
 from synth.program import Program
 
 __all__ = ["plan_of"]
@@ -41,11 +42,13 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
     messages = MatchedMessages(program, hosts, in_place=placed)
     ranks = [RankPlan(rank) for rank in range(program.ranks)]
     channels = _channels(messages, ranks)
-    semaphores = _semaphores(program, messages, ranks)
-    acknowledged = messages.unacknowledged()
+    idle = messages.idle()
+    waits = Waits(messages.accesses, idle, messages.sums)
+    semaphores = _semaphores(waits, messages, ranks)
+    acknowledged = messages.unacknowledged(waits)
     for tb in range(program.threadblocks):
         rank = ranks[int(program.tb_rank[tb])]
-        rank.blocks += Emission(messages, rank, channels, semaphores, tb).threadblocks(acknowledged)
+        rank.blocks += Emission(messages, rank, channels, semaphores, idle, tb).threadblocks(acknowledged)
     sizes = zip(messages.cells.size.tolist(), messages.scratch, strict=True)
     plan = ExecutionPlan(
         name=program.name,
@@ -82,23 +85,15 @@ def _channels(
     return channels
 
 
-def _semaphores(program: Program, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
+def _semaphores(waits: Waits, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
     """Return one semaphore per pair of blocks, released after each step that the other block waits for."""
     found = Semaphores()
     number: dict[tuple[int, int], int] = {}
-    last: dict[tuple[int, int], int] = {}
-    for step in range(program.steps):
-        source = int(program.wait_tb[step])
-        if source < 0:
-            continue
-        tb = messages.tb[step]
-        awaited = int(program.tb_start[source] + program.wait_step[step])
-        # An earlier wait of this block may already cover this step.
-        if awaited <= last.get((source, tb), -1):
-            continue
-        last[source, tb] = awaited
-        if (source, tb) not in number:
-            number[source, tb] = ranks[messages.rank[step]].new_semaphore()
-        found.acquired.setdefault(step, []).append(number[source, tb])
-        found.released.setdefault(awaited, []).append(number[source, tb])
+    for step, awaited in sorted(waits.awaited.items()):
+        for one in awaited:
+            blocks = messages.tb[one], messages.tb[step]
+            if blocks not in number:
+                number[blocks] = ranks[messages.rank[step]].new_semaphore()
+            found.acquired.setdefault(step, []).append(number[blocks])
+            found.released.setdefault(one, []).append(number[blocks])
     return found

@@ -1,23 +1,21 @@
-"""The messages of a program, each put straight into its receiver's slot or into scratch first.
-
-In a program a sender waits while the FIFO is full; in an MSCCL++ plan a put never waits. So steps are ordered
-only by their order in a block, by waits and by messages, never by full FIFOs.
-"""
+"""The messages of a program, each put straight into its receiver's slot or into scratch first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probes.base import UsageError
-from synth.memory_layout import Cells, cells_of
+import numpy as np
+
+from synth.mscclpp.accesses import Accesses
 from synth.mscclpp.plan import COLLECTIVES, PARTS
-from synth.program import BUFFERS, FIFO_DEPTH, OPS, READS_SRC, SCRATCH, WRITES_DST, Program
-from synth.simulation import ThreadblockLinks, links_of, run
+from synth.mscclpp.sums import sums_of
+from synth.mscclpp.waits import Waits
+from synth.program import BUFFERS, OPS, SCRATCH, Program
 
 __all__ = ["MatchedMessage", "MatchedMessages"]
 
-_S, _R, _RCS = (OPS.index(name) for name in ("s", "r", "rcs"))
+_NOP, _S, _R, _RCS, _COPY = (OPS.index(name) for name in ("nop", "s", "r", "rcs", "cpy"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +33,25 @@ class MatchedMessage:
 
 
 class MatchedMessages:
-    """All messages of a program whose ranks are on ``hosts``, with the cells and the order of its steps.
+    """All messages of a program whose ranks are on ``hosts``, and the additions that become one.
 
-    ``out`` maps the sending step to its message, ``into`` the receiving step. ``scratch`` is the number of
-    scratch chunks that each rank needs.
+    ``out`` maps the sending step to its message, ``into`` the receiving step. ``sums`` maps the last of
+    several additions to all of them. ``scratch`` is the number of scratch chunks that each rank needs.
     """
 
     def __init__(self, program: Program, hosts: Sequence[int], *, in_place: bool) -> None:
         self.program = program
-        links: ThreadblockLinks = links_of(program)
-        self.cells: Cells = cells_of(program, in_place=in_place)
+        self.accesses = Accesses(program, in_place=in_place)
+        self.cells, self.tb, self.rank = self.accesses.cells, self.accesses.tb, self.accesses.rank
         self._part = PARTS.get(COLLECTIVES[program.collective.kind], "") if in_place else ""
-        self.tb: list[int] = program.tb_of.tolist()
-        self.rank: list[int] = program.tb_rank[program.tb_of].tolist()
-        self._receiver = {
-            send: receive
-            for receive, send in enumerate(links.sender.tolist())
-            if send >= 0 and links.receives[receive]
-        }
+        self._receiver = {send: receive for receive, send in enumerate(self.accesses.sender) if send >= 0}
         self._ports = {
             send
             for send, receive in self._receiver.items()
             if hosts[self.rank[send]] != hosts[self.rank[receive]]
         }
-        self._before = self._predecessors(links)
-        # The steps that read and that write each cell.
-        self._readers: list[list[int]] = [[] for _ in range(self.cells.total)]
-        self._writers: list[list[int]] = [[] for _ in range(self.cells.total)]
-        for step in range(program.steps):
-            for cell in self._read(step):
-                self._readers[cell].append(step)
-            for cell in self._written(step):
-                self._writers[cell].append(step)
+        self.sums = sums_of(self.accesses)
+        self.accesses.join(self.sums)
         self.scratch = list(program.scratch_chunks)
         self.out: dict[int, MatchedMessage] = {}
         self.into: dict[int, MatchedMessage] = {}
@@ -75,6 +60,18 @@ class MatchedMessages:
             slot = -1 if direct else self.new_scratch(self.rank[receive], int(program.count[receive]))
             message = MatchedMessage(send, receive, send in self._ports, slot)
             self.out[send] = self.into[receive] = message
+
+    def idle(self) -> set[int]:
+        """Return the steps that only wait: a later addition or the sender's put does the rest, if any."""
+        op, accesses = self.program.op, self.accesses
+        home = {step for step, message in self.into.items() if message.slot < 0 and op[step] == _R}
+        added = {step for sum_ in self.sums.values() for step in sum_[:-1]}
+        in_place = {
+            step
+            for step in np.flatnonzero(op == _COPY).tolist()
+            if accesses.read(step) == accesses.written(step)
+        }
+        return home | added | in_place | set(np.flatnonzero(op == _NOP).tolist())
 
     def new_scratch(self, rank: int, count: int) -> int:
         """Add ``count`` chunks to a rank's scratch and return the first."""
@@ -92,7 +89,7 @@ class MatchedMessages:
             return BUFFERS[buffer], chunk
         return "io"[1 - buffer], rank * int(self.cells.size[rank, buffer]) + chunk
 
-    def unacknowledged(self) -> set[tuple[int, int]]:
+    def unacknowledged(self, waits: Waits) -> set[tuple[int, int]]:
         """Return the (sending, receiving) block pairs whose last arrival the sender cannot know.
 
         The last message over a port may still be in flight when all blocks of the sender have ended, and the
@@ -110,7 +107,7 @@ class MatchedMessages:
         return {
             blocks
             for blocks, message in last.items()
-            if not any(self._follows(end, message.receive) for end in ends[self.rank[message.send]])
+            if not any(waits.follows(end, message.receive) for end in ends[self.rank[message.send]])
         }
 
     def safe_source(self, send: int) -> bool:
@@ -121,35 +118,15 @@ class MatchedMessages:
         receive = self._receiver[send]
         if not self._in_scratch(send):
             return False
-        cells = self._read(send) if self.program.op[send] == _S else self._written(send)
-        for step in {step for cell in cells for step in self._writers[cell]}:
-            if self._follows(send, step):
+        cells = self.accesses.read(send) if self.program.op[send] == _S else self.accesses.written(send)
+        for step in {step for cell in cells for step, writes in self.accesses.touching[cell] if writes}:
+            if self.accesses.follows(send, step):
                 continue
             message = self.into.get(step)
             first = message.send if message is not None and message.slot < 0 else step
-            if not self._follows(first, receive):
+            if not self.accesses.follows(first, receive):
                 return False
         return True
-
-    def _predecessors(self, links: ThreadblockLinks) -> list[int]:
-        """Return for each step, as bits, the steps before it by block order, waits or messages."""
-        program = self.program
-        order = run(links, FIFO_DEPTH)[0].tolist()
-        if len(order) < program.steps:
-            raise UsageError(f"{program.name} deadlocks", hint="ccctl verify tells where.")
-        start, goal, sender = program.tb_start.tolist(), links.goal.tolist(), links.sender.tolist()
-        found = [0] * program.steps
-        for step in order:
-            earlier = [goal[step], sender[step] if links.receives[step] else -1]
-            earlier.append(step - 1 if step > start[self.tb[step]] else -1)
-            for one in earlier:
-                if one >= 0:
-                    found[step] |= found[one] | 1 << one
-        return found
-
-    def _follows(self, later: int, earlier: int) -> bool:
-        """Return whether ``earlier`` is ``later`` or happens before it."""
-        return later == earlier or bool(self._before[later] >> earlier & 1)
 
     def _in_scratch(self, send: int) -> bool:
         """Return whether the source of a message is scratch of the program.
@@ -167,28 +144,13 @@ class MatchedMessages:
             return False
         if receive in self._ports and not self._in_scratch(receive):
             return False
-        cells = self._written(receive)
-        for step in {step for cell in cells for step in (*self._readers[cell], *self._writers[cell])}:
-            if self._follows(step, receive):
+        cells = self.accesses.written(receive)
+        for step in {step for cell in cells for step, _ in self.accesses.touching[cell]}:
+            if self.accesses.follows(step, receive):
                 continue
             # A port may still read the source of a send until its message has arrived.
             read_late = step in self._ports and self._in_scratch(step)
             over = self._receiver[step] if read_late else step
-            if not self._follows(send, over):
+            if not self.accesses.follows(send, over):
                 return False
         return True
-
-    def _touched(self, step: int, buffer: int, slot: int) -> list[int]:
-        return self.cells.touched(self.rank[step], buffer, slot, int(self.program.count[step]))
-
-    def _read(self, step: int) -> list[int]:
-        program = self.program
-        if not READS_SRC[program.op[step]]:
-            return []
-        return self._touched(step, int(program.src_buffer[step]), int(program.src_slot[step]))
-
-    def _written(self, step: int) -> list[int]:
-        program = self.program
-        if not WRITES_DST[program.op[step]]:
-            return []
-        return self._touched(step, int(program.dst_buffer[step]), int(program.dst_slot[step]))

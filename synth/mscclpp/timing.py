@@ -3,7 +3,8 @@
 - A threadblock puts, copies and sums with its own threads, at its own rate or the link's if that is slower. A
   signal after a put arrives one hop later, so a message arrives as a whole.
 - Over a port a thread of the host sends, and the threadblock goes on.
-- A nop takes no time.
+- A nop takes no time. A block adds operands one after the other, and handles the semaphores of an operation
+  at once.
 
 The executor (microsoft/mscclpp, 1f5f065d) ran on one H200 whose 2 to 8 ranks shared it. Five costs were
 fitted to 95 plans of ours. Their error is 18 % there (root mean square), and 30 % on 18 other plans. Puts
@@ -13,9 +14,9 @@ over NVLink and over ports could not be measured so; MSCCL++ publishes their cos
 |---------------------------|-------------------------------------------------------------------------------|
 | 1.3 us a launch           | the fit                                                                       |
 | 1.2 us an operation       | the fit: a put, copy or sum, besides its bytes                                |
-| 1.5 us a semaphore        | the fit: each acquire and each release                                        |
+| 1.5 us a semaphore        | the fit: each operation that acquires or releases                             |
 | 3.3 us a hop              | the fit: a signal after data and its wait; without data 2.3 (pull request 768) |
-| 37 GB/s of a block        | the fit: copies and sums within the GPU                                       |
+| 37 GB/s of a block        | the fit: copies within the GPU, sums of two; each further operand as long     |
 | 12 GB/s of a block, put   | 32 blocks put 1 MiB in 2.75 us more than 1 KiB (docs, 03-memory-channel.md)    |
 | 9 us over a port          | all_reduce of 8 KiB: 15.1 us on two hosts, 6.2 us in one (perf_ndmv5.jsonl)   |
 """
@@ -116,7 +117,8 @@ class _Steps:
             elif name in ("put", "res", "copy", "re"):
                 size_bytes = self._bytes(operation)
                 rate = _PUT_BYTES_PER_S if name in ("put", "res") else _LOCAL_BYTES_PER_S
-                done = self._append(_OPERATION_S + size_bytes / rate)
+                further_s = max(0, len(operation.src) - 2) * size_bytes / _LOCAL_BYTES_PER_S
+                done = self._append(_OPERATION_S + size_bytes / rate + further_s)
                 if name in ("put", "res"):
                     put, put_bytes = done, size_bytes
             elif name.endswith("signal") and put >= 0:
@@ -129,10 +131,16 @@ class _Steps:
                 for end in channels:
                     self.waits[end].append(self._append())
             elif name.startswith("sem_"):
-                counts = self.releases if name == "sem_release" else self.acquires
-                for semaphore in operation.semaphores:
-                    counts[rank, semaphore].append(self._append(_SEMAPHORE_S))
+                self._semaphores(rank, operation)
         self.lengths.append(len(self.steps) - before)
+
+    def _semaphores(self, rank: int, operation: Operation) -> None:
+        """Add one step per semaphore: its threads release them at once, or acquire them as they come."""
+        release = operation.name == "sem_release"
+        counts, semaphores = self.releases if release else self.acquires, operation.semaphores
+        busy = semaphores[0] if release else semaphores[-1]
+        for one in semaphores:
+            counts[rank, one].append(self._append(_SEMAPHORE_S if one == busy else 0.0))
 
     def _append(self, busy_s: float = 0.0) -> int:
         self.steps.append(_Step(len(self.lengths), busy_s))

@@ -236,7 +236,7 @@ class _Attempt:
 def _compiled(
     schedule: Schedule, runtime: str, size_bytes: int | None = None, *, merging: bool = False
 ) -> _Attempt:
-    """Compile a schedule for the runtime, at a size if one is given.
+    """Compile a schedule for the runtime, at a size if one is given, or return the limit that forbids it.
 
     With ``merging``, messages of adjacent chunks become one.
     """

@@ -8,7 +8,14 @@ from probes.base.errors import UsageError
 from synth import compile as compiled, family, synthesize
 from synth.mscclpp import ExecutionPlan, Operand, Operation, Threadblock, plan_of, plan_time_s
 from synth.mscclpp.plan import PlanRank, RemoteBuffer
-from synth.mscclpp.timing import _HOP_S, _LAUNCH_S, _OPERATION_S, _PUT_BYTES_PER_S
+from synth.mscclpp.timing import (
+    _HOP_S,
+    _LAUNCH_S,
+    _LOCAL_BYTES_PER_S,
+    _OPERATION_S,
+    _PUT_BYTES_PER_S,
+    _SEMAPHORE_S,
+)
 from synth.networks.dgx import pod
 
 HOP_S, PORT_S, RATE = _HOP_S["memory"], _HOP_S["port"], _PUT_BYTES_PER_S
@@ -80,6 +87,31 @@ def test_a_port_takes_the_bytes_from_the_threadblock():
 def test_a_link_that_a_plan_needs_must_be_there():
     with pytest.raises(UsageError, match="no such link"):
         plan_time_s(one_put_across(), family("ring:4", [1e-6], [1e9]), MIB)
+
+
+def alone(*blocks, semaphores=0):
+    """The plan of one rank with the given blocks."""
+    gpu = PlanRank(1, 1, 8, (), (), (), (), (0,) * semaphores, tuple(map(Threadblock, blocks)))
+    return ExecutionPlan("alone", "allreduce", "Simple", True, (gpu,))
+
+
+@pytest.mark.parametrize("operands", [2, 3, 10])
+def test_each_further_operand_of_a_sum_takes_as_long(operands):
+    one = Operation("re", (Operand(0, 1, "s"),) * operands, (Operand(0, 1, "i"),))
+    taken_s = plan_time_s(alone([one]), pair(RATE), MIB)
+    assert taken_s == pytest.approx(_LAUNCH_S + _OPERATION_S + (operands - 1) * MIB / _LOCAL_BYTES_PER_S)
+
+
+def test_the_semaphores_of_an_operation_take_as_long_as_one():
+    copy = Operation("copy", (Operand(0, 1, "s"),), (Operand(1, 1, "s"),))
+    early, late = (
+        [Operation("sem_release", semaphores=(0, 1))],
+        [copy, Operation("sem_release", semaphores=(2,))],
+    )
+    for order in ((0, 1, 2), (2, 0, 1)):
+        plan = alone(early, late, [Operation("sem_acquire", semaphores=order)], semaphores=3)
+        copied_s = _OPERATION_S + MIB / _LOCAL_BYTES_PER_S
+        assert plan_time_s(plan, pair(RATE), MIB) == pytest.approx(_LAUNCH_S + copied_s + 2 * _SEMAPHORE_S)
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])

@@ -1,0 +1,95 @@
+"""The order of a program's steps in a plan, and the cells that they read and write.
+
+In a program a sender waits while the FIFO is full; in an MSCCL++ plan a put never waits. So steps are ordered
+only by their order in a block, by waits and by messages, never by full FIFOs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from probes.base import UsageError
+from synth.memory_layout import Cells, cells_of
+from synth.program import FIFO_DEPTH, OUTPUT, READS_SRC, WRITES_DST, Program
+from synth.simulation import links_of, run
+
+__all__ = ["Accesses"]
+
+
+class Accesses:
+    """The steps of a program: the rank and block of each, what is before it, its cells.
+
+    ``order`` is an order in which the steps can run, ``goal`` the step that each awaits and ``sender`` the
+    step whose message it takes (-1: none).
+    """
+
+    def __init__(self, program: Program, *, in_place: bool) -> None:
+        self.program = program
+        self.cells: Cells = cells_of(program, in_place=in_place)
+        self.tb: list[int] = program.tb_of.tolist()
+        self.rank: list[int] = program.tb_rank[program.tb_of].tolist()
+        links = links_of(program)
+        self.goal: list[int] = links.goal.tolist()
+        receives = links.receives.tolist()
+        self.sender = [send if receives[step] else -1 for step, send in enumerate(links.sender.tolist())]
+        self.order: list[int] = run(links, FIFO_DEPTH)[0].tolist()
+        if len(self.order) < program.steps:
+            raise UsageError(f"{program.name} deadlocks", hint="ccctl verify tells where.")
+
+    @cached_property
+    def _before(self) -> list[int]:
+        """The steps before each step by block order, waits or messages, as bits."""
+        found = [0] * self.program.steps
+        for step in self.order:
+            for one in (self.goal[step], self.sender[step], self.previous(step)):
+                if one >= 0:
+                    found[step] |= found[one] | 1 << one
+        return found
+
+    @cached_property
+    def touching(self) -> dict[int, list[tuple[int, bool]]]:
+        """The steps that access each cell, and whether they write."""
+        found: dict[int, list[tuple[int, bool]]] = {}
+        for step in range(self.program.steps):
+            for cell in self.read(step):
+                found.setdefault(cell, []).append((step, False))
+            for cell in self.written(step):
+                found.setdefault(cell, []).append((step, True))
+        return found
+
+    def join(self, sums: Mapping[int, Sequence[int]]) -> None:
+        """Let the last of several additions access what all of them access."""
+        last = {step: last for last, sum_ in sums.items() for step in sum_}
+        for cell, accesses in self.touching.items():
+            self.touching[cell] = [(last.get(step, step), writes) for step, writes in accesses]
+
+    def previous(self, step: int) -> int:
+        """Return the step before in the same block, or -1."""
+        return step - 1 if step and self.tb[step - 1] == self.tb[step] else -1
+
+    def follows(self, later: int, earlier: int) -> bool:
+        """Return whether ``earlier`` is ``later`` or happens before it."""
+        return later == earlier or bool(self._before[later] >> earlier & 1)
+
+    def read(self, step: int) -> list[int]:
+        """Return the cells of the source of a step."""
+        program = self.program
+        if not READS_SRC[program.op[step]]:
+            return []
+        return self._touched(step, int(program.src_buffer[step]), int(program.src_slot[step]))
+
+    def written(self, step: int) -> list[int]:
+        """Return the cells of the destination of a step."""
+        program = self.program
+        if not WRITES_DST[program.op[step]]:
+            return []
+        return self._touched(step, int(program.dst_buffer[step]), int(program.dst_slot[step]))
+
+    def results(self, step: int) -> list[int]:
+        """Return the cells of the output of the step's rank."""
+        rank = self.rank[step]
+        return self.cells.touched(rank, OUTPUT, 0, int(self.cells.size[rank, OUTPUT]))
+
+    def _touched(self, step: int, buffer: int, slot: int) -> list[int]:
+        return self.cells.touched(self.rank[step], buffer, slot, int(self.program.count[step]))

@@ -1,0 +1,60 @@
+"""The waits between the threadblocks of a rank, without those that its plan does not need.
+
+A step with nothing to do but to wait for its message can do so at any time. The next step of its block that
+does something takes over its other waits, and so does each step that awaits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from synth.mscclpp.accesses import Accesses
+
+__all__ = ["Waits"]
+
+
+class Waits:
+    """The steps that each step awaits; all but the ``idle`` ones keep their order.
+
+    The last step of each of ``sums`` also awaits the other ones. ``_before`` are the steps before each step,
+    as bits, and ``_left`` the waits that its block has not done yet. Takes O(steps²) bits of memory.
+    """
+
+    def __init__(self, accesses: Accesses, idle: Collection[int], sums: Mapping[int, Sequence[int]]) -> None:
+        steps = accesses.program.steps
+        self.awaited: dict[int, list[int]] = {}
+        self._before = [0] * steps
+        self._left: list[Collection[int]] = [()] * steps
+        for step in accesses.order:
+            previous, goal, sender = accesses.previous(step), accesses.goal[step], accesses.sender[step]
+            wanted = {*sums.get(step, ())[:-1], *(self._left[previous] if previous >= 0 else ())}
+            if goal >= 0:
+                wanted.add(goal)
+            known = self._until(previous) | self._until(sender)
+            if step in idle:
+                self._left[step] = [one for one in wanted if not known >> one & 1]
+            else:
+                self.awaited[step] = self._needed(wanted, known)
+                for one in self.awaited[step]:
+                    known |= self._until(one)
+            self._before[step] = known
+
+    def follows(self, later: int, earlier: int) -> bool:
+        """Return whether ``earlier`` is ``later`` or happens before it."""
+        return bool(self._until(later) >> earlier & 1)
+
+    def _until(self, step: int) -> int:
+        """Return a step and all before it, as bits."""
+        return self._before[step] | 1 << step if step >= 0 else 0
+
+    def _needed(self, wanted: set[int], known: int) -> list[int]:
+        """Return which of the steps, and of the waits left at them, do not follow from each other."""
+        found: set[int] = set()
+        while wanted:
+            found |= wanted
+            wanted = {left for one in wanted for left in self._left[one]} - found
+        return [
+            one
+            for one in sorted(found)
+            if not known >> one & 1 and not any(self._before[other] >> one & 1 for other in found)
+        ]
