@@ -64,10 +64,10 @@ _FEW_EXCHANGED = 1_000
 # leave or enter the root over the same links, and small ones fill the pipeline sooner.
 _MOST_OF_ONE = 4096
 _SENDS_OF_ONE = 3
-# Above CLASSIC_DELIVERIES auto tries only _LARGE: other methods mostly lose to the greedy search there.
+# Above _CLASSIC_DELIVERIES auto tries only _LARGE: other methods mostly lose to the greedy search there.
 # Above _PATHS_DELIVERIES auto tries "paths" only for collectives in _SCATTERED: for all others, which spread
 # or sum along trees, other methods grow the trees much faster.
-CLASSIC_DELIVERIES = 100_000
+_CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
 # The most deliveries of the method "demand". It takes no search; most of its time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
@@ -96,6 +96,10 @@ _LIBRARY = (
     "two_step",
     "three_step",
 )
+# The methods that send a rank many chunks at a time, and the most deliveries for which they are merged: those
+# of 512 ranks take a few seconds.
+_IN_FEW_MESSAGES = ("doubling", "halving_doubling", "two_step")
+_MERGED_DELIVERIES = 600_000
 _LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
@@ -289,7 +293,7 @@ def plans(request: Request) -> Iterator[Plan]:
             names = ["greedy"]
     large_rings = (
         request.method == "auto"
-        and deliveries(request.shape()) > CLASSIC_DELIVERIES
+        and deliveries(request.shape()) > _CLASSIC_DELIVERIES
         and ring.fills(request.network, request.shape())
     )
     if request.reproducible:
@@ -302,7 +306,7 @@ def plans(request: Request) -> Iterator[Plan]:
         if name == "greedy" and large_rings:
             yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):
-            large = deliveries(shape) > CLASSIC_DELIVERIES and request.method == "auto"
+            large = deliveries(shape) > _CLASSIC_DELIVERIES and request.method == "auto"
             if large and name not in _LARGE:
                 continue
             if name == "paths" and request.method == "auto" and _too_many_paths(request, shape):
@@ -348,18 +352,19 @@ def _options(request: Request, name: str) -> dict[str, object]:
     return options if request.time_step_s is None else options | {"time_step_s": request.time_step_s}
 
 
-def library_plans(request: Request, most_deliveries: int = CLASSIC_DELIVERIES) -> Iterator[Plan]:
+def library_plans(request: Request, *, merging: bool = False) -> Iterator[Plan]:
     """Yield the algorithms of libraries, each in the fewest chunks; an all_reduce also in a single chunk.
 
-    Those that deliver more chunks than ``most_deliveries`` are left out.
-    Summing a short buffer at one rank takes fewer messages than summing a share at each rank.
+    Summing a short buffer at one rank takes fewer messages than summing a share at each rank. Those that
+    deliver very many chunks are left out, unless messages can be merged (``merging``) and become few.
     """
     for name in _LIBRARY:
+        most = _MERGED_DELIVERIES if merging and name in _IN_FEW_MESSAGES else _CLASSIC_DELIVERIES
         shapes = [next(_shapes(request, METHODS[name]))]
         if request.chunk_bytes is None and all(one.kind == "all_reduce" for one in request.asked):
             shapes += [cut(replace(request, chunks=1), 1)]
         for shape, chunk_bytes in shapes:
-            if deliveries(shape) <= most_deliveries:
+            if deliveries(shape) <= most:
                 yield Plan(name, METHODS[name], shape, chunk_bytes, {})
 
 

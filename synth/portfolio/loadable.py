@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
+import numpy as np
+
 from probes.base import SILENT, Progress, UsageError, first_of, plural, uncollected
 from synth.collective import collective
 from synth.compiler import lower
@@ -26,7 +28,7 @@ from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_for, va
 from synth.portfolio.size_sweep import Candidates, candidates_of
 from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
-from synth.program import Program
+from synth.program import SENDS, Program
 from synth.schedules import Schedule, Selection, UnsizedSchedule
 from synth.simulation import Costs, replay, simulate_program
 
@@ -94,7 +96,7 @@ def loadable_among(
             return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
     # The search ends at the bound, often with sends to more peers than a runtime takes.
-    libraries = sorted(library_schedules(request, _MOST_MERGED_SENDS), key=_time_s)
+    libraries = sorted(library_schedules(request, merging=True), key=_time_s)
     for merging in (False, True):
         for at, schedule in enumerate(libraries):
             progress.update(at, len(libraries), f"compiling {schedule.method} for {runtime}")
@@ -246,6 +248,9 @@ def _compiled(
         # No receive is fused with the next send: they seldom have the same number of chunks.
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
         program = lower(schedule, most_chunks=most, fuse=False)
+        messages = int(np.array(SENDS)[program.op].sum())
+        if messages > _MOST_SENDS:
+            return _Attempt(None, f"{messages} messages, and at most {_MOST_SENDS} are compiled")
         variant, limit = variant_of(program, schedule.network, runtime)
     else:
         limit = early_limit(schedule, runtime)

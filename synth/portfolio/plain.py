@@ -18,7 +18,7 @@ from synth.methods import greedy
 from synth.milp import require
 from synth.networks import require_ways
 from synth.portfolio.attempt_runner import Trials
-from synth.portfolio.attempts import CLASSIC_DELIVERIES, METHODS, Plan, deliveries, library_plans, plans
+from synth.portfolio.attempts import METHODS, Plan, deliveries, library_plans, plans
 from synth.portfolio.incumbent import Incumbent
 from synth.portfolio.memory_limits import peak_bytes, require_memory
 from synth.portfolio.proof import proven_with
@@ -199,10 +199,13 @@ def warm(ranks: int | None = None) -> None:
         greedy.synthesize(pair, collective("all_gather", 2), 1)
 
 
-def library_schedules(request: Request, most_deliveries: int = CLASSIC_DELIVERIES) -> list[Schedule]:
-    """Return the schedules of the libraries' algorithms that apply, each with the fewest chunks."""
+def library_schedules(request: Request, *, merging: bool = False) -> list[Schedule]:
+    """Return the schedules of the libraries' algorithms that apply, each with the fewest chunks.
+
+    With ``merging``, also some of very many sends, whose messages can be merged.
+    """
     found = []
-    for plan in library_plans(request, most_deliveries):
+    for plan in library_plans(request, merging=merging):
         try:
             found.append(plan.run(request, 0.0, 1))
         except NotApplicableError:
