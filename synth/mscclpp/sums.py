@@ -59,7 +59,7 @@ def _ends(accesses: Accesses, step: int, cell: int) -> bool:
     later = [one for one in accesses.touching[cell] if one[0] != step and accesses.follows(one[0], step)]
     writers = [one for one, writes in later if writes]
     readers = [one for one, writes in later if not writes or accesses.program.op[one] == _REDUCE]
-    if not writers and cell in accesses.results(step):
+    if not writers and cell in accesses.results:
         return False
     return all(any(accesses.follows(one, writer) for writer in writers if writer != one) for one in readers)
 
