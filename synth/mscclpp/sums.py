@@ -68,7 +68,7 @@ def _stays(accesses: Accesses, step: int, longer: list[int]) -> bool:
     """Return whether the source of an addition has no writes between it and the last addition."""
     cells, last = accesses.read(step), longer[-1]
     if cells == accesses.written(longer[0]):
-        return accesses.program.op[step] != _REDUCE
+        return bool(accesses.program.op[step] != _REDUCE)
     return not any(
         writes and not accesses.follows(step, one) and not accesses.follows(one, last)
         for cell in cells
