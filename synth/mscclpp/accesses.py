@@ -58,6 +58,12 @@ class Accesses:
                 found.setdefault(cell, []).append((step, True))
         return found
 
+    @cached_property
+    def results(self) -> set[int]:
+        """The cells of all outputs."""
+        sizes = self.cells.size[:, OUTPUT].tolist()
+        return {cell for rank, size in enumerate(sizes) for cell in self.cells.touched(rank, OUTPUT, 0, size)}
+
     def join(self, sums: Mapping[int, Sequence[int]]) -> None:
         """Let the last of several additions access what all of them access."""
         last = {step: last for last, sum_ in sums.items() for step in sum_}
@@ -85,11 +91,6 @@ class Accesses:
         if not WRITES_DST[program.op[step]]:
             return []
         return self._touched(step, int(program.dst_buffer[step]), int(program.dst_slot[step]))
-
-    def results(self, step: int) -> list[int]:
-        """Return the cells of the output of the step's rank."""
-        rank = self.rank[step]
-        return self.cells.touched(rank, OUTPUT, 0, int(self.cells.size[rank, OUTPUT]))
 
     def _touched(self, step: int, buffer: int, slot: int) -> list[int]:
         return self.cells.touched(self.rank[step], buffer, slot, int(self.program.count[step]))

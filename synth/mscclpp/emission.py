@@ -181,7 +181,8 @@ class Emission:
 
     def _operands(self, last: int) -> list[_Place]:
         """Return what an addition adds up, in order: the sum so far, then what each addition adds to it."""
-        program, found = self._program, []
+        program = self._program
+        found: list[_Place] = []
         for step in self._messages.sums.get(last, [last]):
             src = self._place(step, program.src_buffer, program.src_slot)
             message = self._messages.into.get(step)

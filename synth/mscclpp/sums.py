@@ -59,7 +59,7 @@ def _ends(accesses: Accesses, step: int, cell: int) -> bool:
     later = [one for one in accesses.touching[cell] if one[0] != step and accesses.follows(one[0], step)]
     writers = [one for one, writes in later if writes]
     readers = [one for one, writes in later if not writes or accesses.program.op[one] == _REDUCE]
-    if not writers and cell in accesses.results(step):
+    if not writers and cell in accesses.results:
         return False
     return all(any(accesses.follows(one, writer) for writer in writers if writer != one) for one in readers)
 
@@ -68,7 +68,7 @@ def _stays(accesses: Accesses, step: int, longer: list[int]) -> bool:
     """Return whether the source of an addition has no writes between it and the last addition."""
     cells, last = accesses.read(step), longer[-1]
     if cells == accesses.written(longer[0]):
-        return accesses.program.op[step] != _REDUCE
+        return bool(accesses.program.op[step] != _REDUCE)
     return not any(
         writes and not accesses.follows(step, one) and not accesses.follows(one, last)
         for cell in cells

@@ -53,8 +53,6 @@ class Waits:
         while wanted:
             found |= wanted
             wanted = {left for one in wanted for left in self._left[one]} - found
-        return [
-            one
-            for one in sorted(found)
-            if not known >> one & 1 and not any(self._before[other] >> one & 1 for other in found)
-        ]
+        for one in found:
+            known |= self._before[one]
+        return [one for one in sorted(found) if not known >> one & 1]
