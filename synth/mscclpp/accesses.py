@@ -12,7 +12,7 @@ from functools import cached_property
 from probes.base import UsageError
 from synth.memory_layout import Cells, cells_of
 from synth.program import FIFO_DEPTH, OUTPUT, READS_SRC, WRITES_DST, Program
-from synth.simulation import links_of, run
+from synth.simulation import ThreadblockLinks, links_of, run
 
 __all__ = ["Accesses"]
 
@@ -29,7 +29,7 @@ class Accesses:
         self.cells: Cells = cells_of(program, in_place=in_place)
         self.tb: list[int] = program.tb_of.tolist()
         self.rank: list[int] = program.tb_rank[program.tb_of].tolist()
-        links = links_of(program)
+        links: ThreadblockLinks = links_of(program)
         self.goal: list[int] = links.goal.tolist()
         receives = links.receives.tolist()
         self.sender = [send if receives[step] else -1 for step, send in enumerate(links.sender.tolist())]

@@ -14,7 +14,7 @@ from probes.base import UsageError, uncollected
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
 from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan
-from synth.mscclpp.waits import Waits
+from synth.mscclpp.waits import BlockWaits
 from synth.program import Program
 
 __all__ = ["plan_of"]
@@ -43,7 +43,7 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
     ranks = [RankPlan(rank) for rank in range(program.ranks)]
     channels = _channels(messages, ranks)
     idle = messages.idle()
-    waits = Waits(messages.accesses, idle, messages.sums)
+    waits = BlockWaits(messages.accesses, idle, messages.sums)
     semaphores = _semaphores(waits, messages, ranks)
     acknowledged = messages.unacknowledged(waits)
     for tb in range(program.threadblocks):
@@ -85,7 +85,7 @@ def _channels(
     return channels
 
 
-def _semaphores(waits: Waits, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
+def _semaphores(waits: BlockWaits, messages: MatchedMessages, ranks: list[RankPlan]) -> Semaphores:
     """Return one semaphore per pair of blocks, released after each step that the other block waits for."""
     found = Semaphores()
     number: dict[tuple[int, int], int] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from synth.mscclpp.accesses import Accesses
 from synth.mscclpp.plan import COLLECTIVES, PARTS
 from synth.mscclpp.sums import sums_of
-from synth.mscclpp.waits import Waits
+from synth.mscclpp.waits import BlockWaits
 from synth.program import BUFFERS, OPS, SCRATCH, Program
 
 __all__ = ["MatchedMessage", "MatchedMessages"]
@@ -89,7 +89,7 @@ class MatchedMessages:
             return BUFFERS[buffer], chunk
         return "io"[1 - buffer], rank * int(self.cells.size[rank, buffer]) + chunk
 
-    def unacknowledged(self, waits: Waits) -> set[tuple[int, int]]:
+    def unacknowledged(self, waits: BlockWaits) -> set[tuple[int, int]]:
         """Return the (sending, receiving) block pairs whose last arrival the sender cannot know.
 
         The last message over a port may still be in flight when all blocks of the sender have ended, and the

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from synth.mscclpp.accesses import Accesses
 
-__all__ = ["Waits"]
+__all__ = ["BlockWaits"]
 
 
-class Waits:
+class BlockWaits:
     """The steps that each step awaits; all but the ``idle`` ones keep their order.
 
     The last step of each of ``sums`` also awaits the other ones. ``_before`` are the steps before each step,

@@ -260,10 +260,7 @@ def test_a_schedule_becomes_a_plan_of_mscclpp(run_ccctl, schedule_file, tmp_path
     assert done.returncode == 0, done.stderr
     assert "memory channels" in done.stdout
     plan = codec.read(str(tmp_path / "plan.json"), "plan").body
-    assert (
-        f"for multiples of {format_size(plan.granule_bytes)} up to {format_size(plan.max_bytes)}; "
-        in done.stdout
-    )
+    assert f"for multiples of {format_size(plan.granule_bytes)}; " in done.stdout
     assert examine_plan(plan).findings == ()
     assert any(gpu.memory for gpu in plan.gpus)
     assert any(gpu.port for gpu in plan.gpus)

@@ -255,7 +255,7 @@ def test_contradictions_are_an_object_with_their_cost(run_ccctl, wrongly_declare
 
 
 def test_a_profile_without_links_of_the_devices_does_not_agree(run_ccctl, wrongly_declared, tmp_path):
-    codec.write(str(tmp_path / "other.json"), "topology", Topology((box(8, name="n2"),)))
+    codec.write(str(tmp_path / "other.json"), "topology", Topology((box(2, name="n2"),)))
     done = run_ccctl("detect", "--declared", "other.json", "profile.json")
     assert (done.returncode, done.stdout) == (65, "")
     assert "profile.json: nothing to compare" in done.stderr

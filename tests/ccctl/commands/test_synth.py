@@ -327,7 +327,7 @@ def test_stock_nccl_needs_nothing_where_its_choices_are_as_good(run_ccctl, tmp_p
         "NCCL's own choices are best on dgx-a100:2: no order, graph, algorithm or protocol that it loads is "
         "2 % faster"
     )
-    assert rows[0].split() == ["all_reduce", "NCCL", "takes", "predicted"] and len(rows) > 3
+    assert rows[0].startswith("all_reduce  NCCL takes") and len(rows) > 3
     assert "nothing is written there" in done.stderr
     assert not (tmp_path / "nccl").exists()
 
