@@ -44,6 +44,8 @@ _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
 # compile and two to check.
 _MOST_MERGED_SENDS = 600_000
+# A plan takes O(messages²) bits of memory: more messages would take gigabytes.
+_MOST_MESSAGES = 40_000
 # The numbers of overlapping laps to try with merged messages (`synth.methods.host_halving`). On dgx-h100:4 at
 # 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
 _LAPS = (8, 4, 2, 1)
@@ -95,7 +97,8 @@ def loadable_among(
             return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
     # The search ends at the bound, often with sends to more peers than a runtime takes.
-    libraries = sorted(library_schedules(request, merging=True), key=_time_s)
+    libraries = library_schedules(request, merging=True) if request.method == "auto" else []
+    libraries.sort(key=_time_s)
     for merging in (False, True):
         for at, schedule in enumerate(libraries):
             progress.update(at, len(libraries), f"compiling {schedule.method} for {runtime}")
@@ -231,8 +234,8 @@ def _compiled(schedule: Schedule, runtime: str, *, merging: bool = False) -> _At
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
         program = lower(schedule, most_chunks=most, fuse=False)
         messages = int(np.array(SENDS)[program.op].sum())
-        if messages > _MOST_SENDS:
-            return _Attempt(None, f"{messages} messages, and at most {_MOST_SENDS} are compiled")
+        if messages > _MOST_MESSAGES:
+            return _Attempt(None, f"{messages} messages, and at most {_MOST_MESSAGES} are compiled")
         variant, limit = variant_of(program, schedule.network, runtime)
     else:
         limit = early_limit(schedule, runtime)

@@ -168,6 +168,7 @@ def test_a_sweep_merges_messages_where_nothing_else_loads(
 
 def test_limits_that_forbid_everything_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadable, "_MOST_SENDS", 1)
+    monkeypatch.setattr(loadable, "_MOST_MESSAGES", 1)
     with pytest.raises(UsageError, match="msccl can load none of") as raised:
         synthesize(Request(SQUARE, "all_gather", size_bytes=SIZE_BYTES, jobs=0, runtime="msccl"))
     assert "and at most 1 are compiled" in raised.value.message
