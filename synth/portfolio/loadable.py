@@ -38,8 +38,8 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 _MOST_SENDS = 40_000
 # The first _MOST_RUN schedules are compared by the costs of a runtime, and those with fewer sends. Over
 # links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB one with fewer sends
-# took 22 instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take seconds
-# to time.
+# took 22 instead of 116 us (benchmarks/loadable.py). Of those that are only compared, programs of more than
+# _MOST_RUN_SENDS sends are left out: they take seconds to compile.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. So many (512 ranks, one lap) take two seconds to
 # compile and two to check.
@@ -129,8 +129,7 @@ def _as_run(found: Synthesis, only: Variant, others: Sequence[Schedule], progres
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
         size_bytes = one.collective.total_bytes(one.chunk_bytes)
-        # A plan is timed operation by operation, however long it is.
-        known = [only] if number == 1 and (only.plan or one.sends <= _MOST_RUN_SENDS) else []
+        known = [only] if number == 1 else []
         counts = INSTANCES[1:] if number == 1 else INSTANCES
         for variant in chain(known, variants_of(one, loaded.runtime, counts, _MOST_RUN_SENDS)):
             times = variant.times_s(one.network, size_bytes)
