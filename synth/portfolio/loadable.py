@@ -38,12 +38,14 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 _MOST_SENDS = 40_000
 # The first _MOST_RUN schedules, and later ones with fewer sends, are compared by the costs of a runtime. Over
 # links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB a schedule with fewer
-# sends took 22 instead of 116 us (benchmarks/loadable.py). Programs of more than _MOST_RUN_SENDS sends take
-# seconds to time.
+# sends took 22 instead of 116 us (benchmarks/loadable.py). A schedule that is only compared has at most
+# _MOST_RUN_SENDS sends: more take seconds to compile.
 _MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
 # The most sends of a schedule whose messages are merged. A schedule of this size (512 ranks, one lap) takes
 # two seconds to compile and two to check.
 _MOST_MERGED_SENDS = 600_000
+# A plan takes O(messages²) bits of memory: more messages would take gigabytes.
+_MOST_MESSAGES = 40_000
 # The numbers of overlapping laps to try with merged messages (`synth.methods.host_halving`). On dgx-h100:4 at
 # 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
 _LAPS = (8, 4, 2, 1)
@@ -96,7 +98,8 @@ def loadable_among(
             return _timed_as_merged(found, made.variant)
         limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
     # The search ends at the bound, often with sends to more peers than a runtime takes.
-    libraries = sorted(library_schedules(request, merging=True), key=_time_s)
+    libraries = library_schedules(request, merging=True) if request.method == "auto" else []
+    libraries.sort(key=_time_s)
     for merging in (False, True):
         for at, schedule in enumerate(libraries):
             progress.update(at, len(libraries), f"compiling {schedule.method} for {runtime}")
@@ -138,8 +141,7 @@ def _as_run(
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
         size_bytes = one.collective.total_bytes(one.chunk_bytes)
-        # A plan is timed operation by operation, whatever its length.
-        known = [only] if number == 1 and (only.plan or one.sends <= _MOST_RUN_SENDS) else []
+        known = [only] if number == 1 else []
         counts = INSTANCES[1:] if number == 1 else INSTANCES
         for variant in chain(known, variants_of(one, loaded.runtime, counts, _MOST_RUN_SENDS)):
             if variant.limit_at(_size_of(one, asked_bytes)):
@@ -249,8 +251,8 @@ def _compiled(
         most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
         program = lower(schedule, most_chunks=most, fuse=False)
         messages = int(np.array(SENDS)[program.op].sum())
-        if messages > _MOST_SENDS:
-            return _Attempt(None, f"{messages} messages, and at most {_MOST_SENDS} are compiled")
+        if messages > _MOST_MESSAGES:
+            return _Attempt(None, f"{messages} messages, and at most {_MOST_MESSAGES} are compiled")
         variant, limit = variant_of(program, schedule.network, runtime)
     else:
         limit = early_limit(schedule, runtime)

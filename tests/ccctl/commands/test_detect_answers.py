@@ -254,11 +254,13 @@ def test_contradictions_are_an_object_with_their_cost(run_ccctl, wrongly_declare
     assert order["order_as_measured_gbs"] > order["order_as_declared_gbs"]
 
 
-def test_a_profile_without_links_of_the_devices_does_not_agree(run_ccctl, wrongly_declared, tmp_path):
-    codec.write(str(tmp_path / "other.json"), "topology", Topology((box(2, name="n2"),)))
-    done = run_ccctl("detect", "--declared", "other.json", "profile.json")
+def test_a_profile_without_links_of_the_devices_does_not_agree(
+    run_ccctl, wrongly_declared, tmp_path, samples
+):
+    codec.write(str(tmp_path / "cpus.json"), "profile", samples["profile"])
+    done = run_ccctl("detect", "--declared", "declared.json", "cpus.json")
     assert (done.returncode, done.stdout) == (65, "")
-    assert "profile.json: nothing to compare" in done.stderr
+    assert "cpus.json: nothing to compare" in done.stderr
 
 
 def test_a_file_is_compared_with_a_profile_alone(run_ccctl, wrongly_declared):
