@@ -133,7 +133,7 @@ def cells_of(
         try:
             found = loadable_among(replace(request, runtime=runtime), fastest, kept)
         except CcctlError as error:
-            load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
+            load_s, limit = time.process_time() - began_s, error.message.splitlines()[:2][-1]
             cells.append(
                 Cell(
                     name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, 0.0, 0, "none", 0, limit
