@@ -37,7 +37,7 @@ from synth.portfolio.plain import fastest_plain
 from synth.program import Program
 from synth.schedules import Schedule
 
-# DGX-1, DGX A100, H100 and B200, GB200 NVL72, MI300X and MI355X, DGX Spark, GH200, and rails of 64 and 512 GPUs.
+# DGX-1, DGX A100, H100 and B200, GB200 NVL72, MI300X and MI355X, DGX Spark, GH200, rails of 64 and 512 GPUs.
 NETWORKS = (
     "dgx-1:1,dgx-a100:1,dgx-h100:1,dgx-h100:4,dgx-b200:1,mi300x:1,mi355x:1,dgx-spark:2,gh200:4,gb200-nvl72:1,"
     "dgx-h100:8/rail,dgx-h100:64/rail"
@@ -133,7 +133,7 @@ def cells_of(
         try:
             found = loadable_among(replace(request, runtime=runtime), fastest, kept)
         except CcctlError as error:
-            load_s, limit = time.process_time() - began_s, error.message.splitlines()[-1]
+            load_s, limit = time.process_time() - began_s, error.message.splitlines()[:2][-1]
             cells.append(
                 Cell(
                     name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, 0.0, 0, "none", 0, limit
