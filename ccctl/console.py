@@ -434,7 +434,7 @@ def progress(label: str, total: float, below: Callable[[], Sequence[str]] = tupl
         bars.TaskProgressColumn(),
         bars.TimeRemainingColumn(),
     )
-    # By default, rich would redirect stdout to stderr while the bar runs.
+    # Rich would redirect stdout to stderr by default while the bar runs.
     with Drawn(*columns, console=screen, transient=True, redirect_stdout=False, expand=True) as drawn:
         task = drawn.add_task(visible(label), total=total)
         _bars.append(drawn)
