@@ -231,6 +231,10 @@ class _Ways:
         longest = _hop_diameter(self.network) + _MOST_HOPS_MORE
         demands = Demands(source[order], target[order], first)
         hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, seed)
+        if (hops == 0).any():
+            # A cheapest path over fast links may have many more hops than the diameter.
+            longest = self.network.ranks - 1
+            hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, seed)
         if (hops < 0).any():
             raise UsageError(
                 f"{self.network.name}: not every rank can be reached from those with chunks for it"

@@ -19,3 +19,18 @@ def test_short_chunks_take_the_one_hop_that_long_ones_avoid():
     # 4 KiB over the slow link, 2 hops would take 2 µs at least.
     assert replay(short).time_s == pytest.approx(1e-6 + 4096 / 1e10)
     assert replay(long).time_s < 1e-6 + (1 << 20) / 1e10
+
+
+def test_a_cheapest_path_may_have_many_more_hops_than_the_diameter():
+    """Fast links around a ring, and a slow one between every two other ranks."""
+    ranks = 24
+    around = {(a, b) for a in range(ranks) for b in ((a + 1) % ranks, (a - 1) % ranks)}
+    links = [
+        Link(a, b, *((1e-8, 1e-11) if (a, b) in around else (1e-4, 1e-6)))
+        for a in range(ranks)
+        for b in range(ranks)
+        if a != b
+    ]
+    network = build("ring and all", ["h"] * ranks, links)
+    found = paths.synthesize(network, collective("all_to_all", ranks, ranks), 1024)
+    assert check(found) == []
