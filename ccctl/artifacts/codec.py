@@ -56,8 +56,8 @@ KINDS: dict[str, tuple[str, int]] = {
     "training": ("exec.training.workloads.report:TrainingReport", 1),
     "certificate": ("exec.acceptance.certificate:Certificate", 1),
 }
-# Most bytes of decoded Python objects for each of these characters in the JSON text. An empty list takes 64
-# bytes, a number 40, an object with one key 360. _MOST_OBJECT_BYTES limits the sum over a document.
+# Upper limits of the bytes of Python objects for each of these characters in the JSON text. An empty list
+# takes 64 bytes, a number 40, an object with one key 360. _MOST_OBJECT_BYTES limits the sum over a document.
 _BYTES_OF = {b",": 40, b"[": 72, b"{": 240, b":": 120}
 _MOST_OBJECT_BYTES = 3 << 29
 _LONG_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19}")

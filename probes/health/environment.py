@@ -35,8 +35,8 @@ _BEYOND: tuple[PathType, ...] = ("PHB", "NODE", "SYS", "?")
 def environment(host: Host, health: HostHealth, interface: str = "") -> _Variables:
     """Return (value, reason) of each variable by its name.
 
-    ``interface`` has the default route (`default_interface`). Without ``interface``, the host's interface for
-    TCP is used if there is only one.
+    ``interface`` is the interface of the default route (`default_interface`). Without ``interface``, the
+    host's interface for TCP is used if there is only one.
     """
     nics = nic_of_gpus(host)
     ports = _ports(host, nics)

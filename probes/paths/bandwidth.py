@@ -24,7 +24,7 @@ _SHIPPED = Path(__file__).with_name("bandwidth.json")
 
 @dataclass(frozen=True)
 class FabricGeneration:
-    """One generation of NVLink or xGMI: the most links of a GPU, and GB/s per link in one direction.
+    """One generation of NVLink or xGMI: the maximum of links a GPU, and GB/s a link in one direction.
 
     ``gbs`` is the delivered rate, ``wire_gbs`` the advertised one (0 if the generation is unknown).
     """

@@ -31,7 +31,7 @@ class Named:
 
 
 def pair_named(topology: Topology, a: str, b: str) -> tuple[Named, Named]:
-    """Return two devices by name; a name that several hosts have means the device on the other's host.
+    """Return two devices by name; if several hosts have a name, the host of the other device decides.
 
     Raises UsageError if a name matches no device, or devices of several hosts.
     """

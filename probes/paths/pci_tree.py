@@ -1,4 +1,4 @@
-"""The PCI tree: the bridges above a function, and the PCIe link there, current and maximum."""
+"""The PCI tree: the bridges above a function, and the present and greatest speed of its PCIe link."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def flat(host: Host) -> bool:
 
 
 def states_fabric(host: Host) -> bool:
-    """Return whether some source could report NVLinks: the driver, or a file with more than PCI functions."""
+    """Return whether a source could report NVLinks: the driver, or a file that has paths between GPUs."""
     has_driver = any(gpu.arch and gpu.method_of.get("arch") != "table" for gpu in host.gpus)
     has_paths = any(matrix.what == "path" for matrix in host.matrices)
     return bool(host.fabric) or has_driver or has_paths or any(gpu.peers for gpu in host.gpus)

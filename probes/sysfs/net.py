@@ -106,7 +106,7 @@ def _nic(entry: Path, pci: Mapping[str, PciDevice], method: str) -> Nic:
 
 
 def _bus_id(behind: Path, pci: Mapping[str, PciDevice]) -> str:
-    """Return the PCI function of a device, or the nearest one above it (virtio is below its function)."""
+    """Return the PCI function of a device. A virtio device lies below its function in the tree."""
     if not behind.exists():
         return ""
     return next((part for part in reversed(behind.resolve().parts) if part in pci), "")

@@ -52,7 +52,7 @@ class NodeGraph:
         return (link, int(self.opposite[link])) if self.both else (link,)
 
     def load(self, edge: Edge, number: int) -> dict[int, float]:
-        """Return the seconds that each byte of sub-collective ``number`` on ``edge`` holds each resource."""
+        """Return for how many seconds a byte of a sub-collective on an edge holds each resource."""
         busy: dict[int, float] = {}
         for row in self.rows(edge, number):
             for resource in self.network.resources_of(row):
@@ -60,7 +60,7 @@ class NodeGraph:
         return busy
 
     def steps_s(self, chunk_bytes: int) -> Floats:
-        """Return each edge's travel time of a chunk of sub-collective 0; both ways, the slower way's."""
+        """Return the travel time of a chunk on each edge, in the slower direction, for sub-collective 0."""
         travel_s = self.network.travel_s(chunk_bytes)
         rows = np.array([self.rows(edge, 0) for edge in self.edges], dtype=np.int64)
         per_edge = rows.size // max(1, len(self.edges))

@@ -43,11 +43,11 @@ Carried = Literal["sums", "copies", "points"]
 _MOST_RANKS = 1024
 # The most ranks times links of all cuts together.
 _MOST_WORK = 30_000_000
-# The most distances from a cut, each of which gives a smaller set of ranks.
+# At most this many distances from a cut are tried: each leaves only the ranks that are at least so far.
 _MOST_LEVELS = 8
 # The most (path to a gate, path from it) pairs that are sorted for one cut.
 _MOST_TERMS = 250_000
-# The bound by far pairs has its own limits: cuts, ranks, distances, and distinct path times at a gate.
+# The bound of pairs that are far apart has limits of its own: cuts, ranks, distances, path times at a gate.
 _MOST_SETS, _MOST_PAIRED, _MOST_DISTANCES, _MOST_WAYS = 4, 256, 4, 10
 # Steps of bisection, which find the bound by far pairs with a relative error of 2^-24.
 _HALVINGS = 24
@@ -80,7 +80,7 @@ def arrivals(
         return best
     distance_s = distances_s(network, cost_s, np.arange(network.ranks))
     paired = carried == "sums" and network.ranks <= _MOST_PAIRED
-    # After the longest path time through a gate, sums of all ranks reach every rank at the rate of all gates.
+    # Once the longest path time has passed, every gate can carry sums of all ranks to every rank.
     longest_s = 2 * float(distance_s.max()) + float(network.alpha_s.max(initial=0.0))
     most_bytes = float(need_bytes.max(initial=0.0)) if carried == "sums" and not paired else math.inf
     groups: dict[tuple[int, float], tuple[Cut, _Crossing]] = {}
@@ -152,8 +152,7 @@ class _Crossing:
         near = (ahead[:, :, None] <= np.arange(len(to_s))).astype(np.float32)
         of_use = (behind[:, :, None] <= np.arange(len(from_s))).astype(np.float32)
         served = np.swapaxes(near, 1, 2) @ (pairs.astype(np.float32) @ of_use)
-        # best[gate, path time to it, path time from it] is the number of pairs that a byte over the gate's
-        # best link serves.
+        # best[gate, time to it, time from it]: how many pairs a byte over the gate's best link serves.
         best = np.maximum.reduceat(served, self.start, axis=0)
         distinct, counts = np.unique(
             np.concatenate((best.reshape(len(best), -1), self.rate[:, None]), axis=1),
@@ -191,7 +190,7 @@ def _crossing(network: Network, cut: Cut, distance_s: Floats, chunk_bytes: int |
 
 
 def _parts(cut: Cut, distance_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (outside, inside): ranks that exchange data; one of the two has only its farthest ranks."""
+    """Yield (outside, inside) ranks that exchange data: all of one side, the farthest of the other."""
     outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]

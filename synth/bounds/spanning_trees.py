@@ -1,15 +1,15 @@
 """A lower bound on all_reduce: twice a minimum spanning tree at the best prices of links and ports.
 
-Let every port, and every link without one, have a price y. A send costs the sum over these resources of hold
-time times price. In time T all resources offer T·Σy. Between k parts of the network every chunk crosses at
-least 2(k−1) times (Nash-Williams, Tutte). For each cost, take as parts the sets of ranks that cheaper links
-connect, as in Kruskal's algorithm. Summed over all costs, the crossings cost at least twice a minimum
-spanning tree, MST(y). In this tree, a pair of ranks costs as much as its cheaper direction. So T ≥ bytes ·
-2·MST(y)/Σy. The best prices are the dual of packing spanning trees; the bounds named *total traffic* and
-*partition* are this bound at special prices.
+Let every port, and every link without a port, have a price y. A send costs price times hold time, summed over
+the ports and links that it uses. In time T all resources offer T·Σy. Between k parts of the network every
+chunk crosses at least 2(k−1) times (Nash-Williams, Tutte). For each cost c, let the parts be the sets of
+ranks that links of less than c connect, as in Kruskal's algorithm. Summed over all costs, the crossings cost
+at least twice a minimum spanning tree, MST(y). In this tree, a pair of ranks costs as much as its cheaper
+direction. So T ≥ bytes · 2·MST(y)/Σy. The best prices are the dual of packing spanning trees; the bounds
+named *total traffic* and *partition* are this bound at special prices.
 
-MST(y) is concave, so the mean of a price over all translations of a symmetric network proves as much. The
-resources of an orbit then have one price together.
+MST(y) is concave. So in a symmetric network the mean of y over all translations proves the same bound, and
+all resources of an orbit may have the same price.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _search(network: Network) -> Iterator[tuple[float, float]]:
 
 
 def _load_by_orbit(network: Network) -> csc_array:
-    """Return (orbits of resources, links): the mean seconds per byte for which a link keeps them busy."""
+    """Return, for (orbit of resources, link), the mean seconds that a byte on the link keeps one busy."""
     used, load = resource_load(network)
     symmetry = found_symmetry(network)
     if symmetry is None:

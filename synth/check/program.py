@@ -33,7 +33,7 @@ from synth.program import FIFO_DEPTH, INPUT, OUTPUT, WRITES_DST, Program, in_chu
 __all__ = ["Verdict", "examine", "judge", "stuck_in_chunks"]
 
 
-# The most wrong output slots that are listed: one wrong step may spoil half a million.
+# At most this many wrong output slots are listed: one wrong step may spoil half a million.
 _MOST_TOLD = 1000
 
 
@@ -95,10 +95,9 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
 
 
 def stuck_in_chunks(program: Program, depth: int = FIFO_DEPTH) -> str:
-    """Return a step at which a right program deadlocks if each chunk is a message; "" if it does not.
+    """Return a step at which a program deadlocks if each chunk is a message of its own; "" if none does.
 
-    If it runs with one chunk in each message, it also runs with more: a message of several chunks then frees
-    its place no later, and waits for no more. O(chunks moved).
+    A program that runs so also runs with several chunks in a message. O(chunks moved).
     """
     if program.count.max(initial=1) == 1:
         return ""
@@ -106,7 +105,7 @@ def stuck_in_chunks(program: Program, depth: int = FIFO_DEPTH) -> str:
     waits = Waits(cut)
     ran = np.zeros(cut.steps, dtype=bool)
     ran[order_of(waits, depth)] = True
-    # A step that waits only for another one is not the cause.
+    # A step that only waits for another stuck step is not the cause.
     stuck = np.flatnonzero(
         ~ran & (waits.sends | waits.receives) & (ran[waits.previous] | (waits.previous < 0))
     )

@@ -18,7 +18,7 @@ _CPY = OPS.index("cpy")
 
 
 def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
-    """Return every pair of conflicting accesses that neither waits nor messages order.
+    """Return every pair of conflicting accesses whose order is fixed by neither waits nor messages.
 
     ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank, in
     O(waits · threadblocks of a rank). For a pair that the clocks leave unordered, a search looks for a path
@@ -88,7 +88,7 @@ def _waited_for(waits: Waits) -> Indices:
 
 
 def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
-    """Return a mask of the suspects whose two steps no path of steps, waits and messages joins."""
+    """Return which suspects are races: no path of steps, waits and messages joins their two steps."""
     position = np.full(waits.program.steps, -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     by_later = np.argsort(suspects[:, 1], kind="stable")
@@ -100,7 +100,7 @@ def _open(waits: Waits, order: Indices, suspects: Indices) -> Mask:
 class _Blocks(NamedTuple):
     """The threadblock of each step.
 
-    For each threadblock, the first threadblock of its rank and the number of threadblocks there.
+    The last two have, for each threadblock, its rank's first threadblock and number of threadblocks.
     """
 
     tb_of: Indices
@@ -126,7 +126,7 @@ class _Accesses(NamedTuple):
 def _suspects(
     order: Indices, blocks: _Blocks, goal: Indices, waited_for: Indices, accesses: _Accesses
 ) -> Indices:
-    """Return rows of (earlier step, later step, cell): accesses that no wait within the rank orders."""
+    """Return rows of (earlier step, later step, cell) of accesses that no wait in the rank puts in order."""
     tb_of, first_tb, tbs_of_rank = blocks
     reads, writes, src, dst, count, same = accesses
     found = np.empty((64, 3), dtype=np.int64)

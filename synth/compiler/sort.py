@@ -1,8 +1,8 @@
 """One topological order of all instructions; threadblocks run them in this order, which avoids deadlock.
 
-Priority is dependency depth, then reverse depth (GC3 Sec. 5.2); for a schedule, its times take the place of
-the dependency depth. A send comes after the rows that its receive depends on, so that the message does not
-wait in its FIFO for these rows.
+Rows are sorted by their depth in the graph, then by the longest path that begins at them (GC3 Sec. 5.2). If
+the program comes from a schedule, the time of its sends replaces the depth. A send comes after the rows that
+its receive depends on, so that the message does not wait in its FIFO for these rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _edges(dag: InstructionDag) -> tuple[Indices, Indices]:
     """Return the rows that must follow each row: its dependents, their senders, and its receiver."""
     after, before = dag.needs.after, dag.needs.before
     receivers = np.flatnonzero(dag.sender >= 0)
-    # An edge to a row also holds for the row that sends to it, unless the edge starts there.
+    # The sender of a row also comes after the rows that the row depends on, except the sender itself.
     sender = dag.sender[after]
     early = (sender >= 0) & (before != sender)
     source = np.concatenate([before, dag.sender[receivers], before[early]])

@@ -13,10 +13,10 @@ __all__ = ["Words", "add", "contains", "dice_of", "lowest", "throw"]
 
 Words: TypeAlias = NDArray[np.uint64]
 
-# 2^64 divided by the golden ratio, which turns small seeds into well mixed states; the multiplier of
-# xorshift64* (Vigna 2016).
+# _GOLDEN is 2^64 over the golden ratio; it turns small seeds into well mixed states. _SCRAMBLE is the
+# multiplier of xorshift64* (Vigna 2016).
 _GOLDEN, _SCRAMBLE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x2545F4914F6CDD1D)
-# A number in which each run of 6 bits occurs once; the table has the bit that each run stands for.
+# Each run of 6 bits occurs once in _DE_BRUIJN; _PLACE maps a run to where it begins.
 _DE_BRUIJN = np.uint64(0x022FDD63CC95386D)
 _PLACE: NDArray[np.int64] = np.zeros(64, np.int64)
 for _bit in range(64):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_breakdowns", "kinds_of", "largest_difference"]
 
-# The most places named for each kind of part, and the most links and ports named as busiest.
+# At most this many places are named for each kind of part, and links and ports as busiest.
 _MOST_PLACES = 3
 _NOUNS = {"copy": "copies", "add": "adds", "memory": "copies and adds"}
 
@@ -126,7 +126,7 @@ def largest_difference(breakdown: Breakdown, written: Callable[[float], str] | N
 
 
 def kinds_of(breakdown: Breakdown) -> list[tuple[str, float | None, float, list[Part]]]:
-    """Return (name, predicted seconds, measured seconds, measured parts, longest first) of each kind.
+    """Return (name, predicted seconds, measured seconds, measured parts) of each kind, longest parts first.
 
     The predicted seconds are None without a prediction, or if it has no part of this kind.
     """

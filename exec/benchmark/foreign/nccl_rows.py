@@ -129,7 +129,7 @@ def row_of_time(
 
 
 def table_row(line: str, number: int = 0, *, milliseconds: bool = False) -> TableRow | str | None:
-    """Return a line's row; the reason if the line only begins like a row; None for any other line.
+    """Return the row of a line, what is wrong if it only begins like a row, or None for other lines.
 
     ``milliseconds``: times are in ms with three decimals, as nccl-tests printed them until 2018.
     """
@@ -229,7 +229,8 @@ def kinds_of(rows: Sequence[TableRow], factor: Factor | None, ranks: int | None)
     """Return the collectives that fit the rows on ``ranks`` ranks (None: any), the likeliest first.
 
     nccl-tests does not check all_to_all and sendrecv in place. The missing check tells them from other
-    collectives with the same columns. So does the count, which is of the elements of one rank or of all.
+    collectives with the same columns. The count tells them apart, too: it has the elements of one rank or
+    of all ranks.
     """
     counted = [kind for kind in _kinds(rows, factor, ranks) if _counts(rows, kind, ranks)]
     return counted or _kinds(rows, factor, ranks)

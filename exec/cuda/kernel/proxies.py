@@ -37,8 +37,8 @@ class RemoteEnd:
     """One end of a FIFO between hosts: its counts (put in, taken out), its slots, the slices of a launch.
 
     ``spans[n]`` is (first byte in the slot, bytes) of the n-th slice of a launch, the same on both ends.
-    ``peer`` is the process of the other end. ``places[slot]`` is the memory of a slot, which holds ``slices``
-    slices.
+    ``peer`` is the process of the other end. ``places[slot]`` is the memory of a slot. A slot holds
+    ``slices`` slices.
     """
 
     fifo: int
