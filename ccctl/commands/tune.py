@@ -170,14 +170,14 @@ def _tell_loading(text: str, lines: list[str]) -> None:
 def _in_words(line: str) -> str:
     """Return a line of NCCL's tuner file in words; another line as it is."""
     from ccctl.render import about
-    from exec.library_rules.nccl import NO_END
+    from exec.library_rules import nccl
 
     fields = line.split(",")
     if len(fields) != _TUNER_FIELDS or not fields[1].isdigit() or not fields[2].isdigit():
         return line
     collective, low, high, algorithm, protocol, channels, *_ = fields
     least = f"from {about(int(low))} on" if int(low) else ""
-    most = f"below {about(int(high) + 1)}" if int(high) < NO_END else ""
+    most = f"below {about(int(high) + 1)}" if int(high) < nccl.NO_END else ""
     sizes = ", ".join(filter(None, (least, most))) or "all sizes"
     return f"{collective}, {sizes}: {algorithm}:{protocol}, {plural(int(channels), 'channel')}"
 

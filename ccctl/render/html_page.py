@@ -328,10 +328,10 @@ def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
 
 def _method_words(program: str) -> str:
     """Return the method after the colon of a program's name, and what it does."""
-    from ccctl.render.text.synthesis import METHODS
+    from ccctl.render.text import synthesis
 
     method = program.partition(": ")[2]
-    return f"{method}: {METHODS[method]}" if method in METHODS else method
+    return f"{method}: {synthesis.METHODS[method]}" if method in synthesis.METHODS else method
 
 
 def _outcome(outcome: Outcome) -> HtmlTable:

@@ -167,7 +167,7 @@ class Change:
 
     @property
     def noise(self) -> str:
-        """What noise explains, in words."""
+        """The change that noise explains, in words."""
         change = "a loss" if self.allowed < 1 else "a rise"
         return f"noise explains {change} of at most {abs(1 - self.allowed):.0%}"
 

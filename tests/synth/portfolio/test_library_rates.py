@@ -16,7 +16,7 @@ LARGE = 1 << 36
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "results" / "normal-bandwidth.md"
 # The rows of its table of rings: network, ring, ring less protocols, public figure, their difference in %.
 PUBLIC = re.findall(r"^\| `(\S+)` \| (\S+) \| (\S+) \| (\S+) \| (\S+) % \|", PAGE.read_text(), re.MULTILINE)
-# What is left of a line rate: of NVLink inside a host, and of the NICs between hosts.
+# The part of a line rate that carries payload: of NVLink inside a host, and of the NICs between hosts.
 PAYLOAD = {1: 0.80, 2: 0.96}
 
 
