@@ -9,8 +9,8 @@ Ours are simulated (synth.fusion), on a ring of 64 ranks. The paper prints no ti
 are inferred. The results that follow from them check consistency; they are not a reproduction:
 
 - Computation: the seconds of an iteration that equation 6 gives for the 10GbE column of Table II,
-  at 1.25 GB/s, with t_bp = 2 t_ff. DenseNet-201 is saturated there, so it has the least value that fits. Layers have
-  shares in proportion to their floating-point operations (benchmarks/model_shapes.py).
+  at 1.25 GB/s, with t_bp = 2 t_ff. DenseNet-201 is saturated there, so it has the least value that fits.
+  Layers have shares in proportion to their floating-point operations (benchmarks/model_shapes.py).
 - 10GbE: 1.25 GB/s, and alpha from the paper's 4.5 ms for 1 MB and 3.9 ms for 0.5 MB: 26.2 us.
 - 100GbIB: 5.81 GB/s, which BERT-Large's cell of Table II needs with the computation from its other cell; at
   12.5 GB/s that cell would be 64. Its alpha is not in the paper; 5 us is assumed.
