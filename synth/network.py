@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints, Mask, floats, ints, offsets, spans, uncollected
+from probes.base import Floats, Indices, Ints, Mask, floats, gc_paused, ints, offsets, spans
 from probes.link_costs import HostMemory
 
 __all__ = ["Link", "Network", "build"]
@@ -313,7 +313,7 @@ class Network:
         return [f"link_port: link {link} names port {port} twice" for link, port in twice]
 
 
-@uncollected()
+@gc_paused()
 def build(name: str, hosts: Sequence[str], links: Iterable[Link], *, hold_alpha: bool = False) -> Network:
     """Return a network from its links; ports are numbered in the order in which links first name them."""
     table = list(links)

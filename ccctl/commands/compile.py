@@ -387,12 +387,12 @@ def _say_traces(schedule: Schedule, files: int, json: bool, output: str | None) 
 
 
 def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -> None:
-    from synth.msccl import doubts, unfused
+    from synth.msccl import doubts, separate_reductions
     from synth.portfolio import program_limits
 
     if target is None:
         return
-    findings = program_limits(unfused(program), target, multiprocessors)
+    findings = program_limits(separate_reductions(program), target, multiprocessors)
     for doubt in doubts(program, target):
         console.doubt(doubt)
     if findings:
@@ -401,10 +401,10 @@ def _refuse_beyond(program: Program, target: str | None, multiprocessors: int) -
 
 def _say_beyond(program: Program, multiprocessors: int) -> None:
     """Warn of MSCCL XML that MSCCL does not load, or runs with another result."""
-    from synth.msccl import unfused
+    from synth.msccl import separate_reductions
     from synth.portfolio import program_limits
 
-    if findings := program_limits(unfused(program), "msccl", multiprocessors):
+    if findings := program_limits(separate_reductions(program), "msccl", multiprocessors):
         console.doubt(f"{findings[0]}; with --target msccl or rccl such a program is not written")
 
 

@@ -261,7 +261,7 @@ def _certificate(read: Artifact) -> _Verdict:
 def _program(read: Artifact, collective: str | None, depth: int, target: str | None) -> _Verdict:
     from ccctl.arguments import as_collective
     from synth.check import examine
-    from synth.msccl import altered, doubts
+    from synth.msccl import doubts, misread_steps
     from synth.portfolio import program_limits, stuck_above
 
     program = as_collective(read.body, collective) if collective else read.body
@@ -270,7 +270,8 @@ def _program(read: Artifact, collective: str | None, depth: int, target: str | N
     within = f"; within the limits of {target}" if target else ""
     does = "run" if program.input_chunks else f"do {program.collective.label}"
     cautions = found.cautions + tuple(doubts(program, target or ""))
-    if target is None and not found.findings and (other := altered(program) or [stuck_above(program)])[0]:
+    other = [] if target or found.findings else misread_steps(program) or [stuck_above(program)]
+    if other and other[0]:
         cautions += (f"in MSCCL's runtimes, {other[0]}",)
     if program.input_chunks:
         cautions += (

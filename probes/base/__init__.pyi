@@ -1,4 +1,3 @@
-from .collector import uncollected as uncollected
 from .columns import (
     Bytes as Bytes,
     Floats as Floats,
@@ -26,6 +25,7 @@ from .errors import (
     quoted as quoted,
 )
 from .finite import not_finite as not_finite
+from .garbage_collection import gc_paused as gc_paused
 from .identifiers import (
     cpu_list as cpu_list,
     cpu_mask as cpu_mask,

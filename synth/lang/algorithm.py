@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
-from probes.base import UsageError, uncollected
+from probes.base import UsageError, gc_paused
 from synth.collective import KINDS, MOST_RANKS, Collective, collective, kind_of
 from synth.compiler import ChunkDag, compiled_program
 from synth.lang.by_hand import require_threadblocks
@@ -69,7 +69,7 @@ class Algorithm:
         if not _is_count(instances) or not 1 <= instances <= 64:
             raise UsageError(f"instances: expected 1 to 64, found {_shown(instances)}")
         with (
-            uncollected(),
+            gc_paused(),
             Trace(wanted, gpus=gpus, in_place=in_place, source=self.source, links=links) as trace,
         ):
             self.body(**values)

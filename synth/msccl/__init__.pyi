@@ -1,13 +1,13 @@
 from .limits import (
     FIFO as FIFO,
     TARGETS as TARGETS,
-    altered as altered,
     beyond as beyond,
     doubts as doubts,
     limits_of as limits_of,
+    misread_steps as misread_steps,
     never_ends as never_ends,
-    whole_bytes as whole_bytes,
+    uncut_bytes as uncut_bytes,
 )
 from .names import collective_of as collective_of
 from .read import read_xml as read_xml
-from .write import unfused as unfused, write_xml as write_xml
+from .write import separate_reductions as separate_reductions, write_xml as write_xml

@@ -5,8 +5,8 @@ for NCCL (c6f6b36), and has the smaller of their limits: 64 steps of a threadblo
 and 216 threadblocks of a rank (Microsoft's; Azure's: 1024). All threadblocks of a rank run at once, so its
 GPU must have at least as many multiprocessors (GC3 Sec. 4.4).
 
-The parsers turn nops into waits of the next step, and neighbouring reductions into one. The kernel counts
-steps itself, so that not every program means to it what its file says.
+The parsers turn nops into waits of the next step, and join neighbouring reductions. The kernel numbers the
+steps that are left. So some programs do something else than their file says (`misread_steps`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
     "MOST_FUSED",
     "TARGETS",
     "RuntimeLimits",
-    "altered",
     "beyond",
     "doubts",
     "joined_reductions",
     "limits_of",
+    "misread_steps",
     "never_ends",
-    "whole_bytes",
+    "uncut_bytes",
 ]
 
 _NOP, _RE = OPS.index("nop"), OPS.index("re")
@@ -124,8 +124,8 @@ def beyond(program: Program, target: str, multiprocessors: int = 0) -> list[str]
     return [f"{target}: {finding}" for finding in first_of(found, _ENOUGH, "finding")]
 
 
-def altered(program: Program) -> list[str]:
-    """Return the steps that mean something else to MSCCL's interpreters than their file says."""
+def misread_steps(program: Program) -> list[str]:
+    """Return the steps that MSCCL's interpreters carry out differently than the file says."""
     return [*_nops(program), *_fusions(program)]
 
 
@@ -151,7 +151,7 @@ def never_ends(program: Program, target: str, protocol: Protocol) -> bool:
     return target == "msccl" and program.collective.kind in _ROOTED and protocol == "Simple"
 
 
-def whole_bytes(program: Program) -> int:
+def uncut_bytes(program: Program) -> int:
     """Return the largest buffer with which the runtime cuts no step into several messages."""
     moves = (np.array(SENDS) | np.array(RECEIVES))[program.op]
     most = int(program.count[moves].max(initial=1))
@@ -312,5 +312,5 @@ _RULES: tuple[Callable[[Program, RuntimeLimits], Iterator[str]], ...] = (
     _peers,
     _waits,
     _slots,
-    lambda program, limits: iter(altered(program)),
+    lambda program, limits: iter(misread_steps(program)),
 )

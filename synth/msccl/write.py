@@ -14,7 +14,7 @@ from synth.msccl.limits import MOST_FUSED, joined_reductions
 from synth.msccl.names import COLL, chunks_per_loop
 from synth.program import BUFFERS, OPS, Program
 
-__all__ = ["unfused", "write_xml"]
+__all__ = ["separate_reductions", "write_xml"]
 
 _NOP, _RRS = OPS.index("nop"), OPS.index("rrs")
 # The parser ends a value only at a double quote, knows no entities, and has room for 255 bytes.
@@ -27,14 +27,14 @@ def write_xml(program: Program) -> bytes:
     The src of rrc, rrs and rrcs is the local operand, as the runtime expects. A slot that a step does not use
     is -1, except the dst of rrs, which repeats its src.
     """
-    return "".join(_lines(unfused(program))).encode()
+    return "".join(_lines(separate_reductions(program))).encode()
 
 
-def unfused(program: Program) -> Program:
-    """Return the program with waits where a runtime would otherwise spoil reductions by making them one.
+def separate_reductions(program: Program) -> Program:
+    """Return the program with waits between reductions that a runtime must not join.
 
-    A reduction then waits for the step before it, if that has another number of chunks or ends a row of 16
-    reductions.
+    These are reductions of different numbers of chunks, and the 17th in a row: each waits for the step before
+    it.
     """
     wait_tb, wait_step = program.wait_tb.copy(), program.wait_step.copy()
     real = np.flatnonzero(program.op != _NOP)

@@ -1,7 +1,7 @@
-"""The order of a program's steps in a plan, and the cells that they read and write.
+"""The memory cells that each step of a program accesses, and which steps surely come before others.
 
-In a program a sender waits while the FIFO is full; in an MSCCL++ plan a put never waits. So steps are ordered
-only by their order in a block, by waits and by messages, never by full FIFOs.
+A plan of MSCCL++ has no FIFOs, so a full FIFO never delays a sender. Only the order within a threadblock,
+waits and messages put steps in order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Accesses"]
 
 
 class Accesses:
-    """The steps of a program: the rank and block of each, what is before it, its cells.
+    """The accesses of a program's steps, with the rank and threadblock of each step.
 
     ``order`` is an order in which the steps can run, ``goal`` the step that each awaits and ``sender`` the
     step whose message it takes (-1: none).
@@ -39,7 +39,7 @@ class Accesses:
 
     @cached_property
     def _before(self) -> list[int]:
-        """The steps before each step by block order, waits or messages, as bits."""
+        """The steps that surely come before each step, as bits."""
         found = [0] * self.program.steps
         for step in self.order:
             for one in (self.goal[step], self.sender[step], self.previous(step)):
@@ -65,7 +65,7 @@ class Accesses:
         return {cell for rank, size in enumerate(sizes) for cell in self.cells.touched(rank, OUTPUT, 0, size)}
 
     def join(self, sums: Mapping[int, Sequence[int]]) -> None:
-        """Let the last of several additions access what all of them access."""
+        """Move the accesses of joined additions to the last of them."""
         last = {step: last for last, sum_ in sums.items() for step in sum_}
         for cell, accesses in self.touching.items():
             self.touching[cell] = [(last.get(step, step), writes) for step, writes in accesses]

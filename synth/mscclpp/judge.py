@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from probes.base import Indices, Mask, plural, spans, uncollected
+from probes.base import Indices, Mask, gc_paused, plural, spans
 from synth.mscclpp.elements import PlanElement, atoms_of
 from synth.mscclpp.happens_before import Access, ExecutionOrder, history
 from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
@@ -44,7 +44,7 @@ class PlanVerdict:
     cautions: tuple[str, ...] = ()
 
 
-@uncollected()
+@gc_paused()
 def examine_plan(plan: ExecutionPlan) -> PlanVerdict:
     """Return findings against a plan, and cautions; O(uses of cells · log)."""
     if found := form(plan):

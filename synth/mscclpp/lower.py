@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probes.base import UsageError, uncollected
+from probes.base import UsageError, gc_paused
+from synth.mscclpp.block_waits import BlockWaits
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
 from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan
-from synth.mscclpp.waits import BlockWaits
 from synth.program import Program
 
 __all__ = ["plan_of"]
 
 
-@uncollected()
+@gc_paused()
 def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = None) -> ExecutionPlan:
     """Return a plan equivalent to a proven program; ``hosts[rank]`` is the number of its host.
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.mscclpp.accesses import Accesses
+from synth.mscclpp.addition_chains import addition_chains
+from synth.mscclpp.block_waits import BlockWaits
 from synth.mscclpp.plan import COLLECTIVES, PARTS
-from synth.mscclpp.sums import sums_of
-from synth.mscclpp.waits import BlockWaits
 from synth.program import BUFFERS, OPS, SCRATCH, Program
 
 __all__ = ["MatchedMessage", "MatchedMessages"]
@@ -50,7 +50,7 @@ class MatchedMessages:
             for send, receive in self._receiver.items()
             if hosts[self.rank[send]] != hosts[self.rank[receive]]
         }
-        self.sums = sums_of(self.accesses)
+        self.sums = addition_chains(self.accesses)
         self.accesses.join(self.sums)
         self.scratch = list(program.scratch_chunks)
         self.out: dict[int, MatchedMessage] = {}

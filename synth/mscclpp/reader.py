@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from probes.base import DataError, uncollected
+from probes.base import DataError, gc_paused
 from synth.mscclpp.plan import (
     BUFFERS,
     CHANNEL_TYPES,
@@ -35,7 +35,7 @@ def is_plan(document: object) -> bool:
     return isinstance(document, dict) and "schema" not in document and "gpus" in document
 
 
-@uncollected()
+@gc_paused()
 def read_plan(document: object, source: str) -> ExecutionPlan:
     """Return the plan that a JSON document describes.
 

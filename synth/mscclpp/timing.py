@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probes.base import UsageError, offsets, uncollected
+from probes.base import UsageError, gc_paused, offsets
 from synth.mscclpp.elements import End, opposite_end
 from synth.mscclpp.plan import ExecutionPlan, Operation, Threadblock
 from synth.network import Network, fastest_links
@@ -44,7 +44,7 @@ _PUT_BYTES_PER_S = 12e9
 _LOCAL_BYTES_PER_S = 37e9
 
 
-@uncollected()
+@gc_paused()
 def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float:
     """Return the seconds of a plan that `plan_of` made, on a buffer of this size; infinite if it deadlocks.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.base import uncollected
+from probes.base import gc_paused
 from synth.mscclpp.plan import ExecutionPlan, Operand, Operation, PlanRank, Threadblock
 
 __all__ = ["write_plan"]
 
 
-@uncollected()
+@gc_paused()
 def write_plan(plan: ExecutionPlan) -> bytes:
     """Return the JSON text of a plan; reading it gives the same plan."""
     import msgspec

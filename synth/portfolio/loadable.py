@@ -13,7 +13,7 @@ from itertools import chain, takewhile
 
 import numpy as np
 
-from probes.base import SILENT, Progress, UsageError, first_of, plural, uncollected
+from probes.base import SILENT, Progress, UsageError, first_of, gc_paused, plural
 from synth.collective import collective
 from synth.compiler import lower
 from synth.errors import NotApplicableError
@@ -24,7 +24,7 @@ from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import chunk_limit, early_limit, require_runtime
 from synth.portfolio.runtime_sizes import runtime_sweep
-from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_for, variant_of, variants_of
+from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_of, variant_of_schedule, variants_of
 from synth.portfolio.size_sweep import Candidates, candidates_of
 from synth.portfolio.synthesis import Loaded, LoadedPoint, LoadedRange, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
@@ -64,7 +64,7 @@ def fastest_loadable(
     return loadable_among(request, fastest, kept, progress)
 
 
-@uncollected()
+@gc_paused()
 def loadable_among(
     request: Request, fastest: Synthesis, kept: Sequence[Schedule], progress: Progress = SILENT
 ) -> Synthesis:
@@ -81,37 +81,35 @@ def loadable_among(
     # The search may prefer another schedule to the fastest over links alone.
     free_s = min([_time_s(best), *(time_s for time_s, *_ in others)])
     limits: dict[str, str] = {}
-    for tried, schedule in enumerate(candidates, start=1):
-        progress.update(tried, len(candidates), f"compiling {schedule.method} for {runtime}")
-        made = _compiled(schedule, runtime, _size_of(schedule, size_bytes))
+    for tried, (schedule, merging, slower) in enumerate(_to_compile(request, candidates), start=1):
+        verb = "merging the messages of" if merging else "compiling"
+        progress.update(tried, max(tried, len(candidates)), f"{verb} {schedule.method} for {runtime}")
+        made = _compiled(schedule, runtime, _size_of(schedule, size_bytes), merging=merging)
         if made.variant is not None:
             limit = next(iter(limits.values()), "")
             found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
-            return _as_run(found, made.variant, candidates[tried:], size_bytes, progress)
-        limits.setdefault(_named(schedule), made.limit)
-    limit = next(iter(limits.values()), "")
-    for tried, schedule in enumerate(_in_few_messages(best), start=len(candidates) + 1):
-        progress.update(tried, tried, f"merging the messages of {schedule.method} for {runtime}")
-        made = _compiled(schedule, runtime, _size_of(schedule, size_bytes), merging=True)
-        if made.variant is not None:
-            found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
-            return _timed_as_merged(found, made.variant)
-        limits.setdefault(f"{_named(schedule)} in merged messages", made.limit)
-    # The search ends at the bound, often with sends to more peers than a runtime takes.
-    libraries = library_schedules(request, merging=True) if request.method == "auto" else []
-    libraries.sort(key=_time_s)
-    for merging in (False, True):
-        for at, schedule in enumerate(libraries):
-            progress.update(at, len(libraries), f"compiling {schedule.method} for {runtime}")
-            made = _compiled(schedule, runtime, _size_of(schedule, size_bytes), merging=merging)
-            if made.variant is not None:
-                tried = len(candidates) + len(libraries)
-                found = _synthesis(fastest, schedule, runtime, made.variant, free_s, limit, tried)
-                if merging:
-                    return _timed_as_merged(found, made.variant)
-                return _as_run(found, made.variant, libraries[at + 1 :], size_bytes, progress)
-            limits.setdefault(f"{_named(schedule)}{' in merged messages' if merging else ''}", made.limit)
+            if merging:
+                return _timed_as_merged(found, made.variant)
+            return _as_run(found, made.variant, slower, size_bytes, progress)
+        limits.setdefault(f"{_named(schedule)}{' in merged messages' if merging else ''}", made.limit)
     raise _none_loads(runtime, len(candidates), limits)
+
+
+def _to_compile(
+    request: Request, candidates: Sequence[Schedule]
+) -> Iterator[tuple[Schedule, bool, Sequence[Schedule]]]:
+    """Yield (schedule, whether its messages are merged, the slower schedules of its kind) to try in turn."""
+    for at, schedule in enumerate(candidates, start=1):
+        yield schedule, False, candidates[at:]
+    for schedule in _in_few_messages(candidates[0]):
+        yield schedule, True, ()
+    if request.method != "auto":
+        return
+    # The search ends at the bound, often with sends to more peers than a runtime takes.
+    libraries = sorted(library_schedules(request, merging=True), key=_time_s)
+    for merging in (False, True):
+        for at, schedule in enumerate(libraries, start=1):
+            yield schedule, merging, libraries[at:]
 
 
 def _size_of(schedule: Schedule, size_bytes: int | None) -> int:
@@ -260,7 +258,7 @@ def _compiled(
             limit = f"{schedule.sends} sends, and at most {_MOST_SENDS} are compiled"
         if limit:
             return _Attempt(None, limit)
-        variant, limit = variant_for(schedule, runtime)
+        variant, limit = variant_of_schedule(schedule, runtime)
     if variant is not None:
         limit = variant.limit_at(size_bytes) if size_bytes is not None else ""
         limit = limit or next(iter(variant.findings), "")

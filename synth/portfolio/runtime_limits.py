@@ -7,7 +7,7 @@ import numpy as np
 from probes.base import UsageError
 from synth.check import stuck_in_chunks
 from synth.collective import Collective
-from synth.msccl import FIFO, TARGETS, beyond, limits_of, whole_bytes
+from synth.msccl import FIFO, TARGETS, beyond, limits_of, uncut_bytes
 from synth.mscclpp import ALIGNMENT_BYTES, COLLECTIVES, ExecutionPlan
 from synth.program import Program
 from synth.schedules import Schedule
@@ -82,7 +82,7 @@ def stuck_above(program: Program) -> str:
 
     Chunks of several messages fill a connection earlier than a step that is one message.
     """
-    most_bytes = whole_bytes(program)
+    most_bytes = uncut_bytes(program)
     if 0 < program.max_bytes <= most_bytes:
         return ""
     depth = FIFO[program.protocol]

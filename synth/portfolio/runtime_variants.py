@@ -15,7 +15,7 @@ import numpy as np
 
 from synth.check import judge
 from synth.compiler import lower
-from synth.msccl import never_ends, unfused
+from synth.msccl import never_ends, separate_reductions
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
 from synth.network import Network
 from synth.portfolio.runtime_limits import plan_limit, program_limits, size_limit
@@ -23,7 +23,7 @@ from synth.program import Program, Protocol
 from synth.schedules import Schedule
 from synth.simulation import PROTOCOLS, time_by
 
-__all__ = ["INSTANCES", "Variant", "variant_for", "variant_of", "variants_of"]
+__all__ = ["INSTANCES", "Variant", "variant_of", "variant_of_schedule", "variants_of"]
 
 # The numbers of instances to try.
 INSTANCES = (1, 2, 4, 8)
@@ -90,7 +90,7 @@ def variant_of(
         plan = plan_of(program, network.host_of.tolist())
         limit = plan_limit(plan, most)
         return (None, limit) if limit else (Variant(instances, program, plan), "")
-    program = unfused(program)
+    program = separate_reductions(program)
     findings = program_limits(program, runtime, most)
     if findings:
         return None, findings[0]
@@ -100,12 +100,12 @@ def variant_of(
     return Variant(instances, program, protocols=able), ""
 
 
-def variant_for(schedule: Schedule, runtime: str, instances: int = 1) -> tuple[Variant | None, str]:
+def variant_of_schedule(schedule: Schedule, runtime: str, instances: int = 1) -> tuple[Variant | None, str]:
     """Return a schedule as the runtime loads it, or None and the limit that forbids it.
 
     A fused instruction ties a peer to receive from to a peer to send to, so a rank that forwards between many
-    peers needs a threadblock for each pair of them. If that exceeds a limit, no instructions are fused: then
-    one to send to each peer and one to receive from it are enough.
+    peers needs a threadblock for each pair of peers. If that exceeds a limit, no instructions are fused. Then
+    each peer needs one threadblock to send to it, and one to receive from it.
     """
     made, limit = variant_of(lower(schedule, instances=instances), schedule.network, runtime, instances)
     if made is None:
@@ -122,7 +122,7 @@ def variants_of(
         sends = schedule.sends * count
         if sends > most_steps or (runtime == "mscclpp" and count > 1 and sends > _MOST_PLAN_SENDS):
             return
-        variant, _ = variant_for(schedule, runtime, count)
+        variant, _ = variant_of_schedule(schedule, runtime, count)
         if variant is None:
             return
         yield variant

@@ -155,8 +155,9 @@ class _Effects:
     def _spans(self, operand: Operand, *, registered: bool = False) -> list[list[BufferSpan]]:
         """Return the spans of an operand, piece by piece: one on each rank that has it.
 
-        A piece is a chunk or a part of one. The executor registers allocations, not buffers. To the place of
-        an operand in memory of others it adds this rank's own offset, to what its proxy reads none.
+        A piece is a chunk or a part of a chunk. The executor registers allocations, not buffers. Where a
+        buffer begins in its allocation, it takes from this rank for remote operands, too, and ignores for
+        operands that its proxy reads.
         """
         machine, operation = self.machine, self.operation
         length, unit = machine.length, self.where.unit

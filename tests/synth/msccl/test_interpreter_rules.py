@@ -8,9 +8,9 @@ import pytest
 from exec.runtimes.msccl import MSCCL_BUFFERS, run_xml
 from synth.check.program import judge, stuck_in_chunks
 from synth.lang import compiled_algorithm
-from synth.msccl.limits import beyond, doubts, limits_of, whole_bytes
+from synth.msccl.limits import beyond, doubts, limits_of, uncut_bytes
 from synth.msccl.read import read_xml
-from synth.msccl.write import unfused, write_xml
+from synth.msccl.write import separate_reductions, write_xml
 from synth.portfolio.runtime_limits import program_limits, stuck_above
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -88,7 +88,7 @@ def test_the_wait_that_is_written_keeps_the_sums_right():
         # The scratch slot s[2] is never written, so only chunk 1 can be right.
         wrong = run_xml(program, 8, in_place=True).wrong
         assert (wrong == 0) == right
-    mended = run_xml(unfused(pair(spoilt, 2)), 8, in_place=True).wrong
+    mended = run_xml(separate_reductions(pair(spoilt, 2)), 8, in_place=True).wrong
     assert mended < run_xml(pair(spoilt, 2), 8, in_place=True).wrong
 
 
@@ -102,9 +102,9 @@ def test_at_most_16_reductions_become_one():
         "msccl: rank 0 threadblock 1 step 16 (re) begins 23 reductions that become one step, at most 16 are "
         "allowed"
     ]
-    assert not [one for one in beyond(unfused(program), "msccl") if "reductions" in one]
+    assert not [one for one in beyond(separate_reductions(program), "msccl") if "reductions" in one]
     assert run_xml(program, 8, in_place=True).findings
-    assert not any("become one step" in one for one in run_xml(unfused(program), 8).findings)
+    assert not any("become one step" in one for one in run_xml(separate_reductions(program), 8).findings)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +196,14 @@ def test_steps_of_several_chunks_may_fill_a_connection():
     assert stuck_in_chunks(ring_of_three(2)) == "rank 0 threadblock 0 step 1 (rcs)"
     assert stuck_in_chunks(ring_of_three(2), 3) == ""
     program = ring_of_three(2)
-    small, large = whole_bytes(program) // 4 // 2, whole_bytes(program) // 2
+    small, large = uncut_bytes(program) // 4 // 2, uncut_bytes(program) // 2
     assert not any("waits for ever" in one for one in run_xml(program, small, in_place=True).findings)
     shrunk = MSCCL_BUFFERS["Simple"].shrunk(1 << 14)
     assert any("waits for ever" in one for one in run_xml(program, large >> 12, buffer=shrunk).findings)
 
 
 def test_the_size_above_which_it_deadlocks_is_told_unless_the_file_ends_there():
-    assert whole_bytes(ring_of_three(2)) == 2 << 20
+    assert uncut_bytes(ring_of_three(2)) == 2 << 20
     said = stuck_above(ring_of_three(2))
     assert said.startswith("buffers of more than 2097152 bytes (maxBytes) deadlock at rank 0 threadblock 0")
     assert f"msccl: {said}" in program_limits(ring_of_three(2), "msccl")

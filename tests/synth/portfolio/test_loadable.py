@@ -20,7 +20,7 @@ from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.portfolio.loadable import loadable_among
 from synth.portfolio.runtime_limits import chunk_limit
-from synth.portfolio.runtime_variants import variant_for, variants_of
+from synth.portfolio.runtime_variants import variant_of_schedule, variants_of
 from synth.schedules import Selection
 
 SIZE_BYTES = 1 << 16
@@ -71,7 +71,7 @@ def test_without_fused_instructions_fewer_threadblocks_are_enough(
     schedule = greedy.synthesize(network, collective("all_gather", network.ranks, chunks), SIZE_BYTES)
     limit = beyond(lower(schedule), "rccl", network.multiprocessors)[0]
     assert "threadblocks" in limit
-    made, told = variant_for(schedule, "rccl")
+    made, told = variant_of_schedule(schedule, "rccl")
     assert (made is not None, told) == (loads, "" if loads else limit)
     if made is not None:
         assert made.findings == []

@@ -1,7 +1,7 @@
-"""The waits between the threadblocks of a rank, without those that its plan does not need.
+"""Waits between the threadblocks of a rank, without redundant ones.
 
-A step with nothing to do but to wait for its message can do so at any time. The next step of its block that
-does something takes over its other waits, and so does each step that awaits it.
+An idle step only waits for its message, so its other waits can be left to later steps: to the next step of
+its threadblock that is not idle, and to each step that awaits the idle step.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["BlockWaits"]
 
 
 class BlockWaits:
-    """The steps that each step awaits; all but the ``idle`` ones keep their order.
+    """The steps that each step awaits. Steps that are not ``idle`` keep their order.
 
-    The last step of each of ``sums`` also awaits the other ones. ``_before`` are the steps before each step,
-    as bits, and ``_left`` the waits that its block has not done yet. Takes O(steps²) bits of memory.
+    The last step of each chain in ``sums`` also awaits the other steps of the chain. ``_before`` are the
+    steps before each step, as bits; ``_left`` are the waits left to later steps. O(steps²) bits of memory.
     """
 
     def __init__(self, accesses: Accesses, idle: Collection[int], sums: Mapping[int, Sequence[int]]) -> None:

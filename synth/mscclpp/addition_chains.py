@@ -1,6 +1,7 @@
-"""Additions in a row into one place: the last does them all, the earlier ones only receive.
+"""Chains of additions into one place, which a plan joins: the last addition takes the operands of all.
 
-The executor adds the operands of an operation from left to right, so the sum has the same bits.
+The earlier steps of a chain then only receive. The executor adds operands from left to right, so the sum has
+the same bits.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from synth.mscclpp.accesses import Accesses
 from synth.mscclpp.well_formed import MOST_OPERANDS
 from synth.program import OPS
 
-__all__ = ["sums_of"]
+__all__ = ["addition_chains"]
 
 _RRC, _RRS, _RRCS, _REDUCE = (OPS.index(name) for name in ("rrc", "rrs", "rrcs", "re"))
 
 
-def sums_of(accesses: Accesses) -> dict[int, list[int]]:
-    """Return the additions that one addition does, itself included, by this last one.
+def addition_chains(accesses: Accesses) -> dict[int, list[int]]:
+    """Return, by its last addition, each chain of several additions that can be joined.
 
-    Nothing but the next addition reads the sum in between, or writes to an operand before the last addition.
+    In a chain, only the next addition reads a sum, and no operand is overwritten before the last addition.
     """
     found: dict[int, list[int]] = {}
     turn = {step: number for number, step in enumerate(accesses.order)}

@@ -9,8 +9,8 @@ from synth import compile as compiled, family, synthesize
 from synth.msccl import read_xml
 from synth.mscclpp import examine_plan, plan_of, plan_time_s
 from synth.mscclpp.accesses import Accesses
+from synth.mscclpp.addition_chains import addition_chains
 from synth.mscclpp.messages import MatchedMessages
-from synth.mscclpp.sums import sums_of
 from synth.mscclpp.timing import _OPERATION_S, _SEMAPHORE_S
 
 KIB = 1 << 10
@@ -104,7 +104,7 @@ def two_additions(between, second="re", after=()):
      <tb id="0" send="1" recv="1" chan="0">{rows}</tb></gpu>
      <gpu id="1" i_chunks="1" o_chunks="1" s_chunks="4"><tb id="0" send="0" recv="-1" chan="0">{sent}</tb>
      </gpu></algo>"""
-    return list(sums_of(Accesses(read_xml(text.encode(), "two"), in_place=True)).values())
+    return list(addition_chains(Accesses(read_xml(text.encode(), "two"), in_place=True)).values())
 
 
 @pytest.mark.parametrize(

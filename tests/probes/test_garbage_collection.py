@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from probes.base import uncollected
+from probes.base import gc_paused
 
 
 @pytest.fixture(params=[True, False])
@@ -16,15 +16,15 @@ def enabled(request):
 
 
 def test_the_collector_is_off_inside_and_as_before_outside(enabled):
-    with uncollected():
+    with gc_paused():
         assert not gc.isenabled()
-        with uncollected():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled() is enabled
 
 
 def test_an_error_leaves_the_collector_as_it_was(enabled):
-    with pytest.raises(ValueError, match="wrong"), uncollected():
+    with pytest.raises(ValueError, match="wrong"), gc_paused():
         raise ValueError("wrong")
     assert gc.isenabled() is enabled
