@@ -46,7 +46,8 @@ def _earlier(accesses: Accesses, step: int, turn: dict[int, int]) -> int:
             return -1
     elif op[step] != _REDUCE and accesses.read(step) != cells:
         return -1
-    others = {one for cell in cells for one, _ in accesses.touching[cell] if not accesses.follows(one, step)}
+    at_cells = {one for cell in cells for one, _ in accesses.touching[cell]}
+    others = {one for one in at_cells if not accesses.follows(one, step)}
     if not others or not all(accesses.follows(step, one) for one in others):
         return -1
     last = max(others, key=turn.__getitem__)
@@ -70,8 +71,5 @@ def _stays(accesses: Accesses, step: int, longer: list[int]) -> bool:
     cells, last = accesses.read(step), longer[-1]
     if cells == accesses.written(longer[0]):
         return bool(accesses.program.op[step] != _REDUCE)
-    return not any(
-        writes and not accesses.follows(step, one) and not accesses.follows(one, last)
-        for cell in cells
-        for one, writes in accesses.touching[cell]
-    )
+    writers = {one for cell in cells for one, writes in accesses.touching[cell] if writes}
+    return all(accesses.follows(step, one) or accesses.follows(one, last) for one in writers)
