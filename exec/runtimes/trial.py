@@ -8,7 +8,7 @@ from itertools import product
 from exec.runtimes.msccl import ELEMENT_BYTES, MSCCL_BUFFERS, ConnectionBuffer, run_xml
 from exec.runtimes.mscclpp import run_plan
 from exec.runtimes.results import RuntimeReport
-from probes.base import UsageError
+from probes.base import UsageError, plural
 from synth.mscclpp import ExecutionPlan
 from synth.program import Program
 
@@ -31,8 +31,8 @@ def try_in_runtime(
     A program runs in each placement that its file allows, at ``size_bytes``. Without a size it runs with
     short chunks, and with chunks of several tiles in buffers that are smaller than the runtime's. Each run
     has an order of its own, drawn by a seed from ``seed`` on. The report adds up the runs until one goes
-    wrong. Raises UsageError if a size is given for a plan, whose chunks have a few numbers, or if the size
-    needs too much memory.
+    wrong. Raises UsageError if a size is given for a plan, whose chunks have a few numbers, if the runtime
+    does not run the file at this size, or if the size needs too much memory.
     """
     orders = orders or (_ORDERS_OF_PLANS if isinstance(made, ExecutionPlan) else _ORDERS)
     if isinstance(made, ExecutionPlan):
@@ -62,7 +62,12 @@ def _sizes(program: Program, size_bytes: int | None) -> list[tuple[int, Connecti
     if size_bytes is not None:
         known = max(*program.input_chunks, *program.output_chunks, 1) if program.input_chunks else 0
         chunks = known or program.collective.total_bytes(1)
-        return [(max(1, size_bytes // ELEMENT_BYTES // chunks), buffer)]
+        if size_bytes % (chunks * ELEMENT_BYTES):
+            raise UsageError(
+                f"the runtime leaves {size_bytes} bytes to an algorithm of NCCL: no multiple of "
+                f"{chunks * ELEMENT_BYTES}, {plural(chunks, 'chunk')} of whole elements"
+            )
+        return [(size_bytes // ELEMENT_BYTES // chunks, buffer)]
     divisor = buffer.message_bytes // (_SHRUNK_MESSAGE * ELEMENT_BYTES)
     return [(_SHORT, buffer), (_LONG, buffer.shrunk(divisor))]
 

@@ -10,6 +10,7 @@ from synth.compiler.fuse import fused, pairs
 from synth.compiler.instruction_dag import InstructionDag, instructions_of
 from synth.compiler.legality import require
 from synth.compiler.numbering import awaited_first
+from synth.compiler.rechunking import rechunked
 from synth.compiler.sort import sorted_rows
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of, lowest_channels
@@ -19,15 +20,18 @@ from synth.simulation import links_of, run
 __all__ = ["compiled_program"]
 
 
-def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True) -> Program:
+def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True, grid: int = 0) -> Program:
     """Compile a chunk DAG into a program with ``instances`` parallel instances.
+
+    With ``grid``, the program's buffers have that many chunks (`rechunked`).
 
     Fused instructions are split again if messages would overtake each other or waits form a cycle. The loop
     ends, because a program with nothing fused and each receive right after its send cannot deadlock even with
     one message per FIFO.
     """
     require("chunk dag", dag)
-    whole = instructions_of(replicated(dag, instances))
+    dag = replicated(dag, instances)
+    whole = instructions_of(rechunked(dag, grid) if grid else dag)
     require("instruction dag", whole)
     pair = pairs(whole) if fuse else np.full(whole.rows, -1, dtype=np.int64)
     adjacent = False

@@ -29,18 +29,25 @@ _OVERLAP = 0.1
 
 
 def lower(
-    schedule: Schedule, name: str = "", *, instances: int = 1, fuse: bool = True, most_chunks: int = 1
+    schedule: Schedule,
+    name: str = "",
+    *,
+    instances: int = 1,
+    fuse: bool = True,
+    most_chunks: int = 1,
+    grid: int = 0,
 ) -> Program:
     """Return the program that runs a schedule, with its sends in the schedule's order where possible.
 
     The program is valid out of place and, if the collective allows it, in place. Streams are paced. Messages
-    of adjacent chunks are merged into messages of at most ``most_chunks``. Raises UsageError if a rank sends
-    a chunk that it does not hold.
+    of adjacent chunks are merged into messages of at most ``most_chunks``. With ``grid``, buffers have that
+    many chunks, and each chunk of the schedule is a range of them. Raises UsageError if a rank sends a chunk
+    that it does not hold.
     """
     dag = chunk_dag_of(schedule, name)
     if most_chunks > 1:
         dag = merged(dag, most_chunks)
-    program = compiled_program(dag, instances=instances, fuse=fuse)
+    program = compiled_program(dag, instances=instances, fuse=fuse, grid=grid)
     if not len(schedule.stream):
         return program
     return replace(program, tb_bytes_per_s=_paces(schedule, program))

@@ -1,8 +1,10 @@
 from .limits import (
+    ELEMENT_BYTES as ELEMENT_BYTES,
     FIFO as FIFO,
     TARGETS as TARGETS,
     beyond as beyond,
     doubts as doubts,
+    granule_bytes as granule_bytes,
     limits_of as limits_of,
     misread_steps as misread_steps,
     never_ends as never_ends,

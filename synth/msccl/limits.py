@@ -22,12 +22,14 @@ from synth.msccl.names import chunks_per_loop
 from synth.program import OPS, RECEIVES, SENDS, Program, Protocol
 
 __all__ = [
+    "ELEMENT_BYTES",
     "FIFO",
     "MOST_FUSED",
     "TARGETS",
     "RuntimeLimits",
     "beyond",
     "doubts",
+    "granule_bytes",
     "joined_reductions",
     "limits_of",
     "misread_steps",
@@ -38,6 +40,8 @@ __all__ = [
 _NOP, _RE = OPS.index("nop"), OPS.index("re")
 # Calls of NCCL have a root, which the runtimes do not compare with that of a file.
 _ROOTED = ("broadcast", "reduce")
+# Calls are counted in elements, here of float32.
+ELEMENT_BYTES = 4
 # The messages that a connection holds: of its 8 steps, a message takes 4 with Simple.
 FIFO = {"Simple": 2, "LL": 8, "LL128": 8}
 # The bytes of a message, which has several chunks only if they fit into it.
@@ -159,6 +163,15 @@ def uncut_bytes(program: Program) -> int:
     known = program.input_chunks + program.output_chunks
     chunks = max(known) if known else chunks_per_loop(program.collective)
     return sizes[program.protocol] // most * chunks
+
+
+def granule_bytes(program: Program) -> int:
+    """Return the bytes, in elements of float32, of which a call must have a multiple.
+
+    At other sizes NCCL or RCCL runs an algorithm of its own, without a message (``msccl_lifecycle.cc`` of
+    Azure's executor and of RCCL: elements must be a multiple of ``nchunksperloop``).
+    """
+    return ELEMENT_BYTES * chunks_per_loop(program.collective)
 
 
 def joined_reductions(program: Program) -> Mask:

@@ -22,7 +22,7 @@ from synth.msccl import TARGETS
 from synth.portfolio.plain import fastest_plain, library_schedules
 from synth.portfolio.proof import proven_with
 from synth.portfolio.request import Request
-from synth.portfolio.runtime_limits import chunk_limit, early_limit, require_runtime
+from synth.portfolio.runtime_limits import chunk_limit, early_limit, grid_of, require_runtime
 from synth.portfolio.runtime_sizes import runtime_sweep
 from synth.portfolio.runtime_variants import INSTANCES, Variant, variant_of, variant_of_schedule, variants_of
 from synth.portfolio.size_sweep import Candidates, candidates_of
@@ -141,8 +141,9 @@ def _as_run(
         size_bytes = one.collective.total_bytes(one.chunk_bytes)
         known = [only] if number == 1 else []
         counts = INSTANCES[1:] if number == 1 else INSTANCES
-        for variant in chain(known, variants_of(one, loaded.runtime, counts, _MOST_RUN_SENDS)):
-            if variant.limit_at(_size_of(one, asked_bytes)):
+        at_bytes = _size_of(one, asked_bytes)
+        for variant in chain(known, variants_of(one, loaded.runtime, at_bytes, counts, _MOST_RUN_SENDS)):
+            if variant.limit_at(at_bytes):
                 continue
             times = variant.times_s(one.network, size_bytes)
             protocol = min(times, key=times.__getitem__)
@@ -242,12 +243,17 @@ def _compiled(
 
     With ``merging``, messages of adjacent chunks become one.
     """
+    grid = 0
     if size_bytes is not None and (limit := chunk_limit(schedule.collective, runtime, size_bytes)):
-        return _Attempt(None, limit)
+        grid = grid_of(schedule.collective, runtime, size_bytes)
+        if not grid:
+            return _Attempt(None, limit)
     if merging:
         # No receive is fused with the next send: they seldom have the same number of chunks.
-        most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else schedule.collective.chunks
-        program = lower(schedule, most_chunks=most, fuse=False)
+        chunks = schedule.collective.chunks
+        most = TARGETS[runtime].chunks_a_step if runtime in TARGETS else chunks
+        most = max(1, most // -(-grid // chunks)) if grid else most
+        program = lower(schedule, most_chunks=most, fuse=False, grid=grid)
         messages = int(np.array(SENDS)[program.op].sum())
         if messages > _MOST_MESSAGES:
             return _Attempt(None, f"{messages} messages, and at most {_MOST_MESSAGES} are compiled")
@@ -258,7 +264,7 @@ def _compiled(
             limit = f"{schedule.sends} sends, and at most {_MOST_SENDS} are compiled"
         if limit:
             return _Attempt(None, limit)
-        variant, limit = variant_of_schedule(schedule, runtime)
+        variant, limit = variant_of_schedule(schedule, runtime, grid=grid)
     if variant is not None:
         limit = variant.limit_at(size_bytes) if size_bytes is not None else ""
         limit = limit or next(iter(variant.findings), "")
@@ -271,12 +277,13 @@ class _Compiled:
 
     found: Candidates
     runtime: str
-    attempts: dict[int, _Attempt] = field(default_factory=dict)
+    # By the number of the candidate, and the number of chunks that a size asks for, or 0.
+    attempts: dict[tuple[int, int], _Attempt] = field(default_factory=dict)
 
     @property
     def usable(self) -> list[int]:
         """The numbers of the candidates that were compiled and load."""
-        return sorted(number for number, one in self.attempts.items() if one.variant is not None)
+        return sorted({number for (number, _), one in self.attempts.items() if one.variant is not None})
 
     def usable_at(self, size_bytes: int) -> list[int]:
         """Return those of ``usable`` that load at a size; if none does, all, as other sizes are near."""
@@ -299,14 +306,16 @@ class _Compiled:
 
     def limit(self, number: int, size_bytes: int | None) -> str:
         """Return the limit that forbids a candidate, at a size if one is given; "" if none."""
-        race = self.found.race
+        race, grid = self.found.race, 0
         if size_bytes is not None:
             shape = race.candidates[number].collective
-            if limit := chunk_limit(shape, self.runtime, size_bytes):
+            grid = grid_of(shape, self.runtime, size_bytes)
+            if not grid and (limit := chunk_limit(shape, self.runtime, size_bytes)):
                 return limit
-        if number not in self.attempts:
-            self.attempts[number] = _compiled(race.scheduled(number, self.found.sizes[-1]), self.runtime)
-        made = self.attempts[number]
+        if (number, grid) not in self.attempts:
+            schedule = race.scheduled(number, self.found.sizes[-1])
+            self.attempts[number, grid] = _compiled(schedule, self.runtime, size_bytes if grid else None)
+        made = self.attempts[number, grid]
         if made.variant is None or size_bytes is None:
             return made.limit
         return made.variant.limit_at(size_bytes)
@@ -315,7 +324,7 @@ class _Compiled:
         """Return the limit of each candidate that does not load, by its name."""
         return {
             _named(self.found.race.candidates[number]): one.limit
-            for number, one in self.attempts.items()
+            for (number, _), one in self.attempts.items()
             if one.limit
         }
 
@@ -329,7 +338,7 @@ class _Compiled:
             made = _compiled(schedule, self.runtime, merging=True)
             if made.variant is not None:
                 number = race.add(schedule)
-                self.attempts[number] = made
+                self.attempts[number, 0] = made
                 swept = found.chosen(self.usable_at)
                 selection = swept.schedule
                 assert isinstance(selection, Selection)

@@ -7,7 +7,7 @@ import numpy as np
 from probes.base import UsageError
 from synth.check import stuck_in_chunks
 from synth.collective import Collective
-from synth.msccl import FIFO, TARGETS, beyond, limits_of, uncut_bytes
+from synth.msccl import ELEMENT_BYTES, FIFO, TARGETS, beyond, limits_of, uncut_bytes
 from synth.mscclpp import ALIGNMENT_BYTES, COLLECTIVES, ExecutionPlan
 from synth.program import Program
 from synth.schedules import Schedule
@@ -17,6 +17,7 @@ __all__ = [
     "RUNTIMES",
     "chunk_limit",
     "early_limit",
+    "grid_of",
     "plan_limit",
     "program_limits",
     "require_runtime",
@@ -28,6 +29,15 @@ RUNTIMES = (*TARGETS, "mscclpp")
 # 261,040 operations take 14 processor seconds and 0.85 GB to compile and prove (dgx-h100:4, 1 MiB,
 # benchmarks/loadable.py).
 MOST_PLAN_OPERATIONS = 300_000
+# Each chunk has a multiple of this: MSCCL++'s executor aligns chunks, and the others count elements.
+_UNIT_BYTES = dict.fromkeys(TARGETS, ELEMENT_BYTES) | {"mscclpp": ALIGNMENT_BYTES}
+# The kinds whose buffer can have any number of chunks. The others have one block a rank, all of one size.
+_ANY_CHUNKS = ("all_reduce", "broadcast", "reduce")
+# On a grid of more chunks, the longest range of chunks may be this much longer than the mean. A ratio of 1/32
+# would take twice as many chunks for 7, 14 and 28 ranks, which then take longer to judge.
+_MOST_UNEVEN = 1 + 1 / 24
+# MSCCL's runtimes refuse steps of more chunks (`RuntimeLimits.chunks_a_step`).
+_MOST_IN_A_RANGE = 71
 # A send of a plan is at least a put, a signal and a wait.
 _LEAST_OPERATIONS = 3
 
@@ -110,20 +120,36 @@ def plan_limit(plan: ExecutionPlan, multiprocessors: int) -> str:
 
 
 def chunk_limit(shape: Collective, runtime: str, size_bytes: int) -> str:
-    """Return the limit that forbids a buffer of this size in the chunks of a collective; "" if none."""
-    return _granule_limit(ALIGNMENT_BYTES * shape.total_bytes(1), size_bytes) if runtime == "mscclpp" else ""
+    """Return the limit that forbids a buffer of this size in the chunks of a collective; "" if none.
+
+    A size that no program takes, as the blocks of ranks would differ, stands for the next larger one.
+    """
+    unit_bytes = _UNIT_BYTES[runtime]
+    granule_bytes = unit_bytes * shape.total_bytes(1)
+    if size_bytes % granule_bytes == 0 or (
+        shape.kind not in _ANY_CHUNKS and size_bytes % (unit_bytes * shape.ranks)
+    ):
+        return ""
+    return f"it takes multiples of {granule_bytes} bytes in these chunks, found {size_bytes}"
+
+
+def grid_of(shape: Collective, runtime: str, size_bytes: int) -> int:
+    """Return the number of chunks to cut the buffer into so that the runtime takes a size.
+
+    It is 0 if the runtime takes the size in the collective's own chunks, or in no suitable number of chunks.
+    """
+    if shape.kind not in _ANY_CHUNKS or not chunk_limit(shape, runtime, size_bytes):
+        return 0
+    units, rest = divmod(size_bytes, _UNIT_BYTES[runtime])
+    grids = np.arange(shape.chunks, _MOST_IN_A_RANGE * shape.chunks + 1)
+    grids = grids[units % grids == 0] if not rest else grids[:0]
+    longest = -(-grids // shape.chunks)
+    even = longest * shape.chunks <= _MOST_UNEVEN * grids
+    return int(grids[even][0]) if even.any() else 0
 
 
 def size_limit(plan: ExecutionPlan, size_bytes: int) -> str:
-    """Return the limit that forbids a plan on a buffer of this size; "" if none."""
-    if limit := _granule_limit(plan.granule_bytes, size_bytes):
-        return limit
+    """Return the limit that forbids a plan on a buffer of this size, whatever its chunks are; "" if none."""
     if size_bytes > plan.most_bytes:
         return f"at most {plan.most_bytes} bytes are possible, as its executor has offsets of 32 bits"
-    return ""
-
-
-def _granule_limit(granule_bytes: int, size_bytes: int) -> str:
-    if size_bytes % granule_bytes:
-        return f"its executor takes multiples of {granule_bytes} bytes for these chunks, found {size_bytes}"
     return ""

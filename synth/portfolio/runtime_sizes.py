@@ -14,6 +14,7 @@ from itertools import groupby, pairwise
 
 from probes.base import SILENT, Progress
 from synth.mscclpp import ExecutionPlan
+from synth.portfolio.runtime_limits import grid_of
 from synth.portfolio.runtime_variants import INSTANCES, Variant, variants_of
 from synth.program import Program, Protocol
 from synth.schedules import Selection
@@ -58,15 +59,16 @@ class SizedProgram:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A schedule of the selection, by its number, with instances and protocol."""
+    """A schedule of the selection, by its number, with instances, chunks and protocol."""
 
     algorithm: int
     instances: int
+    chunks: int
     protocol: Protocol
 
 
-_Variants = dict[tuple[int, int], Variant]
-"""The variants of schedules, by (schedule, instances)."""
+_Variants = dict[tuple[int, int, int], Variant]
+"""The variants of schedules, by (schedule, instances, chunks)."""
 
 
 def runtime_sweep(
@@ -83,13 +85,7 @@ def runtime_sweep(
     the schedule that the selection has for it, and only protocol and instances are chosen. Raises UsageError
     if ``target`` is no known runtime.
     """
-    variants = {
-        (number, variant.instances): variant
-        for number, algorithm in enumerate(selection.algorithms)
-        for variant in variants_of(
-            algorithm.scheduled(selection.network, selection.points[-1].size_bytes), target, instances
-        )
-    }
+    variants = _variants(selection, target, instances)
     found: list[tuple[int, _Choice | None, Timed | None, str]] = []
     before: _Choice | None = None
     for at, point in enumerate(selection.points):
@@ -109,6 +105,19 @@ def runtime_sweep(
     return list(_entries(selection, variants, found))
 
 
+def _variants(selection: Selection, target: str, instances: Sequence[int]) -> _Variants:
+    """Return the variants of all schedules that load, for each number of chunks that some size asks for."""
+    sizes, found = [point.size_bytes for point in selection.points], _Variants()
+    for number, algorithm in enumerate(selection.algorithms):
+        schedule = algorithm.scheduled(selection.network, sizes[-1])
+        cut = [schedule.collective.cut(count) for count in instances]
+        examples = {tuple(grid_of(shape, target, size) for shape in cut): size for size in sizes}
+        for size_bytes in examples.values():
+            for variant in variants_of(schedule, target, size_bytes, instances):
+                found[number, variant.instances, variant.program.collective.chunks] = variant
+    return found
+
+
 def _best(
     selection: Selection, variants: _Variants, size_bytes: int, before: _Choice | None
 ) -> tuple[_Choice, Timed] | None:
@@ -118,7 +127,7 @@ def _best(
     """
     while variants:
         choice, timed = _fastest(selection, variants, size_bytes, before)
-        key = choice.algorithm, choice.instances
+        key = choice.algorithm, choice.instances, choice.chunks
         if not variants[key].findings:
             return choice, timed
         del variants[key]
@@ -130,8 +139,8 @@ def _fastest(
 ) -> tuple[_Choice, Timed]:
     """Return the fastest choice at one size, or ``before`` if ``before`` is hardly slower."""
     times = {
-        _Choice(number, count, protocol): time_s
-        for (number, count), variant in variants.items()
+        _Choice(number, count, chunks, protocol): time_s
+        for (number, count, chunks), variant in variants.items()
         for protocol, time_s in variant.times_s(selection.network, size_bytes).items()
     }
     best = min(times, key=lambda one: (times[one], one.instances, one.algorithm, one.protocol))
@@ -162,6 +171,6 @@ def _entries(
             yield SizedProgram(start, end, None, None, "", 0, points, why=why)
             continue
         number, count = choice.algorithm, choice.instances
-        made = variants[number, count].by(choice.protocol).within(start, end)
+        made = variants[number, count, choice.chunks].by(choice.protocol).within(start, end)
         method = selection.algorithms[number].method
         yield SizedProgram(start, end, made.program, made.plan, method, count, points, number)

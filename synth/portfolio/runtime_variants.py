@@ -18,7 +18,7 @@ from synth.compiler import lower
 from synth.msccl import never_ends, separate_reductions
 from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
 from synth.network import Network
-from synth.portfolio.runtime_limits import plan_limit, program_limits, size_limit
+from synth.portfolio.runtime_limits import chunk_limit, grid_of, plan_limit, program_limits, size_limit
 from synth.program import Program, Protocol
 from synth.schedules import Schedule
 from synth.simulation import PROTOCOLS, time_by
@@ -39,6 +39,7 @@ _MOST_PLAN_SENDS = 5_000
 class Variant:
     """A program in ``instances`` parallel copies, its plan if the runtime is MSCCL++, and its protocols."""
 
+    runtime: str
     instances: int
     program: Program
     plan: ExecutionPlan | None = None
@@ -57,7 +58,8 @@ class Variant:
 
     def limit_at(self, size_bytes: int) -> str:
         """Return the limit that forbids the variant on a buffer of this size; "" if none."""
-        return "" if self.plan is None else size_limit(self.plan, size_bytes)
+        limit = chunk_limit(self.program.collective, self.runtime, size_bytes)
+        return limit if limit or self.plan is None else size_limit(self.plan, size_bytes)
 
     def by(self, protocol: Protocol) -> Variant:
         if protocol == self.program.protocol:
@@ -89,7 +91,7 @@ def variant_of(
     if runtime == "mscclpp":
         plan = plan_of(program, network.host_of.tolist())
         limit = plan_limit(plan, most)
-        return (None, limit) if limit else (Variant(instances, program, plan), "")
+        return (None, limit) if limit else (Variant(runtime, instances, program, plan), "")
     program = separate_reductions(program)
     findings = program_limits(program, runtime, most)
     if findings:
@@ -97,32 +99,40 @@ def variant_of(
     hosts = len(np.unique(network.host_of))
     able = tuple(one for one in PROTOCOLS if hosts == 1 or not never_ends(program, runtime, one))
     program = program if program.protocol in able else replace(program, protocol=able[0])
-    return Variant(instances, program, protocols=able), ""
+    return Variant(runtime, instances, program, protocols=able), ""
 
 
-def variant_of_schedule(schedule: Schedule, runtime: str, instances: int = 1) -> tuple[Variant | None, str]:
-    """Return a schedule as the runtime loads it, or None and the limit that forbids it.
+def variant_of_schedule(
+    schedule: Schedule, runtime: str, instances: int = 1, grid: int = 0
+) -> tuple[Variant | None, str]:
+    """Return a schedule as the runtime loads it, on a grid of chunks, or None and the limit that forbids it.
 
     A fused instruction ties a peer to receive from to a peer to send to, so a rank that forwards between many
     peers needs a threadblock for each pair of peers. If that exceeds a limit, no instructions are fused. Then
     each peer needs one threadblock to send to it, and one to receive from it.
     """
-    made, limit = variant_of(lower(schedule, instances=instances), schedule.network, runtime, instances)
+    fused = lower(schedule, instances=instances, grid=grid)
+    made, limit = variant_of(fused, schedule.network, runtime, instances)
     if made is None:
-        apart = lower(schedule, instances=instances, fuse=False)
+        apart = lower(schedule, instances=instances, fuse=False, grid=grid)
         made, _ = variant_of(apart, schedule.network, runtime, instances)
     return made, "" if made is not None else limit
 
 
 def variants_of(
-    schedule: Schedule, runtime: str, instances: Sequence[int] = INSTANCES, most_steps: int = _MOST_STEPS
+    schedule: Schedule,
+    runtime: str,
+    size_bytes: int,
+    instances: Sequence[int] = INSTANCES,
+    most_steps: int = _MOST_STEPS,
 ) -> Iterator[Variant]:
-    """Yield a schedule in each number of instances, ascending, up to the runtime's limits."""
+    """Yield a schedule for a size in each number of instances, ascending, up to the runtime's limits."""
     for count in instances:
         sends = schedule.sends * count
         if sends > most_steps or (runtime == "mscclpp" and count > 1 and sends > _MOST_PLAN_SENDS):
             return
-        variant, _ = variant_of_schedule(schedule, runtime, count)
+        grid = grid_of(schedule.collective.cut(count), runtime, size_bytes)
+        variant, _ = variant_of_schedule(schedule, runtime, count, grid)
         if variant is None:
             return
         yield variant

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from probes.base import Progress
+from synth.msccl import granule_bytes
 from synth.mscclpp import ExecutionPlan
 from synth.portfolio.incumbent import Attempt
 from synth.program import Program
@@ -33,6 +34,11 @@ class Loaded:
     instances: int = 1
     time_s: float = 0.0
 
+    @property
+    def granule_bytes(self) -> int:
+        """The bytes of which a buffer must have a multiple."""
+        return self.plan.granule_bytes if self.plan is not None else granule_bytes(self.program)
+
 
 @dataclass(frozen=True)
 class LoadedPoint:
@@ -58,6 +64,11 @@ class LoadedRange:
     program: Program
     plan: ExecutionPlan | None
     points: tuple[LoadedPoint, ...]
+
+    @property
+    def granule_bytes(self) -> int:
+        """The bytes of which a buffer must have a multiple."""
+        return self.plan.granule_bytes if self.plan is not None else granule_bytes(self.program)
 
 
 @dataclass(frozen=True)

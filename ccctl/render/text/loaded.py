@@ -64,7 +64,7 @@ def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any
             {
                 "file": file_of(one),
                 "operations": one.plan.operations if one.plan is not None else None,
-                "granule_bytes": one.plan.granule_bytes if one.plan is not None else None,
+                "granule_bytes": one.granule_bytes,
             }
             | figures(one, "from_bytes to_bytes method instances")
             | figures(one.program, "protocol channels instructions=steps")
@@ -90,8 +90,7 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
         f"{schedule.collective.label} on {schedule.network.name} for {runtime}: "
         f"{plural(len(found.ranges), 'range')} of sizes, all proven"
     )
-    columns = _RANGE if any(one.plan for one in found.ranges) else _RANGE[:-1]
-    print_table((*range_columns(found.ranges), *columns), found.ranges, say)
+    print_table((*range_columns(found.ranges), *_RANGE), found.ranges, say)
     say("")
     points = [{"range": one, "point": point} for one in found.ranges for point in one.points]
     limited = any(point.limit for one in found.ranges for point in one.points)
@@ -120,7 +119,7 @@ _RANGE = (
     Column("instances", "instances"),
     Column("threadblocks", lambda one: (one.plan or one.program).threadblocks_max),
     Column("length", _length),
-    Column("multiples of", lambda one: format_size(one.plan.granule_bytes) if one.plan else ""),
+    Column("multiples of", "granule_bytes", format_size),
 )
 _POINT = (
     Column("size", "point.size_bytes", format_size),

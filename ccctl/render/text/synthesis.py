@@ -229,7 +229,7 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         **figures(loaded.program, "channels instructions=steps"),
         "threadblocks_max": (loaded.plan or loaded.program).threadblocks_max,
         "operations": loaded.plan.operations if loaded.plan else None,
-        "granule_bytes": loaded.plan.granule_bytes if loaded.plan else None,
+        "granule_bytes": loaded.granule_bytes,
         "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
         "limit": loaded.limit,
         "instances": loaded.instances,
@@ -271,10 +271,17 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
         f"for {loaded.runtime}: {size}, at most {plural(blocks, 'threadblock')} a rank, "
         f"{plural(program.channels, 'channel')}; proven"
     )
+    multiples = f"it runs buffers of any multiple of {format_size(loaded.granule_bytes)}"
     if loaded.plan is not None:
+        yield f"{multiples} up to {format_size(loaded.plan.max_bytes)}"
+    else:
+        own = "RCCL" if loaded.runtime == "rccl" else "NCCL"
+        yield f"{multiples} in float32; others are left to an algorithm of {own}"
+    whole, parts = schedule.whole.chunks * loaded.instances, program.collective.chunks
+    if parts != whole:
         yield (
-            f"it loads at multiples of {format_size(loaded.plan.granule_bytes)} "
-            f"up to {format_size(loaded.plan.max_bytes)}"
+            f"each of {whole} chunks is {parts // whole} or {parts // whole + 1} of {parts}, as {whole} do "
+            "not divide the size"
         )
     if loaded.time_s:
         shared = [f"{loaded.instances} parallel copies"] if loaded.instances > 1 else []

@@ -121,7 +121,7 @@ def test_nothing_that_was_near_runs_faster(runtime: str) -> None:
     found = synthesize(request)
     plain = synthesize(_request("", "dgx-h100:1", 64 << 20)).listed
     assert found.loaded is not None
-    (one,) = variants_of(plain, runtime, (1,))
+    (one,) = variants_of(plain, runtime, 64 << 20, (1,))
     times = one.times_s(request.network, 64 << 20)
     assert 0 < found.loaded.time_s <= min(times.values()) * (1 + 1e-9)
     assert found.loaded.instances > 1
@@ -134,13 +134,13 @@ def test_a_network_that_does_not_name_its_gpus_may_have_the_smallest() -> None:
     ring = synthesize(SQUARE, "all_reduce", 1 << 20, method="all_pairs", jobs=0).listed
     for runtime in ("msccl", "mscclpp"):
         counts = (1, 8, 12)
-        bare = [one.instances for one in variants_of(ring, runtime, counts)]
+        bare = [one.instances for one in variants_of(ring, runtime, 1 << 20, counts)]
         many = replace(ring, network=replace(SQUARE, multiprocessors=1000))
-        free = [one.instances for one in variants_of(many, runtime, counts)]
+        free = [one.instances for one in variants_of(many, runtime, 1 << 20, counts)]
         few = replace(ring, network=replace(SQUARE, multiprocessors=2))
         assert free[: len(bare)] == bare
         assert len(free) > len(bare) > 0
-        assert list(variants_of(few, runtime, counts)) == []
+        assert list(variants_of(few, runtime, 1 << 20, counts)) == []
 
 
 @pytest.mark.parametrize(("hosts", "able"), [(1, True), (4, False)])
@@ -148,7 +148,7 @@ def test_a_broadcast_that_never_ends_between_hosts_has_no_protocol_simple(hosts:
     tree = synthesize(SQUARE, "broadcast", chunk_bytes=1 << 18, chunks=4, method="tree", jobs=0).listed
     network = replace(SQUARE, hosts=tuple(f"host{rank % hosts}" for rank in range(SQUARE.ranks)))
     for runtime in ("msccl", "rccl"):
-        (variant,) = variants_of(replace(tree, network=network), runtime, (1,))
+        (variant,) = variants_of(replace(tree, network=network), runtime, 1 << 20, (1,))
         assert ("Simple" in variant.times_s(network, 1 << 20)) == (able or runtime == "rccl")
         assert variant.program.protocol in variant.protocols
 
@@ -193,20 +193,39 @@ def test_a_sweep_merges_messages_where_nothing_else_loads(
 CUBE = family("hypercube:8", [1e-6], [200e9])
 
 
-@pytest.mark.parametrize(("size_bytes", "loads"), [(64 << 10, False), (96 << 10, True)])
-def test_a_plan_has_chunks_that_divide_its_size(size_bytes: int, loads: bool) -> None:
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(("size_bytes", "divides"), [(64 << 10, False), (96 << 10, True)])
+def test_a_file_has_chunks_that_divide_its_size(runtime: str, size_bytes: int, divides: bool) -> None:
     free = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0)).listed
     assert free.collective.chunks % 3 == 0
-    found = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0, runtime="mscclpp"))
-    assert found.loaded is not None and found.loaded.plan is not None
-    plan = found.loaded.plan
-    assert size_bytes % plan.granule_bytes == 0
-    assert plan.min_bytes <= size_bytes <= plan.max_bytes
-    assert ("takes multiples of" in found.loaded.limit) == (not loads)
+    found = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0, runtime=runtime))
+    assert found.loaded is not None
+    assert found.loaded.limit == ""
+    plan, program = found.loaded.plan, found.loaded.program
+    assert (program.collective.chunks % 3 == 0) == divides
+    assert size_bytes % ((16 if plan is not None else 4) * program.collective.chunks) == 0
+    assert judge(program) == []
+    if plan is not None:
+        assert size_bytes % plan.granule_bytes == 0
+        assert plan.min_bytes <= size_bytes <= plan.max_bytes
+        assert examine_plan(plan).findings == ()
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_six_ranks_load_at_a_power_of_two(kind: Kind, runtime: str) -> None:
+    """They do not divide 1 MiB: an all_reduce takes another number of chunks, the others the next size."""
+    network = family("fully_connected:6", [1e-6], [1e9])
+    found = synthesize(Request(network, kind, size_bytes=1 << 20, jobs=0, runtime=runtime, quick=True))
+    assert found.loaded is not None
+    outcome = found.listed.outcome
+    assert outcome is not None
+    assert outcome.percent_of_optimal > 75
+    assert judge(found.loaded.program) == []
 
 
 def test_a_size_that_no_plan_can_have_is_refused_with_its_reason() -> None:
-    with pytest.raises(UsageError, match="takes multiples of 16 bytes for these chunks, found 1000"):
+    with pytest.raises(UsageError, match="takes multiples of 16 bytes in these chunks, found 1000"):
         synthesize(Request(SQUARE, "all_reduce", size_bytes=1000, jobs=0, runtime="mscclpp"))
 
 
@@ -225,11 +244,13 @@ def test_a_sweep_takes_at_each_size_chunks_that_divide_it() -> None:
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
 def test_a_plan_has_as_many_chunks_as_its_schedule_shows(kind: Kind) -> None:
     schedule = synthesize(SQUARE, kind, 1 << 16, jobs=0).listed
-    (variant,) = variants_of(schedule, "mscclpp", (1,))
+    (variant,) = variants_of(schedule, "mscclpp", 1 << 16, (1,))
     assert variant.plan is not None
     granule_bytes = variant.plan.granule_bytes
     assert chunk_limit(schedule.collective, "mscclpp", granule_bytes) == ""
-    assert f"{granule_bytes} bytes" in chunk_limit(schedule.collective, "mscclpp", granule_bytes + 8)
+    # Ranks cannot share out 8 bytes more, so the next larger size is meant.
+    limit = chunk_limit(schedule.collective, "mscclpp", granule_bytes + 8)
+    assert limit.startswith(f"it takes multiples of {granule_bytes} bytes") == (kind == "all_reduce")
     assert variant.limit_at(granule_bytes) == ""
     assert "offsets of 32 bits" in variant.limit_at(granule_bytes << 32)
 
