@@ -35,7 +35,7 @@ def lower(
 
     The program is valid out of place and, if the collective allows it, in place. Streams are paced. Messages
     of adjacent chunks are merged into messages of at most ``most_chunks``. Raises UsageError if a rank sends
-    a chunk that it does not hold.
+    a chunk that it does not hold, and for a schedule that switches carry out.
     """
     dag = chunk_dag_of(schedule, name)
     if most_chunks > 1:
@@ -60,6 +60,13 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
+    if schedule.uses_switches:
+        raise UsageError(
+            f"{schedule.method} lets the switches of {network.name} sum and copy (NVLink SHARP), for which "
+            "programs have no instruction",
+            hint="ccctl synth --for mscclpp writes a plan that can; ccctl synth on the network without +nvls "
+            "finds the best schedule of ranks alone.",
+        )
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
     homes = _Homes(schedule)
