@@ -21,11 +21,12 @@ class Loaded:
 
     ``unrestricted_percent`` is how near the fastest schedule of all is to the bound; ``limit`` says why the
     runtime cannot load it ("" if it can). ``tried`` counts the schedules that were compiled. ``instances``
-    parallel copies share each chunk. ``time_s`` is the time by the costs of the runtime (0 if unknown).
+    parallel copies share each chunk. ``time_s`` is the time by the costs of the runtime (0 if unknown). Only
+    a plan in which switches sum and copy has no program beside it.
     """
 
     runtime: str
-    program: Program
+    program: Program | None
     plan: ExecutionPlan | None
     unrestricted_percent: float
     limit: str
