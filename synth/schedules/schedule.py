@@ -193,9 +193,19 @@ class Schedule:
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which all sends hold each link."""
-        uses = np.bincount(self.link, minlength=self.network.links)
-        return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
+        """Seconds for which all sends hold each link.
+
+        What an operation of a switch costs the ports of k ranks, k + 1 times its bytes, is shared evenly by
+        its k − 1 sends, which have two ports each.
+        """
+        links = self.network.links
+        if not self.uses_switches:
+            return np.asarray(np.bincount(self.link, minlength=links) * self.network.hold_s(self.chunk_bytes))
+        inside = self.multimem >= 0
+        sends = np.bincount(self.multimem[inside])[self.multimem[inside]]
+        held_s = self.network.hold_s(self.chunk_bytes)[self.link]
+        held_s[inside] = (sends + 2) / (2 * sends) * self.network.multimem_s_per_byte * self.chunk_bytes
+        return np.asarray(np.bincount(self.link, held_s, links))
 
     @property
     def facts(self) -> Mapping[str, float]:

@@ -79,6 +79,16 @@ def test_a_sum_starts_when_all_ranks_hold_their_parts():
     assert timing.start_s[of_copies].min() >= timing.arrival_s[~of_copies & (schedule.op == REDUCE)].min()
 
 
+def test_ports_are_busy_for_what_operations_cost_them():
+    schedule = made(laps=4)
+    network, port_s = schedule.network, np.zeros(len(schedule.network.ports))
+    np.add.at(port_s, network.link_port, schedule.busy_s[network.port_user])
+    each_s = schedule.chunk_bytes * network.multimem_s_per_byte
+    used = port_s[port_s > 0]
+    assert len(used) == 2 * 8
+    np.testing.assert_allclose(used, 4 * 9 * each_s)
+
+
 def test_a_schedule_without_operations_stays_as_it_is():
     schedule = replace(made(), multimem=ints([]))
     assert laned(schedule) is schedule
