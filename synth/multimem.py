@@ -17,10 +17,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.base import Indices, floats, ints
+from probes.base import Indices, UsageError, floats, ints
 from synth.schedules import REDUCE, Schedule
 
-__all__ = ["laned", "operations"]
+__all__ = ["laned", "operations", "refuse_switches"]
+
+
+def refuse_switches(schedule: Schedule, who: str) -> None:
+    """Raise UsageError, for ``who`` knows ranks and links only, if switches carry out some sends."""
+    if schedule.uses_switches:
+        raise UsageError(
+            f"in {schedule.method} the switches of {schedule.network.name} sum and copy (NVLink SHARP), "
+            f"which {who} cannot express",
+            hint="ccctl synth --for mscclpp writes a plan that can; ccctl synth on the network without +nvls "
+            "finds the best schedule of ranks alone.",
+        )
 
 
 def operations(schedule: Schedule) -> tuple[Indices, Indices]:

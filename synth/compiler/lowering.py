@@ -17,6 +17,7 @@ from synth.compiler.compile import compiled_program
 from synth.compiler.merging import merged
 from synth.compiler.threadblocks import looked_up
 from synth.memory_layout import Side, side_of
+from synth.multimem import refuse_switches
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedules import REDUCE as REDUCING, Schedule, Timing
 from synth.simulation import replay
@@ -60,13 +61,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
-    if schedule.uses_switches:
-        raise UsageError(
-            f"{schedule.method} lets the switches of {network.name} sum and copy (NVLink SHARP), for which "
-            "programs have no instruction",
-            hint="ccctl synth --for mscclpp writes a plan that can; ccctl synth on the network without +nvls "
-            "finds the best schedule of ranks alone.",
-        )
+    refuse_switches(schedule, "a program")
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
     homes = _Homes(schedule)

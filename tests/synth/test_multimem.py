@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from synth.methods import nvls
 from synth.multimem import laned, operations
 from synth.networks.dgx import pod
 from synth.rank_sets import every
+from synth.relays.chunk_trees import chunk_trees
 from synth.schedules import COPY, REDUCE
-from synth.simulation import replay
+from synth.simulation import replay, replay_in_simgrid
+from synth.traces.operations import operations_of
 
 KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 HOSTS = ("dgx-h100+nvls", "dgx-h100+nvls:2", "dgx-h100+nvls:3/rail", "nvl36+nvls")
@@ -128,8 +131,15 @@ def test_other_machines_have_no_such_switches():
 
 
 def test_a_program_cannot_say_them():
-    with pytest.raises(UsageError, match="for which programs have no instruction"):
+    with pytest.raises(UsageError, match="which a program cannot express"):
         lower(made())
+
+
+def test_those_that_know_only_ranks_refuse_them():
+    schedule = made()
+    for refuses in (operations_of, partial(replay_in_simgrid, turns=True), chunk_trees):
+        with pytest.raises(UsageError, match="switches"):
+            refuses(schedule)
 
 
 def test_a_network_that_queues_has_none():
