@@ -55,6 +55,8 @@ class Network:
     ``port_beta_s_per_byte`` is the measured time per byte of each port. A 0 means that the port is as fast as
     its fastest links; empty means 0 for all ports. ``measured`` says that the costs come from real ranks.
     ``multiprocessors`` is the number of threadblocks that the GPU of each rank runs at once; 0 if unknown.
+    ``multimem_s_per_byte`` is the time for which a byte that a host's switch sums or copies (NVLink SHARP)
+    holds the ports of the host's ranks; 0 if no switch does either. `Schedule.multimem` has these operations.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Network:
     port_beta_s_per_byte: Floats = field(default_factory=lambda: floats([]))
     measured: bool = False
     multiprocessors: int = 0
+    multimem_s_per_byte: float = 0.0
 
     @property
     def is_measured_host(self) -> bool:
@@ -293,7 +296,18 @@ class Network:
             for row in np.flatnonzero(~((column >= low) & (column <= high)))[:5]:
                 wanted = f"a number {least}, from {low:g} to {high:g}"
                 found.append(f"{name}[{row}]: expected {wanted}, found {column[row]}")
-        return found or self._repeated_ports() or self._too_far_apart()
+        return found or self._repeated_ports() or self._wrong_multimem() or self._too_far_apart()
+
+    def _wrong_multimem(self) -> list[str]:
+        """Return a finding if switches cannot sum and copy as `Network.multimem_s_per_byte` says."""
+        multimem = self.multimem_s_per_byte
+        if multimem == 0:
+            return []
+        least = float(self.beta_s_per_byte[self.within_host].min(initial=np.inf))
+        if self.hold_alpha or self.queues or not least <= multimem < np.inf:
+            wanted = "no queues, alpha that holds no link, and at least the least beta within a host"
+            return [f"multimem_s_per_byte: expected 0, or {wanted}, found {multimem}"]
+        return []
 
     def _too_far_apart(self) -> list[str]:
         """Return a finding if the slowest link is so slow that rounding would hide the fastest one's time."""

@@ -116,9 +116,9 @@ def synth(options: SynthOptions) -> None:
     checker, and prints how far it is from the largest proven lower bound, and what this bound follows from:
     ingress or egress of a rank, a cut or partition between hosts or racks, or total traffic, the bytes of
     all sends over the rates of all links. It holds where ranks make the sums; switches that make them (NVLink
-    SHARP, SHARP) can be faster. With --sizes it times every candidate at every size and writes a selection:
-    which schedule to use from which size on. With --race, schedules that are predicted about equal run in
-    turn on ranks, with real data, and the fastest is kept.
+    SHARP, SHARP) can be faster, and may on a network such as dgx-h100+nvls:2. With --sizes it times every
+    candidate at every size and writes a selection: which schedule to use from which size on. With --race,
+    schedules that are predicted about equal run in turn on ranks, with real data, and the fastest is kept.
 
     A large all_reduce for which a list of all sends would be too long, such as 1G on mesh:32x32, becomes a
     periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
@@ -390,7 +390,8 @@ def _tell(
     if found.loaded is not None:
         from synth.msccl import doubts
 
-        for doubt in doubts(found.loaded.program, request.runtime):
+        program = found.loaded.program
+        for doubt in doubts(program, request.runtime) if program is not None else ():
             console.doubt(doubt)
     if output is not None and found.loaded is not None:
         write_output(output, _loadable(found.loaded))
@@ -449,4 +450,7 @@ def _loadable(loaded: Loaded | LoadedRange) -> bytes:
     from synth.msccl import write_xml
     from synth.mscclpp import write_plan
 
-    return write_plan(loaded.plan) if loaded.plan is not None else write_xml(loaded.program)
+    if loaded.plan is not None:
+        return write_plan(loaded.plan)
+    assert loaded.program is not None
+    return write_xml(loaded.program)

@@ -19,6 +19,7 @@ from exec.benchmark.report import Report, Row
 from exec.benchmark.runner import busbw_factor
 from probes.base import UsageError, plural
 from synth import Request, synthesize
+from synth.bounds import crossing
 from synth.collective import KINDS, Kind
 from synth.network import Network
 from synth.networks import restricted
@@ -40,8 +41,6 @@ __all__ = [
 
 Verdict = Literal["normal", "low", "very low", "start-up", "in-network", "impossible"]
 
-# Prefixes of the names of bounds that, beside latency, hold even where switches add or copy.
-_CROSSING = ("ingress", "egress", "traffic", "cut")
 # Two thirds of the rate of NCCL's ring count as normal: NVLink's protocol takes 20 % of its line rate, xGMI's
 # 25 %, and the healthy machines in docs/explanation/results/normal-bandwidth.md reach more than two thirds.
 _NORMAL, _LOW = 2 / 3, 1 / 3
@@ -174,7 +173,6 @@ def judged(
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
         bounds = _bounds(network, row.collective, row.size_bytes, max(0, row.root))
-        crossing = [bound for bound in bounds if bound.name == "latency" or bound.name.startswith(_CROSSING)]
         rates = library_rates(network, row.collective, max(0, row.root))
         found.append(
             JudgedRow(
@@ -182,7 +180,7 @@ def judged(
                 ranks=report.ranks,
                 time_s=shown.time_s,
                 bound=_largest(bounds),
-                in_network=_largest(crossing or bounds),
+                in_network=_largest(crossing(bounds) or bounds),
                 libraries=tuple(
                     LibraryTime(one.algorithm, one.s_per_byte * row.size_bytes, one.binding) for one in rates
                 ),

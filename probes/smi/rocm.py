@@ -4,7 +4,8 @@ A table of link types has a word for each pair of GPUs. The word is "XGMI", and 
 reach each other only through a third one. Only the weight shows the difference, and the bandwidth of amd-smi,
 which is 0 without a direct link. A bandwidth is a range in MB/s, from the bandwidth of one link to that of
 all links of the pair; so it also shows the number of links. rocm-smi numbers GPUs, amd-smi names their PCI
-functions.
+functions. The JSON of rocm-smi has them, too, and models and memory, if it was asked for them (``--showbus
+--showproductname --showmeminfo vram``); releases write the keys with different capitals.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ _Kind = TypeVar("_Kind")
 
 @dataclass
 class _Tables:
-    """The GPUs in order, tables by the first words of their title, NUMA nodes by GPU."""
+    """The GPUs in order, tables by the first words of their title, NUMA nodes and other facts by GPU."""
 
     gpus: list[str] = field(default_factory=list)
     tables: dict[str, _Table] = field(
         default_factory=lambda: {_LINKS: {}, _HOPS: {}, _WEIGHT: {}, _RATES: {}}
     )
     numa: dict[str, int | None] = field(default_factory=dict)
+    cards: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def word(self, title: str, a: str, b: str) -> str:
         """Return the cell of two GPUs in either order, because JSON lists each pair once."""
@@ -161,6 +163,7 @@ def _from_json(content: bytes, source: str) -> _Tables:
         card = _JSON_CARD.fullmatch(part)
         if card:
             numbers.add(int(card[1]))
+            found.cards[f"GPU{int(card[1])}"] = {key.lower(): word for key, word in values.items()}
             found.numa[f"GPU{int(card[1])}"] = first_number(values.get("(Topology) Numa Node", ""))
         for key, word in values.items():
             pair = _JSON_PAIR.fullmatch(key)
@@ -206,13 +209,16 @@ def _name(gpu: _AmdGpu) -> str:
 
 
 def _host(name: str, found: _Tables) -> Host:
-    keys = {gpu: gpu.lower() if gpu.startswith("GPU") else normal_bus_id(gpu) for gpu in found.gpus}
+    keys = _bus_ids(found)
     gpus = tuple(
         Gpu(
             key,
             METHOD,
             index=int(gpu[3:]) if gpu.startswith("GPU") else number,
             vendor="amd",
+            name=_fact(found, gpu, "card series"),
+            memory_bytes=whole(_fact(found, gpu, "vram total memory (b)")),
+            arch=_fact(found, gpu, "gfx version"),
             numa=found.numa.get(gpu),
         )
         for number, (gpu, key) in enumerate(keys.items())
@@ -227,6 +233,23 @@ def _host(name: str, found: _Tables) -> Host:
         fabric=tuple(link for pair in joined for link in _links(found, keys, pair)),
         matrices=(_matrix(list(keys.values()), {(keys[a], keys[b]) for a, b in joined}),),
     )
+
+
+def _bus_ids(found: _Tables) -> dict[str, str]:
+    """Return the bus id of each GPU; "gpu3" where a source has only numbers, or partitions share one."""
+    known = {gpu: _fact(found, gpu, "pci bus").lower() for gpu in found.gpus}
+    if all(map(_DEVICE.fullmatch, known.values())) and len(set(known.values())) == len(known):
+        return {gpu: normal_bus_id(bus) for gpu, bus in known.items()}
+    return {gpu: gpu.lower() if gpu.startswith("GPU") else normal_bus_id(gpu) for gpu in found.gpus}
+
+
+def _fact(found: _Tables, gpu: str, key: str) -> str:
+    """Return a fact of a GPU in rocm-smi's JSON; "" if it is not told.
+
+    rocm-smi of ROCm 4.3 tells the vendor's number where it knows no name.
+    """
+    word = found.cards.get(gpu, {}).get(key, "")
+    return "" if word == "N/A" or word.startswith("0x") else word
 
 
 def _direct(found: _Tables) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from .cuts import (
     gates as gates,
     labelings as labelings,
 )
+from .in_network import crossing as crossing
 from .link_prices import (
     Price as Price,
     StepDemand as StepDemand,

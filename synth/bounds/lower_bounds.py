@@ -2,7 +2,8 @@
 
 With a fixed chunk size the bounds count whole chunks. A link or port that is free at time 0 can have
 delivered floor((T − travel) / hold) + 1 chunks by time T. With ``fluid`` the chunk size is free, and a bound
-is bytes over bandwidth plus the least alpha. All bounds hold for every schedule that reduces at ranks only:
+is bytes over bandwidth plus the least alpha. All bounds hold for every schedule that reduces at ranks only;
+where switches sum and copy (`Network.multimem_s_per_byte`), those of `in_network` take their place:
 
 - *ingress*, *egress*, *cut*: the data that a set S of ranks needs from outside must cross its incoming links
   (ForestColl). Then either the last chunk must still spread inside S, or some chunk crosses a second time;
@@ -33,6 +34,7 @@ import numpy as np
 
 from probes.base import UsageError
 from synth.bounds.general import point_bounds
+from synth.bounds.in_network import crossing, port_bounds
 from synth.bounds.multicast import spreading_bounds
 from synth.bounds.symmetric import symmetric_bounds
 from synth.collective import Collective, Kind
@@ -94,6 +96,8 @@ def bounds(
         found = spreading_bounds(network, collective, chunk_bytes, fluid=fluid)
     if collective.sum_order == "aligned" and not network.hold_alpha:
         found += _order_bounds(network, collective, chunk_bytes)
+    if network.multimem_s_per_byte:
+        found = [*crossing(found), *port_bounds(network, collective, chunk_bytes)]
     return sorted(found, key=lambda bound: -bound.time_s)
 
 

@@ -47,6 +47,10 @@ def check(made: AnySchedule, timing: Timing | None = None) -> list[str]:
     contributions. If the order of sums is fixed, each send carries exactly the sum below one node of the tree
     of additions, so ranks can add in the fixed order. The checker of programs proves that they do.
 
+    The sends of a switch's operation (`Schedule.multimem`) start together, with the share of the ports that
+    all operations beside each other leave, while no other send uses these ports; the rank that reads a sum
+    holds its own contribution.
+
     The proof holds for two ways of running the schedule. In one, sends start and arrive at the claimed times,
     by default those of `synth.check.times`. In the other, they run one by one in table order, as in programs.
     O(sends · log sends), multiplied by ranks / 64 for reducing collectives whose sums follow no trees.
@@ -92,6 +96,8 @@ def _check_table(owed: Obligation) -> list[str]:
         found = _times(schedule, claimed) + _exclusive(schedule, claimed)
     if owed.period_s is not None:
         found += _exclusive(schedule, claimed, owed.period_s)
+    if schedule.uses_switches:
+        found += _operations(owed.table, claimed)
     if schedule.exchanges:
         return found + _messages(schedule, by_the_table(schedule, claimed))
     if schedule.collective.sum_order != "any" and (schedule.op == REDUCE).any():
@@ -132,6 +138,47 @@ def _exclusive(schedule: Schedule, timing: Timing, period_s: float | None = None
     found += [(f"port {network.ports[held]}", *pair) for held, *pair in at_ports]
     when = "at {:.9g} s" if period_s is None else "of two periods at {:.9g} s of the period"
     return [f"{name} carries sends {row} and {other} {when.format(at_s)}" for name, row, other, at_s in found]
+
+
+def _operations(schedule: Schedule, timing: Timing) -> list[str]:
+    """Return messages on operations of switches whose sends differ in time, lack data, or share a port."""
+    network, number = schedule.network, schedule.multimem
+    inside = np.flatnonzero(number >= 0)
+    follows = inside[1:][number[inside[1:]] == number[inside[1:] - 1]]
+    apart = (timing.start_s[follows] != timing.start_s[follows - 1]) | (
+        timing.arrival_s[follows] != timing.arrival_s[follows - 1]
+    )
+    found = [
+        f"{_name(schedule, row)} is not at the same time as operation {number[row]} of the switch"
+        for row in follows[apart][:_MOST].tolist()
+    ]
+    hosts = np.unique(network.host_of[network.src[schedule.link[inside]]])
+    theirs = np.flatnonzero(network.within_host & np.isin(network.host_of[network.src], hosts))
+    ports = np.unique(network.ports_along(theirs)[1])
+    alone = np.flatnonzero(number < 0)
+    row, port = network.ports_along(schedule.link[alone])
+    shares = np.isin(schedule.link[alone], theirs)
+    shares[row[np.isin(port, ports)]] = True
+    found += [
+        f"{_name(schedule, row)} shares a port with operations of the switch"
+        for row in alone[shares][:_MOST].tolist()
+    ]
+    return found + _lacking_readers(schedule, timing)
+
+
+def _lacking_readers(schedule: Schedule, timing: Timing) -> list[str]:
+    """Return messages on sums that start before their reader holds something to add."""
+    found, came = list[str](), dict[tuple[int, int], float]()
+    held, number = schedule.collective.held(), schedule.multimem
+    for row in range(schedule.sends):
+        slot = int(schedule.network.dst[schedule.link[row]]), int(schedule.chunk[row])
+        begins = number[row] >= 0 and (row == 0 or number[row - 1] != number[row])
+        if begins and schedule.op[row] == REDUCE and not held[slot]:
+            ready_s = came.get(slot, math.inf)
+            if not ready_s <= timing.start_s[row] * (1 + _SLACK):
+                found.append(f"{_name(schedule, row)}: rank {slot[0]} reads a sum without its own part")
+        came[slot] = min(came.get(slot, math.inf), float(timing.arrival_s[row]))
+    return found[:_MOST]
 
 
 def _overlaps(

@@ -3,7 +3,8 @@
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free.
 Sends that share a link or a port take turns in table order. A send holds its link and ports for beta·bytes
 and arrives alpha later. If the schedule divides its links among streams (`synth.streams`), each stream counts
-as a link of its own.
+as a link of its own. So does each pair of ranks in the operations of switches (`Schedule.multimem`), whose
+sends start together.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints, floats, ints, offsets
+from probes.base import Bytes, Floats, Indices, Ints, floats, ints, offsets
 from synth.kernels import compiled
 from synth.rank_sets import RankSets
-from synth.schedules import Schedule, Timing
+from synth.schedules import REDUCE, Schedule, Timing
 
 __all__ = ["Sets", "by_chunk", "columns", "on_lanes", "ranks_of", "replay", "starts"]
 
@@ -52,11 +53,13 @@ def columns(sets: RankSets) -> Sets:
 
 
 def on_lanes(schedule: Schedule) -> Schedule:
-    """Return the schedule with a separate link for each stream; O(sends).
+    """Return the schedule with a separate link for each stream, or for operations of switches; O(sends).
 
     The sends of a stream, one after the other, take as long as all sends together need at the busiest link or
     port. So no link or port is overloaded.
     """
+    if schedule.uses_switches:
+        return _in_switches(schedule)
     if not len(schedule.stream):
         return schedule
     network, sends = schedule.network, np.bincount(schedule.stream)
@@ -83,6 +86,47 @@ def on_lanes(schedule: Schedule) -> Schedule:
     return replace(schedule, network=lanes, link=schedule.stream, stream=ints([]))
 
 
+def _in_switches(schedule: Schedule) -> Schedule:
+    """Return the schedule with a link of its own for each kind of operation, rank that does it, and peer.
+
+    Let p ranks of a host sum and q copy. A port carries the sums of all p out of a rank and its own copy, or
+    the copies of all q into it and its own sum. As all run beside each other, each gets the share that the
+    busier direction leaves.
+    """
+    network = schedule.network
+    host = network.host_of.tolist()
+    src, dst = network.src.tolist(), network.dst.tolist()
+    doers: dict[tuple[int, bool], set[int]] = {}
+    lanes: dict[tuple[int, bool], int] = {}
+    rows = list(
+        zip(schedule.link.tolist(), (schedule.op == REDUCE).tolist(), schedule.multimem.tolist(), strict=True)
+    )
+    for link, adds, number in rows:
+        if number >= 0:
+            doer = dst[link] if adds else src[link]
+            doers.setdefault((host[doer], adds), set()).add(doer)
+            lanes.setdefault((link, adds), network.links + len(lanes))
+    links = np.array([link for link, _ in lanes], np.int64)
+    shares = []
+    for link, _ in lanes:
+        sums, copies = (len(doers.get((host[src[link]], adds), ())) for adds in (True, False))
+        shares.append(max(sums + min(1, copies), copies + min(1, sums)))
+    latencies = np.array([2.0 if adds else 1.0 for _, adds in lanes])
+    behind = [network.link_port_start[-1]] * len(lanes)
+    apart = replace(
+        network,
+        src=ints(np.append(network.src, network.src[links])),
+        dst=ints(np.append(network.dst, network.dst[links])),
+        alpha_s=floats(np.append(network.alpha_s, latencies * network.alpha_s[links])),
+        beta_s_per_byte=floats(
+            np.append(network.beta_s_per_byte, network.multimem_s_per_byte * np.array(shares))
+        ),
+        link_port_start=ints(np.append(network.link_port_start, behind)),
+    )
+    link_of = [lanes[link, adds] if number >= 0 else link for link, adds, number in rows]
+    return replace(schedule, network=apart, link=ints(link_of))
+
+
 def replay(schedule: Schedule) -> Timing:
     """Return the times of a schedule without streams; infinite if the source never holds the chunk."""
     start_s, _ = starts(schedule)
@@ -105,7 +149,8 @@ def starts(schedule: Schedule) -> tuple[Floats, Floats]:
     into_source, into_target = _previous_sends(*by_chunk(schedule), *ends, sources, network.ranks)
     carried = schedule.addend_start, schedule.addend
     resources = network.links + len(network.ports)
-    return _starts(schedule.link, lanes, into_source, into_target, *carried, resources)
+    before = into_source, into_target
+    return _starts(schedule.link, schedule.op, schedule.multimem, lanes, *before, *carried, resources)
 
 
 def by_chunk(schedule: Schedule) -> tuple[Indices, Indices]:
@@ -157,6 +202,8 @@ def _previous_sends(
 @compiled
 def _starts(
     link: Indices,
+    op: Bytes,
+    multimem: Ints,
     lanes: _Lanes,
     into_source: Indices,
     into_target: Indices,
@@ -173,7 +220,23 @@ def _starts(
     for row in range(sends):
         e, before = link[row], into_source[row]
         begin, grows = 0.0, 0.0
-        if len(addend) > 0 and addend_start[row + 1] > addend_start[row]:
+        together = len(multimem) > 0 and multimem[row] >= 0
+        if together and row > 0 and multimem[row - 1] == multimem[row]:
+            begin, grows = start_s[row - 1], slope[row - 1]
+        elif together:
+            last = row
+            while last < sends and multimem[last] == multimem[row]:
+                slots = (into_source[last], into_target[row] if op[row] == REDUCE else into_source[last])
+                for slot in slots:
+                    if slot == _EMPTY:
+                        begin = np.inf
+                    elif slot >= 0 and ready_s[slot] > begin:
+                        begin, grows = ready_s[slot], ready_slope[slot]
+                for at in range(held_start[link[last]], held_start[link[last] + 1]):
+                    if free_s[held[at]] > begin:
+                        begin, grows = free_s[held[at]], free_slope[held[at]]
+                last += 1
+        elif len(addend) > 0 and addend_start[row + 1] > addend_start[row]:
             for at in range(addend_start[row], addend_start[row + 1]):
                 part = addend[at]
                 if part >= 0 and start_s[part] + travel_s[link[part]] > begin:
@@ -183,7 +246,7 @@ def _starts(
         elif before == _EMPTY:
             begin = np.inf
         for at in range(held_start[e], held_start[e + 1]):
-            if free_s[held[at]] > begin:
+            if not together and free_s[held[at]] > begin:
                 begin, grows = free_s[held[at]], free_slope[held[at]]
         start_s[row], slope[row] = begin, grows
         arrived_s, arrived_slope = 0.0, 0.0

@@ -17,6 +17,7 @@ from synth.compiler.compile import compiled_program
 from synth.compiler.merging import merged
 from synth.compiler.threadblocks import looked_up
 from synth.memory_layout import Side, side_of
+from synth.multimem import refuse_switches
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedules import REDUCE as REDUCING, Schedule, Timing
 from synth.simulation import replay
@@ -42,7 +43,7 @@ def lower(
     The program is valid out of place and, if the collective allows it, in place. Streams are paced. Messages
     of adjacent chunks are merged into messages of at most ``most_chunks``. With ``grid``, buffers have that
     many chunks, and each chunk of the schedule is a range of them. Raises UsageError if a rank sends a chunk
-    that it does not hold.
+    that it does not hold, and for a schedule that switches carry out.
     """
     dag = chunk_dag_of(schedule, name)
     if most_chunks > 1:
@@ -67,6 +68,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
+    refuse_switches(schedule, "a program")
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
     homes = _Homes(schedule)

@@ -11,6 +11,7 @@ from . import (
     hierarchical as hierarchical,
     host_halving as host_halving,
     ilp as ilp,
+    nvls as nvls,
     paths as paths,
     ring as ring,
     tree as tree,

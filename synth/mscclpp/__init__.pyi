@@ -9,5 +9,6 @@ from .plan import (
     Threadblock as Threadblock,
 )
 from .reader import is_plan as is_plan, read_plan as read_plan
+from .switches import switch_plan as switch_plan
 from .timing import plan_time_s as plan_time_s
 from .writer import write_plan as write_plan

@@ -3,6 +3,8 @@
 - A threadblock puts, copies and sums with its own threads, at its own rate or the link's if that is slower. A
   signal after a put arrives one hop later, so a message arrives as a whole.
 - Over a port a thread of the host sends, and the threadblock goes on.
+- Operations of a switch take their share of the ports, as in `synth.multimem`; all blocks run beside each
+  other.
 - A nop takes no time. A block adds operands one after the other, and handles the semaphores of an operation
   at once.
 
@@ -60,7 +62,7 @@ def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float
     for rank, gpu in enumerate(plan.gpus):
         ends = {kind: _ends(rank, kind, gpu.peers(kind)) for kind in ("memory", "port")}
         for block in gpu.threadblocks:
-            steps.add(rank, block, ends)
+            steps.add(rank, block, ends, len(gpu.threadblocks))
     return steps.time_s()
 
 
@@ -104,7 +106,8 @@ class _Steps:
     releases: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     acquires: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, rank: int, block: Threadblock, ends: dict[str, list[End]]) -> None:
+    def add(self, rank: int, block: Threadblock, ends: dict[str, list[End]], blocks: int) -> None:
+        """Add the steps of one of the rank's ``blocks``, which has the channels ``ends``."""
         before = len(self.steps)
         # A put over memory whose signal has not come yet, and its bytes.
         put, put_bytes = -1, 0
@@ -121,6 +124,11 @@ class _Steps:
                 done = self._append(_OPERATION_S + size_bytes / rate + further_s)
                 if name in ("put", "res"):
                     put, put_bytes = done, size_bytes
+            elif name in ("glres", "gstore"):
+                # Sums and copies of all ranks share a port, as do copies alone.
+                shares = blocks * (self.network.ranks + (name == "glres"))
+                wire_s = self._bytes(operation) * self.network.multimem_s_per_byte * shares
+                self._append(_OPERATION_S + wire_s)
             elif name.endswith("signal") and put >= 0:
                 self._send(put, channels[0], put_bytes)
                 put = -1

@@ -9,6 +9,7 @@
 | dgx-h100:4x16/rail      | 4 units of 16 hosts with leaves of their own; the spine joins them             |
 | gb200-nvl72:4           | four NVLink domains of 72 GPUs, joined by NICs; a domain counts as one host    |
 | dgx-spark:4/ring        | cables from each host to the next and the one before it                        |
+| dgx-h100+nvls:4         | the switches of each host sum and copy (NVLink SHARP)                          |
 
 ``dgx.json`` lists the machines. Rates are line rates in GB/s each way; protocols cost about 20 % of the rate
 on NVLink, 25 % on xGMI and 4 % on NICs. ``source`` says where the rates are published, ``estimate`` which
@@ -16,7 +17,9 @@ values no vendor publishes. `synth.networks.host_links` makes the links.
 
 The rate of one threadblock (``threadblock_gbs``) is NCCL's tuning constant for a channel with LL128
 (``perChMaxRingLL128Bws`` in tuning.cc of NCCL 2.x: V100 and A100 20, H100 36.7, B200 40 GB/s).
-``multiprocessors`` counts those enabled in a GPU; docs/reference/networks.md has the sources.
+``multiprocessors`` counts those enabled in a GPU; docs/reference/networks.md has the sources. With
+``+nvls``, a byte that a switch sums or copies holds a GPU's NVLinks for longer than another byte, by NCCL's
+factor ``nvls_efficiency`` (``nvlsEfficiency`` in tuning.cc of NCCL 2.30.7: Hopper 0.85, Blackwell 0.74).
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ __all__ = [
 _MOST_MACHINES = MOST_RANKS >> 1
 # The least and the largest rate of a NIC in a name, far beyond any NIC that is sold, to catch mistakes.
 _NIC_GBIT = (0.1, 6400.0)
+# The end of the name of a machine whose switches sum and copy.
+_NVLS = "+nvls"
 _FABRIC = re.compile(r"(?:(?P<units>[^/x]*)x)?(?P<hosts>[^/x]*)(?:/(?P<kind>[^/]*)(?:/(?P<over>[^/]*))?)?")
 
 
@@ -113,11 +118,35 @@ def pod(spec: str, *, hold_alpha: bool = False) -> Network:
             f"{_plain(spec)} has {machine.gpus}"
         )
     hosts = [f"n{rank // machine.gpus}" for rank in range(count * machine.gpus)]
+    multimem_s_per_byte = _multimem_s_per_byte(spec, machine)
+    if multimem_s_per_byte and hold_alpha:
+        raise UsageError(f"network {spec}: operations of switches have no model in which alpha holds links")
     listing = partial(_listed, spec, machine, fabric, hosts, hold_alpha)
-    folding = partial(symmetric_pod, spec, hold_alpha=hold_alpha)
+    # A symmetric schedule has sends between ranks only.
+    folding = (lambda: None) if multimem_s_per_byte else partial(symmetric_pod, spec, hold_alpha=hold_alpha)
     return named_network(
-        spec, hosts, listing, folding, hold_alpha=hold_alpha, multiprocessors=machine.multiprocessors
+        spec,
+        hosts,
+        listing,
+        folding,
+        hold_alpha=hold_alpha,
+        multiprocessors=machine.multiprocessors,
+        multimem_s_per_byte=multimem_s_per_byte,
     )
+
+
+def _multimem_s_per_byte(spec: str, machine: Machine) -> float:
+    """Return `Network.multimem_s_per_byte`; raise UsageError if the machine's switches cannot sum."""
+    if not _model(spec).endswith(_NVLS):
+        return 0.0
+    efficiency = _table()[_plain(spec)].get("nvls_efficiency")
+    if efficiency is None:
+        able = ", ".join(name for name, values in _table().items() if "nvls_efficiency" in values)
+        raise UsageError(
+            f"network {quoted(spec)}: no switch of {_plain(spec)} sums or copies (NVLink SHARP)",
+            hint=f"those of {able} do",
+        )
+    return 1e-9 / machine.link_gbs / float(efficiency)
 
 
 def _listed(spec: str, machine: Machine, fabric: Fabric, hosts: list[str], hold_alpha: bool) -> Network:
@@ -204,8 +233,13 @@ def _nics(spec: str, values: dict[str, Any]) -> tuple[int, float]:
 
 def _plain(spec: str) -> str:
     """Return the machine's name as ``dgx.json`` writes it."""
-    name = spec.partition(":")[0].partition("/")[0].lower().replace("_", "-")
+    name = _model(spec).removesuffix(_NVLS)
     return _aliases().get(name, name)
+
+
+def _model(spec: str) -> str:
+    """Return the part of a name in front of NICs and fabric, such as ``dgx-h100+nvls``."""
+    return spec.partition(":")[0].partition("/")[0].lower().replace("_", "-")
 
 
 @cache

@@ -18,7 +18,7 @@ __all__ = ["NamedNetwork", "named_network", "symmetry_of"]
 
 # A network of up to this many ranks lists all its links when it is made.
 _MOST_RANKS = 1 << 10
-_GIVEN = ("name", "hosts", "hold_alpha", "multiprocessors")
+_GIVEN = ("name", "hosts", "hold_alpha", "multiprocessors", "multimem_s_per_byte")
 _COLUMNS = tuple(field.name for field in fields(Network) if field.name not in _GIVEN)
 
 
@@ -55,6 +55,7 @@ def named_network(
     *,
     hold_alpha: bool = False,
     multiprocessors: int = 0,
+    multimem_s_per_byte: float = 0.0,
 ) -> Network:
     """Return the network that ``listing`` makes; ``folding`` makes its symmetric form, None if it has none.
 
@@ -66,6 +67,7 @@ def named_network(
         hosts=tuple(hosts),
         hold_alpha=hold_alpha,
         multiprocessors=multiprocessors,
+        multimem_s_per_byte=multimem_s_per_byte,
         _listing=listing,
         _folding=folding,
     )

@@ -24,6 +24,7 @@ from synth.methods import (
     hierarchical,
     host_halving,
     ilp,
+    nvls,
     paths,
     ring,
     tree,
@@ -100,7 +101,18 @@ _LIBRARY = (
 # of 512 ranks take a few seconds.
 _IN_FEW_MESSAGES = ("doubling", "halving_doubling", "two_step")
 _MERGED_DELIVERIES = 600_000
-_LARGE = ("demand", "greedy", "circulant", "stars", "symmetric", "forest", "paths", "aligned", "trivance")
+_LARGE = (
+    "demand",
+    "nvls",
+    "greedy",
+    "circulant",
+    "stars",
+    "symmetric",
+    "forest",
+    "paths",
+    "aligned",
+    "trivance",
+)
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Seconds for all integer programs of a search: of a method requested by name, and of auto.
@@ -178,6 +190,7 @@ METHODS: dict[str, Method] = {
         ordered=True,
         suits=lambda network, shape: shape.sum_order == "aligned",
     ),
+    "nvls": Method(nvls.synthesize, most_sends=100_000, suits=nvls.suits),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
     "symmetric": Method(

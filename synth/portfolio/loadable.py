@@ -49,6 +49,7 @@ _MOST_MESSAGES = 40_000
 # The numbers of overlapping laps to try with merged messages (`synth.methods.host_halving`). On dgx-h100:4 at
 # 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
 _LAPS = (8, 4, 2, 1)
+_NO_RANGES = "plans in which switches sum and copy are made for one size, not for ranges"
 
 
 def fastest_loadable(
@@ -195,6 +196,7 @@ def _timed_as_merged(found: Synthesis, made: Variant) -> Synthesis:
         size_bytes = schedule.collective.total_bytes(schedule.chunk_bytes)
         (run_s,) = made.times_s(schedule.network, size_bytes).values()
         loaded = replace(loaded, time_s=run_s)
+    assert made.program is not None
     time_s = _merged_time_s(made.program, schedule)
     timed = replace(schedule, outcome=replace(outcome, time_s=time_s, status="feasible"))
     return replace(found, schedule=timed, why=f"{found.why}, in merged messages", loaded=loaded)
@@ -313,8 +315,12 @@ class _Compiled:
             if not grid and (limit := chunk_limit(shape, self.runtime, size_bytes)):
                 return limit
         if (number, grid) not in self.attempts:
-            schedule = race.scheduled(number, self.found.sizes[-1])
-            self.attempts[number, grid] = _compiled(schedule, self.runtime, size_bytes if grid else None)
+            schedule, at_bytes = race.scheduled(number, self.found.sizes[-1]), size_bytes if grid else None
+            self.attempts[number, grid] = (
+                _Attempt(None, _NO_RANGES)
+                if schedule.uses_switches
+                else _compiled(schedule, self.runtime, at_bytes)
+            )
         made = self.attempts[number, grid]
         if made.variant is None or size_bytes is None:
             return made.limit
@@ -351,6 +357,7 @@ class _Compiled:
         (one,) = selection.ranges
         sizes = [point.size_bytes for point in selection.points]
         ranged = made.within(one.from_bytes, one.to_bytes)
+        assert ranged.program is not None
         return LoadedRange(
             one.from_bytes,
             one.to_bytes,

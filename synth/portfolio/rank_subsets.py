@@ -150,9 +150,10 @@ def _on_members(
         shape = collective if relays else replace(collective, members=())
         try:
             through = synthesize(network, shape, chunk_bytes, **options)
-            # In an exchange, a send may name its source's own contribution as an addend. Ranks outside the
-            # subset have no contribution, so only methods that plan for subsets make valid exchanges.
-            if relays or not through.exchanges:
+            # In an exchange, a send may name its source's own contribution as an addend, and a switch reads
+            # that of each rank. Ranks outside the subset have no contribution, so only methods that plan for
+            # subsets make valid schedules of these.
+            if relays or not (through.exchanges or through.uses_switches):
                 useful = pruned(replace(through, collective=collective))
                 found.append(useful if relays else _without_bounds(useful))
         except (NotApplicableError, UsageError) as error:
@@ -232,7 +233,7 @@ def _first(
         own = options if at == 0 else {"seed": options.get("seed", 0)}
         try:
             found = serve(method, network, part, chunk_bytes, relays=relays or at > 0, **own)
-            if found.exchanges:
+            if found.exchanges or found.uses_switches:
                 raise NotApplicableError(f"{found.method} does not serve several collectives at once")
             return at, found
         except NotApplicableError as error:

@@ -44,7 +44,9 @@ class Refinement:
 
     def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
         """Keep ``schedule`` if it is the fastest of its method in that many chunks."""
-        if self._request.network.queues or schedule.sends > _MOST_SENDS or len(schedule.stream):
+        if self._request.network.queues or schedule.sends > _MOST_SENDS:
+            return
+        if len(schedule.stream) or schedule.uses_switches:
             return
         key = plan.name, schedule.collective.chunks
         if key not in self._found or time_s < self._found[key][0]:

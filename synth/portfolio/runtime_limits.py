@@ -54,6 +54,8 @@ def early_limit(schedule: Schedule, runtime: str) -> str:
     A step sends at most one message and receives at most one. A threadblock has at most one peer to send to
     and one to receive from. So the table of sends bounds steps and threadblocks from below. O(sends).
     """
+    if schedule.uses_switches and runtime != "mscclpp":
+        return "it has no instruction with which switches sum and copy (NVLink SHARP)"
     collective = schedule.collective
     known = COLLECTIVES if runtime == "mscclpp" else TARGETS[runtime].collectives
     if collective.kind not in known or not collective.whole:

@@ -114,7 +114,8 @@ def _variants(selection: Selection, target: str, instances: Sequence[int]) -> _V
         examples = {tuple(grid_of(shape, target, size) for shape in cut): size for size in sizes}
         for size_bytes in examples.values():
             for variant in variants_of(schedule, target, size_bytes, instances):
-                found[number, variant.instances, variant.program.collective.chunks] = variant
+                chunks = 0 if variant.program is None else variant.program.collective.chunks
+                found[number, variant.instances, chunks] = variant
     return found
 
 

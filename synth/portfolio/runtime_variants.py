@@ -13,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from probes.base import UsageError
 from synth.check import judge
 from synth.compiler import lower
 from synth.msccl import never_ends, separate_reductions
-from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s
+from synth.mscclpp import ExecutionPlan, examine_plan, plan_of, plan_time_s, switch_plan
 from synth.network import Network
 from synth.portfolio.runtime_limits import chunk_limit, grid_of, plan_limit, program_limits, size_limit
 from synth.program import Program, Protocol
@@ -37,11 +38,14 @@ _MOST_PLAN_SENDS = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A program in ``instances`` parallel copies, its plan if the runtime is MSCCL++, and its protocols."""
+    """A program in ``instances`` parallel copies, its plan if the runtime is MSCCL++, and its protocols.
+
+    There is no program beside the plan of a schedule that switches carry out.
+    """
 
     runtime: str
     instances: int
-    program: Program
+    program: Program | None
     plan: ExecutionPlan | None = None
     protocols: tuple[Protocol, ...] = tuple(PROTOCOLS)
 
@@ -49,20 +53,26 @@ class Variant:
         """Return the seconds on a buffer by the runtime's costs, with each of its protocols."""
         if self.plan is not None:
             return {"Simple": plan_time_s(self.plan, network, size_bytes)}
+        assert self.program is not None
         return {protocol: time_by(protocol, self.program, network, size_bytes) for protocol in self.protocols}
 
     @cached_property
     def findings(self) -> Sequence[str]:
         """The findings of the runtime's judge; an empty list proves the variant."""
-        return judge(self.program) if self.plan is None else examine_plan(self.plan).findings
+        if self.plan is not None:
+            return examine_plan(self.plan).findings
+        assert self.program is not None
+        return judge(self.program)
 
     def limit_at(self, size_bytes: int) -> str:
         """Return the limit that forbids the variant on a buffer of this size; "" if none."""
-        limit = chunk_limit(self.program.collective, self.runtime, size_bytes)
+        limit = ""
+        if self.program is not None:
+            limit = chunk_limit(self.program.collective, self.runtime, size_bytes)
         return limit if limit or self.plan is None else size_limit(self.plan, size_bytes)
 
     def by(self, protocol: Protocol) -> Variant:
-        if protocol == self.program.protocol:
+        if self.program is None or protocol == self.program.protocol:
             return self
         return replace(self, program=replace(self.program, protocol=protocol))
 
@@ -71,6 +81,7 @@ class Variant:
 
         MSCCL++ tells the plans of a process apart by their names.
         """
+        assert self.program is not None  # plans with switches are not made for ranges
         name = f"{self.program.name} {self.program.protocol} x{self.instances}"
         program = replace(self.program, name=name, min_bytes=from_bytes, max_bytes=to_bytes)
         plan = self.plan
@@ -111,12 +122,26 @@ def variant_of_schedule(
     peers needs a threadblock for each pair of peers. If that exceeds a limit, no instructions are fused. Then
     each peer needs one threadblock to send to it, and one to receive from it.
     """
+    if schedule.uses_switches:
+        return _with_switches(schedule, instances)
     fused = lower(schedule, instances=instances, grid=grid)
     made, limit = variant_of(fused, schedule.network, runtime, instances)
     if made is None:
         apart = lower(schedule, instances=instances, fuse=False, grid=grid)
         made, _ = variant_of(apart, schedule.network, runtime, instances)
     return made, "" if made is not None else limit
+
+
+def _with_switches(schedule: Schedule, instances: int) -> tuple[Variant | None, str]:
+    """Return a schedule that switches carry out as MSCCL++ loads it, or None and what forbids it."""
+    if instances > 1:
+        return None, "several instances of a switch's operations gain nothing: all threads share them"
+    try:
+        plan = switch_plan(schedule)
+    except UsageError as error:
+        return None, error.message
+    limit = plan_limit(plan, schedule.network.multiprocessors)
+    return (None, limit) if limit else (Variant("mscclpp", 1, None, plan), "")
 
 
 def variants_of(

@@ -231,7 +231,7 @@ def _explored(request: Request, pools: WorkerPools = ProcessPool) -> _Explored:
 
 
 def _algorithm(one: Schedule) -> UnsizedSchedule:
-    columns = (one.chunk, one.link, one.op, one.stream, one.addend_start, one.addend)
+    columns = (one.chunk, one.link, one.op, one.stream, one.addend_start, one.addend, one.multimem)
     return UnsizedSchedule(one.method, one.seed, one.collective, *columns)
 
 
@@ -350,6 +350,6 @@ def _digest(algorithm: UnsizedSchedule) -> str:
     """Return a digest that is equal for equal tables of sends, whichever method made them."""
     found = hashlib.sha256(repr((algorithm.collective.kind, algorithm.collective.chunks)).encode())
     moves = (algorithm.chunk, algorithm.link, algorithm.op, algorithm.stream)
-    for column in (*moves, algorithm.addend_start, algorithm.addend):
+    for column in (*moves, algorithm.addend_start, algorithm.addend, algorithm.multimem):
         found.update(column.tobytes())
     return found.hexdigest()

@@ -22,11 +22,12 @@ class Loaded:
 
     ``unrestricted_percent`` is how near the fastest schedule of all is to the bound; ``limit`` says why the
     runtime cannot load it ("" if it can). ``tried`` counts the schedules that were compiled. ``instances``
-    parallel copies share each chunk. ``time_s`` is the time by the costs of the runtime (0 if unknown).
+    parallel copies share each chunk. ``time_s`` is the time by the costs of the runtime (0 if unknown). Only
+    a plan in which switches sum and copy has no program beside it.
     """
 
     runtime: str
-    program: Program
+    program: Program | None
     plan: ExecutionPlan | None
     unrestricted_percent: float
     limit: str
@@ -37,7 +38,10 @@ class Loaded:
     @property
     def granule_bytes(self) -> int:
         """The bytes of which a buffer must have a multiple."""
-        return self.plan.granule_bytes if self.plan is not None else granule_bytes(self.program)
+        if self.plan is not None:
+            return self.plan.granule_bytes
+        assert self.program is not None
+        return granule_bytes(self.program)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,10 @@ def chunk_trees(schedule: Schedule) -> tuple[ChunkTree, ...]:
             f"relays need chunks that are trees or paths; {schedule.method} exchanges partial sums",
             hint=_TREES,
         )
+    if schedule.uses_switches:
+        raise NotApplicableError(
+            f"relays need sends between ranks; {schedule.method} lets switches sum and copy", hint=_TREES
+        )
     collective, network = schedule.collective, schedule.network
     order = np.argsort(schedule.chunk, kind="stable")
     start = offsets(np.bincount(schedule.chunk, minlength=collective.chunks)).tolist()

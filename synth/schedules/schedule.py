@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,8 @@ COPY = 0
 REDUCE = 1
 # Rounding and tolerances of solvers may put a time below a proven bound by this fraction.
 _ROUNDING = 1e-4
+# A broken file may have a problem in each operation; the first ones show what is wrong.
+_MOST_FINDINGS = 5
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,12 @@ class Schedule:
     table. So two ranks can exchange their sums at the same time, and then add the received sum to their own.
     If the collective fixes the order of sums, each part is the sum below a node of its tree, ranks add parts
     up in the tree's order, and a part replaces those that it contains.
+
+    ``multimem`` is the number of the switch's operation that a send belongs to, -1 for none; it is empty if
+    there are none. The rows of an operation follow each other and happen at once, between ranks of a host,
+    which are the same for all operations there: a sum (``multimem.ld_reduce``) is a REDUCE from every other
+    rank to the one that reads, a copy (``multimem.st``) a COPY from the one that writes to every other.
+    `synth.multimem` has their times.
     """
 
     network: Network
@@ -164,6 +173,7 @@ class Schedule:
     stream: Ints = field(default_factory=lambda: ints([]))
     addend_start: Ints = field(default_factory=lambda: ints([]))
     addend: Ints = field(default_factory=lambda: ints([]))
+    multimem: Ints = field(default_factory=lambda: ints([]))
 
     kind: ClassVar[str] = "schedule"
     noun: ClassVar[str] = "schedule"
@@ -183,9 +193,19 @@ class Schedule:
 
     @property
     def busy_s(self) -> Floats:
-        """Seconds for which all sends hold each link."""
-        uses = np.bincount(self.link, minlength=self.network.links)
-        return np.asarray(uses * self.network.hold_s(self.chunk_bytes))
+        """Seconds for which all sends hold each link.
+
+        What an operation of a switch costs the ports of k ranks, k + 1 times its bytes, is shared evenly by
+        its k − 1 sends, which have two ports each.
+        """
+        links = self.network.links
+        if not self.uses_switches:
+            return np.asarray(np.bincount(self.link, minlength=links) * self.network.hold_s(self.chunk_bytes))
+        inside = self.multimem >= 0
+        sends = np.bincount(self.multimem[inside])[self.multimem[inside]]
+        held_s = self.network.hold_s(self.chunk_bytes)[self.link]
+        held_s[inside] = (sends + 2) / (2 * sends) * self.network.multimem_s_per_byte * self.chunk_bytes
+        return np.asarray(np.bincount(self.link, held_s, links))
 
     @property
     def facts(self) -> Mapping[str, float]:
@@ -231,6 +251,11 @@ class Schedule:
         """Whether some sends carry only a part of the sum at their source."""
         return len(self.addend) > 0
 
+    @property
+    def uses_switches(self) -> bool:
+        """Whether switches carry out some sends."""
+        return len(self.multimem) > 0
+
     def problems(self) -> list[str]:
         """Return every inconsistency, as ``path: what is wrong``; ``synth.check`` judges feasibility."""
         found = [f"network.{problem}" for problem in self.network.problems()]
@@ -252,7 +277,52 @@ class Schedule:
             column = getattr(self, name)
             bad = ((column < 0) | (column >= limit)).nonzero()[0][:5]
             found += [f"{name}[{row}]: expected 0 … {limit - 1}, found {column[row]}" for row in bad]
-        return found or self._stream_problems() or self._wrong_addends()
+        return found or self._stream_problems() or self._wrong_addends() or self._wrong_multimem()
+
+    def _wrong_multimem(self) -> list[str]:
+        """Return a finding for each operation that no switch of the network can do."""
+        number = self.multimem
+        if not len(number):
+            return []
+        if len(number) != self.sends or len(self.stream) or self.exchanges:
+            wanted = f"no values, or {self.sends}, as many as chunk, beside neither streams nor addends"
+            return [f"multimem: expected {wanted}, found {len(number)}"]
+        if self.network.multimem_s_per_byte == 0:
+            return [f"multimem: expected none, as no switch of {self.network.name} sums or copies"]
+        runs = np.flatnonzero(np.diff(number, prepend=-1, append=-1)).tolist()
+        found, seen, teams = [], set[int](), dict[int, list[int]]()
+        for first, end in pairwise(runs):
+            one = int(number[first])
+            if one < 0:
+                continue
+            if one in seen:
+                found.append(f"multimem[{first}]: operation {one} has other sends before it")
+            elif flaw := self._wrong_operation(slice(first, end), teams):
+                found.append(f"multimem[{first}]: operation {one} {flaw}")
+            seen.add(one)
+        low = np.flatnonzero(number < -1)[:5]
+        found += [f"multimem[{row}]: expected -1 or more, found {number[row]}" for row in low]
+        return found[:_MOST_FINDINGS]
+
+    def _wrong_operation(self, rows: slice, teams: dict[int, list[int]]) -> str:
+        """Return what makes the sends ``rows`` no operation of a switch; "" if nothing does.
+
+        ``teams`` has the ranks that the operations before it are between, by host.
+        """
+        network, link = self.network, self.link[rows]
+        if len(set(self.chunk[rows].tolist())) > 1 or len(set(self.op[rows].tolist())) > 1:
+            return "has sends of several chunks, or both copies and sums"
+        ends = network.src[link], network.dst[link]
+        others, one = ends if self.op[rows][0] == REDUCE else ends[::-1]
+        if len(set(one.tolist())) > 1:
+            return "has several ranks that read or write"
+        ranks = sorted([*others.tolist(), int(one[0])])
+        host = int(network.host_of[one[0]])
+        if (network.host_of[ranks] != host).any() or len(set(ranks)) < len(ranks):
+            return "is not between different ranks of one host"
+        if teams.setdefault(host, ranks) != ranks:
+            return f"is between other ranks than those before it on host {network.hosts[one[0]]}"
+        return ""
 
     def _stream_problems(self) -> list[str]:
         stream = self.stream

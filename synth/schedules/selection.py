@@ -34,6 +34,7 @@ class UnsizedSchedule:
     stream: Ints = field(default_factory=lambda: ints([]))
     addend_start: Ints = field(default_factory=lambda: ints([]))
     addend: Ints = field(default_factory=lambda: ints([]))
+    multimem: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def sends(self) -> int:
@@ -53,6 +54,7 @@ class UnsizedSchedule:
             stream=self.stream,
             addend_start=self.addend_start,
             addend=self.addend,
+            multimem=self.multimem,
         )
 
 

@@ -20,10 +20,12 @@ from .list_scheduling import (
     SendsOfParts as SendsOfParts,
     in_order as in_order,
     in_start_order as in_start_order,
+    line_up as line_up,
     link_of as link_of,
 )
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
+from .precedence import of_turns as of_turns
 from .shared_sums import (
     Known as Known,
     SharedSums as SharedSums,

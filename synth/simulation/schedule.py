@@ -3,7 +3,8 @@
 A send starts as soon as its source holds the chunk, its link is free and every port of the link is free. The
 source holds the chunk once all earlier rows that bring it there have arrived. For a send that names its
 addends, it is enough that these have arrived. Rows that share a link or a port take turns in table order.
-Streams take no turns: they share links and ports all the time (``synth.streams``).
+Streams take no turns: they share links and ports all the time (``synth.streams``). The sends of a switch's
+operation start together (``synth.multimem``).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints, Mask
+from probes.base import Bytes, Floats, Indices, Ints, Mask, ints
 from synth.kernels import compiled
+from synth.multimem import laned, operations
 from synth.network import Network
-from synth.schedules import AnySchedule, Schedule, Timing
+from synth.schedules import REDUCE, AnySchedule, Schedule, Timing
 from synth.simulation.chunk_slots import are_few, numbered, touched
 from synth.streams import divided
 
@@ -50,10 +52,11 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
 
     O(sends · ports of a link).
     """
-    schedule = divided(schedule, network)
+    schedule = laned(divided(schedule, network))
     on = schedule.network
     size = chunk_bytes or schedule.chunk_bytes
-    few = are_few(on, schedule.collective, schedule.sends) and not schedule.exchanges
+    in_blocks = not schedule.exchanges and not schedule.uses_switches
+    few = are_few(on, schedule.collective, schedule.sends) and in_blocks
     block = _BLOCK if few else max(1, schedule.sends)
     slots = None if few else touched(on, schedule.collective, schedule.chunk, schedule.link)
     held = slots.held if slots is not None else schedule.collective.held().ravel()
@@ -62,12 +65,15 @@ def replay(schedule: Schedule, network: Network | None = None, chunk_bytes: int 
     links = _Links(on.travel_s(size), *on.link_resources, on.held_s(size))
     free_s = np.zeros(on.links + len(on.ports))
     start_s, arrival_s = np.empty(schedule.sends), np.empty(schedule.sends)
+    first_row, end_row = operations(schedule) if schedule.uses_switches else (ints([]), ints([]))
     for first in range(0, schedule.sends, block):
         rows = slice(first, first + block)
         chunk, link = schedule.chunk[rows], schedule.link[rows]
         leaves, enters = slots[:2] if slots else numbered(on, schedule.collective, chunk, link)
         carried = schedule.addend_start, schedule.addend
-        _replay(leaves, enters, link, links, *carried, ready_s, free_s, start_s[rows], arrival_s[rows])
+        op, known = schedule.op[rows], (ready_s, free_s)
+        times = start_s[rows], arrival_s[rows]
+        _replay(leaves, enters, link, op, first_row, end_row, links, *carried, *known, *times)
     return Timing(start_s, arrival_s, float(arrival_s.max(initial=0.0)))
 
 
@@ -85,6 +91,7 @@ def critical_path(schedule: Schedule, timing: Timing) -> list[int]:
     """
     if not schedule.sends or len(schedule.stream):
         return []
+    schedule = laned(schedule)
     network = schedule.network
     leaves, enters, _ = touched(network, schedule.collective, schedule.chunk, schedule.link)
     left_s = timing.start_s + network.hold_s(schedule.chunk_bytes)[schedule.link]
@@ -122,6 +129,9 @@ def _replay(
     leaves: Indices,
     enters: Indices,
     link: Ints,
+    op: Bytes,
+    first: Indices,
+    end: Indices,
     links: _Links,
     addend_start: Ints,
     addend: Ints,
@@ -130,11 +140,23 @@ def _replay(
     start_s: Floats,
     arrival_s: Floats,
 ) -> None:
-    """Time some sends; ``ready_s`` (of slots) and ``free_s`` (of links and ports) come from earlier sends."""
+    """Time some sends; ``ready_s`` (of slots) and ``free_s`` (of links and ports) come from earlier sends.
+
+    Row n starts with the rows from ``first[n]`` to ``end[n]``; alone if both are empty.
+    """
     travel_s, held_start, held, held_s = links
     for row in range(len(link)):
         e = link[row]
         begin = ready_s[leaves[row]]
+        if len(first) > 0 and first[row] < row:
+            begin = start_s[first[row]]
+        elif len(first) > 0 and end[row] > row + 1:
+            if op[row] == REDUCE:
+                begin = max(begin, ready_s[enters[row]])
+            for other in range(row + 1, end[row]):
+                begin = max(begin, ready_s[leaves[other]])
+                for at in range(held_start[link[other]], held_start[link[other] + 1]):
+                    begin = max(begin, free_s[held[at]])
         if len(addend) > 0 and addend_start[row + 1] > addend_start[row]:
             begin = 0.0
             for at in range(addend_start[row], addend_start[row + 1]):

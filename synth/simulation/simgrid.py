@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from probes.base import DataError, Floats, UnavailableError
+from synth.multimem import refuse_switches
 from synth.schedules import Schedule
 from synth.simulation import simgrid_engine
 from synth.simulation.chunk_slots import dependencies
@@ -68,6 +69,7 @@ def replay_in_simgrid(schedule: Schedule, *, turns: bool) -> InSimgrid:
     Takes about a millisecond a send. Raises UnavailableError if SimGrid is not installed, DataError if it
     fails.
     """
+    refuse_switches(schedule, "SimGrid")
     python = interpreter()
     if python is None:
         raise UnavailableError("the Python bindings of SimGrid 3.32 to 3.34 are not installed", hint=_HINT)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synth.multimem import refuse_switches
 from synth.network import Network
 from synth.schedules import COPY, Schedule
 from synth.simulation import dependencies
@@ -36,7 +37,11 @@ class TraceOperation(NamedTuple):
 
 
 def operations_of(schedule: Schedule) -> list[list[TraceOperation]]:
-    """Return the operations of each rank, each after the operations that it waits for; O(sends)."""
+    """Return the operations of each rank, each after the operations that it waits for; O(sends).
+
+    Raises UsageError for a schedule that switches carry out.
+    """
+    refuse_switches(schedule, "a trace of messages")
     network, size = schedule.network, schedule.chunk_bytes
     found: list[list[TraceOperation]] = [[] for _ in range(network.ranks)]
     add_s = _add_s(network, size)

@@ -87,6 +87,7 @@ METHODS = {
     "bine": "binomial trees of nearer ranks, by negabinary numbers",
     "trivance": "rings or a torus, both ways at once, in steps three times as far each",
     "exchange": "near ranks exchange their sums",
+    "nvls": "the switch of each host sums and copies (NVLink SHARP)",
     "aligned": "sums of a fixed tree, each on its way to the next",
     "circulant": "reduce to the slowest rank while it broadcasts what is summed",
     "stars": "each rank to its host, one link to each other host",
@@ -226,8 +227,8 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         return {}
     return {
         "runtime": loaded.runtime,
-        **figures(loaded.program, "channels instructions=steps"),
-        "threadblocks_max": (loaded.plan or loaded.program).threadblocks_max,
+        **figures({"program": loaded.program}, "channels=program.channels instructions=program.steps"),
+        "threadblocks_max": _threadblocks(loaded),
         "operations": loaded.plan.operations if loaded.plan else None,
         "granule_bytes": loaded.granule_bytes,
         "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
@@ -235,6 +236,12 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         "instances": loaded.instances,
         "runtime_s": loaded.time_s or None,
     }
+
+
+def _threadblocks(loaded: Loaded) -> int:
+    """Return the largest number of threadblocks of any rank in what a runtime loads."""
+    made = loaded.plan or loaded.program
+    return made.threadblocks_max if made is not None else 0
 
 
 def _nccl_choice(schedule: AnySchedule) -> str:
@@ -261,31 +268,29 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
             f"{loaded.unrestricted_percent:.1f} % of optimal without the limits of {loaded.runtime}; "
             f"the fastest does not load: {limit}"
         )
-    size = (
-        plural(loaded.plan.operations, "operation")
-        if loaded.plan is not None
-        else plural(loaded.program.steps, "instruction")
-    )
-    program, blocks = loaded.program, (loaded.plan or loaded.program).threadblocks_max
-    yield (
-        f"for {loaded.runtime}: {size}, at most {plural(blocks, 'threadblock')} a rank, "
-        f"{plural(program.channels, 'channel')}; proven"
-    )
+    plan, program = loaded.plan, loaded.program
+    parts = [] if plan is None else [plural(plan.operations, "operation")]
+    if program is not None:
+        parts = [*parts, plural(program.steps, "instruction")][:1]
+    parts.append(f"at most {plural(_threadblocks(loaded), 'threadblock')} a rank")
+    parts.append("switches sum and copy" if program is None else plural(program.channels, "channel"))
+    yield f"for {loaded.runtime}: {', '.join(parts)}; proven"
     multiples = f"it runs buffers of any multiple of {format_size(loaded.granule_bytes)}"
-    if loaded.plan is not None:
-        yield f"{multiples} up to {format_size(loaded.plan.max_bytes)}"
+    if plan is not None:
+        yield f"{multiples} up to {format_size(plan.max_bytes)}"
     else:
         own = "RCCL" if loaded.runtime == "rccl" else "NCCL"
         yield f"{multiples} in float32; others are left to an algorithm of {own}"
-    whole, parts = schedule.whole.chunks * loaded.instances, program.collective.chunks
-    if parts != whole:
+    whole = schedule.whole.chunks * loaded.instances
+    finer = whole if program is None else program.collective.chunks
+    if finer != whole:
         yield (
-            f"each of {whole} chunks is {parts // whole} or {parts // whole + 1} of {parts}, as {whole} do "
+            f"each of {whole} chunks is {finer // whole} or {finer // whole + 1} of {finer}, as {whole} do "
             "not divide the size"
         )
     if loaded.time_s:
         shared = [f"{loaded.instances} parallel copies"] if loaded.instances > 1 else []
-        how = ", ".join(shared if loaded.plan is not None else [*shared, program.protocol])
+        how = ", ".join(shared if program is None or plan is not None else [*shared, program.protocol])
         yield (
             f"as {loaded.runtime} runs it{f' ({how})' if how else ''}: {seconds(loaded.time_s)}"
             f"{_nccl_choice(schedule)}; the times above are of links alone"

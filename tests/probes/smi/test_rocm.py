@@ -257,3 +257,38 @@ def test_what_is_no_whole_table_is_refused_in_one_line(text, said):
 def test_json_of_rocm_smi_is_told_from_an_artifact():
     assert is_json(JSON.encode())
     assert not is_json(b'{"schema": "ccctl/topology/1", "body": {}}')
+
+
+def with_facts(**facts):
+    """Return the JSON with these facts of each card; "%d" is the card's number."""
+    document = json.loads(JSON)
+    for n in range(4):
+        document[f"card{n}"] |= {key: word.replace("%d", str(n)) for key, word in facts.items()}
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("series", ["Card series", "Card Series"])
+def test_json_with_products_names_gpus_their_places_memory_and_architecture(series):
+    told = {
+        series: "Arcturus GL-XL [Instinct MI100]",
+        "PCI Bus": "0000:8%d:00.0",
+        "VRAM Total Memory (B)": "34342961152",
+        "GFX Version": "gfx908",
+    }
+    (host,) = merge.combined([merge.read_file(with_facts(**told), "showtopo.json")]).hosts
+    gpu = host.gpus[3]
+    assert (gpu.bus_id, gpu.index, gpu.numa) == ("0000:83:00.0", 3, 1)
+    assert (gpu.name, gpu.memory_bytes, gpu.arch) == (told[series], 34342961152, "gfx908")
+    assert {(link.source, link.target) for link in host.fabric} >= {("0000:80:00.0", "0000:81:00.0")}
+
+
+@pytest.mark.parametrize("bus", ["0000:80:00.0", "N/A", ""])
+def test_gpus_without_bus_ids_of_their_own_keep_their_numbers(bus):
+    (host,) = merge.combined([merge.read_file(with_facts(**{"PCI Bus": bus}), "showtopo.json")]).hosts
+    assert [gpu.bus_id for gpu in host.gpus] == ["gpu0", "gpu1", "gpu2", "gpu3"]
+
+
+def test_a_number_is_no_name():
+    text = with_facts(**{"Card series": "0x1002"})
+    (host,) = merge.combined([merge.read_file(text, "showtopo.json")]).hosts
+    assert {gpu.name for gpu in host.gpus} == {""}

@@ -38,6 +38,8 @@ MACHINES = (
     "mi355x:2",
     "dgx-h100:2/rail",
     "dgx-a100/2x200:2x2/rail/2",
+    "dgx-h100+nvls",
+    "dgx-b200+nvls:2",
 )
 
 
@@ -99,7 +101,7 @@ def test_some_methods_on_every_machine(spec, kind):
     shape = collective(kind, network.ranks)
     proven = bounds(network, shape, 1 << 20, fluid=True)
     served = set()
-    for method in ("ring", "direct", "tree", "hierarchical", "greedy", "paths", "symmetric"):
+    for method in ("ring", "direct", "tree", "hierarchical", "greedy", "paths", "symmetric", "nvls"):
         try:
             schedule = _serve(method, network, shape, 1 << 20, seed=7)
         except NotApplicableError:
