@@ -106,12 +106,14 @@ class _Step:
         self.dtype, rank = dtype_of(request.dtype), comm.Get_rank()
         self.release_s = [group.release_s for group in request.groups]
         self.buffers, self.plans = [], []
-        for group in request.groups:
+        for number, group in enumerate(request.groups):
+            # Over sockets, runs at once need connections of their own; over MPI each plan has them.
+            own = comm.among(comm.members, f"group {number}") if isinstance(comm, Group) else comm
             layouts = [Layout(program, group.count) for program in (group.singly, group.together)]
             buffers = Buffers(layouts[0], rank, self.dtype, in_place=False)
             both = buffers.send, buffers.recv
             self.buffers.append(buffers)
-            self.plans.append([MpiPlan(layout, comm, *both, request.redop) for layout in layouts])
+            self.plans.append([MpiPlan(layout, own, *both, request.redop) for layout in layouts])
 
     def rows(self, progress: Progress, shared: str) -> list[Row]:
         groups, iterations = len(self.request.groups), self.request.iterations

@@ -26,7 +26,7 @@ from synth.schedules import Schedule
 if TYPE_CHECKING:
     from exec.mpi import MpiPlan
 
-__all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "size_class"]
+__all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "shared", "size_class"]
 
 _T = TypeVar("_T")
 
@@ -146,7 +146,7 @@ class PlannedCollectives:
 
         key = (request.kind, request.root, size_class(request.size_bytes(group.Get_size())))
         if key not in self._programs:
-            self._programs[key] = compile_(_shared(group, lambda: self._schedule(request)))
+            self._programs[key] = compile_(shared(group, lambda: self._schedule(request)))
         return self._programs[key]
 
     def _schedule(self, request: CollectiveCall) -> Schedule:
@@ -162,7 +162,7 @@ class PlannedCollectives:
         return schedule
 
 
-def _shared(group: Group, make: Callable[[], _T]) -> _T:
+def shared(group: Group, make: Callable[[], _T]) -> _T:
     """Return rank 0's result of ``make`` on every rank; its error is raised on all."""
     value, failed, why = None, None, ""
     if group.Get_rank() == 0:
