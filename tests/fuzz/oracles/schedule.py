@@ -95,6 +95,7 @@ def _parts(schedule: Any) -> list[list[int]] | None:
     if len(start) != rows + 1 or start[0] != 0 or start[-1] != len(addend) or start != sorted(start):
         raise Malformed("ranges of addends do not cover their table")
     found = [addend[low:high] for low, high in pairwise(start)]
+    src, dst = schedule.network.src, schedule.network.dst
     for row, parts in enumerate(found):
         for part in parts:
             if not -1 <= part < row:
