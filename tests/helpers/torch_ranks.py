@@ -117,7 +117,7 @@ def movements(rank, size):
 
 
 def unequal(rank, size):
-    """Blocks of unequal sizes, one of them empty, small and large, and twice: with a new plan and a kept one."""
+    """Blocks of unequal sizes, one of them empty; twice: with a new plan and with a kept one."""
     for unit in (3, 20_011):
         sizes = [unit * (other + 1) if other != 1 else 0 for other in range(size)]
         for dtype in (torch.float32, torch.bfloat16, torch.bool):

@@ -116,7 +116,8 @@ class PlannedCollectives:
         ``data`` is the larger buffer, as in `exec.program.layout.Layout.in_place`: for an all_gather the
         whole result, which already holds this rank's share; for a gather or scatter the buffer of all shares
         at the root, and one share on other ranks. A reduce_scatter, an all_to_all and a collective of unequal
-        blocks read ``data`` and fill ``result``. Raises BrokenGroupError if the ranks do not complete the collective.
+        blocks read ``data`` and fill ``result``. Raises BrokenGroupError if the ranks do not complete the
+        collective.
         """
         self._plans.move_to_end(request)
         prepared = self._plans[request]

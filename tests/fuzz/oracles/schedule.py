@@ -95,17 +95,17 @@ def _parts(schedule: Any) -> list[list[int]] | None:
     if len(start) != rows + 1 or start[0] != 0 or start[-1] != len(addend) or start != sorted(start):
         raise Malformed("ranges of addends do not cover their table")
     found = [addend[low:high] for low, high in pairwise(start)]
-    src, dst = schedule.network.src, schedule.network.dst
+    src, dst = ([int(one) for one in ends] for ends in (schedule.network.src, schedule.network.dst))
+    link = [int(one) for one in schedule.link]
+    if any(not 0 <= one < len(src) for one in link):
+        raise Malformed("a send over a link that does not exist")
     for row, parts in enumerate(found):
         for part in parts:
             if not -1 <= part < row:
                 raise Malformed(f"send {row} names addend {part}")
             if part >= 0 and schedule.chunk[part] != schedule.chunk[row]:
                 raise Malformed(f"send {row} names a send of another chunk")
-            if (
-                part >= 0
-                and schedule.network.dst[schedule.link[part]] != schedule.network.src[schedule.link[row]]
-            ):
+            if part >= 0 and dst[link[part]] != src[link[row]]:
                 raise Malformed(f"send {row} names a send to another rank")
     return found
 
