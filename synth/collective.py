@@ -37,6 +37,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -268,7 +269,15 @@ class Custom:
     def _not_uniform(self, blocks: UnevenBlocks) -> list[str]:
         """Return a finding for each column that differs between two chunks of one block."""
         within = np.diff(blocks.of_chunk(), prepend=-1) == 0
-        columns = {name: getattr(self, name) for name in ("source", "target", "reduced")}
+        # Two groups of a file may be the same ranks.
+        first: dict[bytes, int] = {}
+        start = self.group_start.tolist()
+        group = [
+            first.setdefault(self.group_rank[low:high].tobytes(), number)
+            for number, (low, high) in enumerate(pairwise(start))
+        ]
+        columns = {name: ints(group)[getattr(self, name)] for name in ("source", "target")}
+        columns["reduced"] = self.reduced
         return [
             f"{name}: expected the same for all chunks of a block"
             for name, column in columns.items()

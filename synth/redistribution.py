@@ -28,7 +28,16 @@ from synth.rank_sets import of_sets
 from synth.schedules import Schedule
 from synth.simulation import replay
 
-__all__ = ["Box", "MeshLayout", "Moved", "Piece", "Redistribution", "direct_time_s", "redistribution"]
+__all__ = [
+    "Box",
+    "MeshLayout",
+    "Moved",
+    "Piece",
+    "Redistribution",
+    "direct_time_s",
+    "overlap_of",
+    "redistribution",
+]
 
 # The first index and the end along each axis of a tensor.
 Box = tuple[tuple[int, int], ...]
@@ -77,6 +86,15 @@ class MeshLayout:
                 found[tuple(box)].add(rank)
         return dict(found)
 
+    def box_of(self, rank: int, shape: Sequence[int]) -> Box | None:
+        """Return the box that ``rank`` holds of a tensor; None if it is empty."""
+        return next((box for box, ranks in self.boxes(shape).items() if rank in ranks), None)
+
+
+def overlap_of(one: Box, other: Box) -> Box:
+    """Return the overlap of two boxes; along an axis without overlap its end is not above its start."""
+    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -113,7 +131,12 @@ class Redistribution:
     pieces: tuple[tuple[Piece, ...], ...]
 
     def request(self, chunk_bytes: int | None = None) -> tuple[CollectiveRequest, int]:
-        """Return the request to the planner, and the size of its largest buffer in whole chunks."""
+        """Return the request to the planner, and the size of its largest buffer in whole chunks.
+
+        Raises UsageError if nothing has to move.
+        """
+        if not self.sources:
+            raise UsageError("nothing has to move: every rank already holds all that it must have")
         sides = of_sets(self.sources), of_sets(self.targets)
         made = partial(of_blocks, self.ranks, self.size_bytes, *sides, [False] * len(self.sources))
         return cut_request(made, max(self.size_bytes), chunk_bytes)
@@ -131,7 +154,7 @@ class Redistribution:
 
 
 def redistribution(ranks: int, moved: Sequence[Moved]) -> Redistribution:
-    """Return the blocks that have to move; raises UsageError if layouts are wrong or nothing has to move.
+    """Return the blocks that have to move; raises UsageError if layouts are wrong.
 
     O(tensors · source boxes · target boxes).
     """
@@ -146,14 +169,12 @@ def redistribution(ranks: int, moved: Sequence[Moved]) -> Redistribution:
         wanted = one.target.boxes(one.shape)
         for held, holders in one.source.boxes(one.shape).items():
             for box, takers in wanted.items():
-                common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(held, box, strict=True))
-                volume = math.prod(max(0, end - low) for low, end in common)
+                overlap = overlap_of(held, box)
+                volume = math.prod(max(0, end - low) for low, end in overlap)
                 if volume and takers - holders:
                     key = tuple(sorted(holders)), tuple(sorted(takers - holders))
-                    blocks[key] += [Piece(row, copy, common) for copy in range(one.count)]
+                    blocks[key] += [Piece(row, copy, overlap) for copy in range(one.count)]
                     sizes[key] += volume * one.element_bytes * one.count
-    if not blocks:
-        raise UsageError("nothing has to move: every rank already holds all that it must have")
     order = sorted(blocks)
     return Redistribution(
         ranks,

@@ -63,11 +63,13 @@ class GroupTimes:
 class SideBySide:
     """The plans of a step, the times of its groups, and what faster parts would save.
 
-    The whole step ends at ``ignoring_s`` with the groups planned alone, and at ``together_s`` with these
-    plans. It would end at ``least_s`` if data flowed in arbitrarily fine pieces and without latency.
+    ``singly`` are the plans of the groups as if each were alone, ``schedules`` those planned together. The
+    whole step ends at ``ignoring_s`` with the former, and at ``together_s`` with the latter. It would end at
+    ``least_s`` if data flowed in arbitrarily fine pieces and without latency.
     """
 
     groups: tuple[StepGroup, ...]
+    singly: tuple[Schedule, ...]
     schedules: tuple[Schedule, ...]
     times: tuple[GroupTimes, ...]
     ignoring_s: float
@@ -119,7 +121,14 @@ def side_by_side(
         for one_s, beside_s, end_s, release_s in zip(step.alone_s, ignoring, ends_s, released_s, strict=True)
     ]
     return SideBySide(
-        tuple(groups), tuple(best), tuple(times), max(ignoring), max(ends_s), least_s, tuple(prices)
+        tuple(groups),
+        tuple(alone),
+        tuple(best),
+        tuple(times),
+        max(ignoring),
+        max(ends_s),
+        least_s,
+        tuple(prices),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated
 
@@ -34,6 +34,13 @@ _measurement = partial(typer.Option, rich_help_panel=MEASUREMENT)
 # A small increment can make millions of sizes, which are refused before they fill the memory.
 _MOST_SIZES = 10_000
 _BEGIN, _END = "1K", "16M"
+
+# The options that also hold for the groups of a step.
+_BESIDE_GROUPS = {
+    *(option.name for option in (*fields(GeneralOptions), *fields(WorldOptions))),
+    *("groups", "fresh", "warmup", "iterations", "average", "per_iteration", "check", "dtype", "op"),
+    *("wires", "profile", "output"),
+}
 
 # Advice for options of nccl-tests and rccl-tests that bench lacks or names otherwise. A key holds the letter
 # and the names of an option.
@@ -95,6 +102,14 @@ class BenchOptions(GeneralOptions, WorldOptions):
             metavar="NAME",
             autocompletion=words.spelled(*words.COLLECTIVES),
             help="Without ARTIFACT: the collective to synthesize and run. [all_reduce]",
+        ),
+    ] = None
+    groups: Annotated[
+        str | None,
+        _collective(
+            "--groups",
+            metavar="FILE",
+            help="Without ARTIFACT: the groups of a training step, side by side (TOML or JSON, as in synth).",
         ),
     ] = None
     parameters: Parameters = None
@@ -278,6 +293,18 @@ class BenchOptions(GeneralOptions, WorldOptions):
         if self.listed is None:
             return sizes_between(self.begin, self.end, self.factor, self.step)
         return _listed(self.listed, self.factor)
+
+    def refuse_beside_groups(self) -> None:
+        """Raise UsageError for an option that has no meaning beside ``--groups``."""
+        for option in fields(self):
+            if option.name in _BESIDE_GROUPS or getattr(self, option.name) in (option.default, None, False):
+                continue
+            flag = f"--{option.name.replace('_', '-')}"
+            named = {"paths": "ARTIFACT", "listed": "--sizes", "runtime": "--for"}
+            raise UsageError(
+                f"{named.get(option.name, flag)}: leave it out with --groups, which run out of place on "
+                "processors, with sizes and roots of their own"
+            )
 
     @property
     def nccl_tests(self) -> bool:

@@ -22,13 +22,14 @@ from synth.lang import is_algorithm
 if TYPE_CHECKING:
     from ccctl.arguments.bench_options import BenchOptions
     from ccctl.artifacts import Artifact
-    from exec.benchmark import BenchRequest, Contender
+    from exec.benchmark import BenchRequest, Contender, GroupsRequest, MeasuredGroup
     from synth.collective import Kind
     from synth.network import Network
     from synth.program import Program
-    from synth.schedules import Selection
+    from synth.schedules import Schedule, Selection
+    from synth.side_by_side import GroupTimes, SideBySide, StepGroup
 
-__all__ = ["BenchSetup", "Contestant", "contestants", "of_selection", "setup_of"]
+__all__ = ["BenchSetup", "Contestant", "contestants", "groups_request", "of_selection", "setup_of"]
 
 _APART = ("all_to_all", "all_to_next")
 _MOST_NAMED = 3
@@ -297,6 +298,57 @@ def setup_of(options: BenchOptions) -> BenchSetup:
     if here:
         _require_here(peers, options.device, sockets=sockets)
     return BenchSetup(options, sizes, dtypes, ops, places, peers, before, here, sockets)
+
+
+def groups_request(options: BenchOptions, network: Network, found: SideBySide) -> GroupsRequest:
+    """Return the request to measure the groups of a step, with proven programs; raises UsageError."""
+    from exec.benchmark import AVERAGES, GroupsRequest
+    from exec.executors import parse_device
+
+    parse_device(options.device)
+    dtypes, ops = _elements(options.dtype, options.op)
+    for option, several in (("-d", dtypes), ("--op", ops)):
+        if len(several) > 1:
+            raise UsageError(f"{option} {','.join(several)}: groups have one at a time")
+    groups = tuple(
+        _measured_group(network, *parts, dtypes[0])
+        for parts in zip(found.groups, found.times, found.singly, found.schedules, strict=True)
+    )
+    ends_s = [max(group.release_s + group.predicted_s[way] for group in groups) for way in (1, 2)]
+    return GroupsRequest(
+        groups,
+        (ends_s[0], ends_s[1]),
+        dtypes[0],
+        ops[0],
+        options.warmup,
+        options.iterations,
+        AVERAGES[options.average],
+        check=bool(options.check),
+        samples=options.per_iteration,
+    )
+
+
+def _measured_group(
+    network: Network, group: StepGroup, times: GroupTimes, singly: Schedule, together: Schedule, dtype: str
+) -> MeasuredGroup:
+    """Return a group with its programs and predicted times.
+
+    The simulator of groups leaves out what steps cost; this is added, as the prediction of each program has
+    it.
+    """
+    from exec.benchmark import MeasuredGroup
+    from exec.program import count_of, dtype_of
+    from synth.prediction import predicted_s
+    from synth.simulation import replay
+
+    count = count_of(singly.collective, group.size_bytes, dtype_of(dtype).itemsize)
+    programs, steps_s = [], []
+    for schedule in (singly, together):
+        program = proven_schedule(schedule, group.name, {}).program
+        steps_s.append(predicted_s(program, network, schedule.chunk_bytes) - replay(schedule).time_s)
+        programs.append(program)
+    simulated = (times.alone_s + steps_s[0], times.ignoring_s + steps_s[0], times.together_s + steps_s[1])
+    return MeasuredGroup(group.name, group.release_s, count, programs[0], programs[1], simulated)
 
 
 def _require_here(peers: tuple[str, ...], device: str, *, sockets: bool) -> None:

@@ -44,7 +44,10 @@ def read_redistribution(path: str, ranks: int) -> Redistribution:
         problems.append(f"tensor: expected at most {_MOST_BYTES} bytes in all")
     if not problems:
         try:
-            return redistribution(ranks, known)
+            found = redistribution(ranks, known)
+            if found.size_bytes:
+                return found
+            problems.append("nothing has to move: every rank already holds all that it must have")
         except CcctlError as error:
             problems.append(error.message)
     raise DataError(

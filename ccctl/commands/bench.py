@@ -37,6 +37,10 @@ EXAMPLES = (
         "beside every algorithm that the MPI library has; keep the report",
     ),
     (
+        "ccctl bench --groups step.toml -n 4 -o step.json",
+        "the groups of a training step: each alone, all at once, and planned together",
+    ),
+    (
         "ccctl bench ring.py -p ranks=4 -e 64K -f 8 --baseline report.json --tolerance 900",
         "exit with 1 where it became slower",
     ),
@@ -49,6 +53,9 @@ def bench(options: BenchOptions) -> None:
     Schedules and programs run on real buffers, and every element is checked. Without ARTIFACT it measures the
     links between the ranks, synthesizes schedules, races those that are predicted about equal, and keeps all
     in the user's cache folder. The next run on the same hosts uses what was kept, and prints how old it is.
+    With --groups the groups of a training step, each with its ranks, size and release, run alone, then all at
+    once: planned as if each were alone, and planned together. The time of a group counts from its release.
+
     With --for only schedules that a runtime can load take part, and none is raced: predictions decide.
 
     Prints the columns of nccl-tests, then how the runs differ and which rank is slowest, the predicted time
@@ -59,6 +66,9 @@ def bench(options: BenchOptions) -> None:
     from ccctl.arguments import setup_of
     from ccctl.runs import BenchRows
 
+    if options.groups is not None:
+        _bench_groups(options, options.groups)
+        return
     setup = setup_of(options)
     found, timeout_s = _given(setup) if options.paths else _prepared(setup)
     world = options.world(found[0].proven.program.ranks)
@@ -142,6 +152,47 @@ def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
         setup.refuse(request_of(wanted, count).kind, count)
     one, left_s = prepared(wanted)
     return [one], left_s
+
+
+def _bench_groups(options: BenchOptions, path: str) -> None:
+    """Run the groups of a step alone, at once and planned together; raises UsageError for other options."""
+    from ccctl.arguments import groups_request, read_groups
+    from ccctl.launching import Drawn, over_sockets
+    from ccctl.prepared import BenchWorkload, measured_network
+    from ccctl.render.text import report as text
+    from synth.side_by_side import side_by_side
+
+    options.refuse_beside_groups()
+    sockets = over_sockets(options.wires)
+    world = _world_asked(options)
+    workload = BenchWorkload(
+        "all_reduce",
+        None,
+        (),
+        world,
+        options.profile,
+        sockets=sockets,
+        fresh=options.fresh,
+        timeout_s=options.timeout,
+    )
+    network, inputs, left_s = measured_network(workload)
+    groups = read_groups(path, network.ranks)
+    with console.progress("groups", 1.0) as bar:
+        found = side_by_side(network, groups, progress=Drawn(bar))
+    asked = groups_request(options, network, found)
+    report: Report = run_ranks(
+        "exec.benchmark.groups:bench_groups_task",
+        asked,
+        options.world(network.ranks),
+        label="bench",
+        timeout_s=left_s,
+        sockets=sockets,
+    )
+    if options.output is not None:
+        codec.write(options.output, "report", report, inputs)
+    if options.output != "-":
+        console.summary(text.summary(report)) if options.json else text.draw(report)
+    _judge(report, None, None)
 
 
 def _peers(setup: BenchSetup) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synth.network import Network
     from synth.portfolio import CollectiveRequest
 
-__all__ = ["BenchWorkload", "prepared", "request_of"]
+__all__ = ["BenchWorkload", "measured_network", "prepared", "request_of"]
 
 # With more ranks than this, the profile is a quick one.
 _THOROUGH_RANKS = 16
@@ -57,12 +57,31 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
     Raises UsageError for a wrong request, and TimeoutExpired.
     """
     deadline = Deadline(wanted.timeout_s)
+    cache = ArtifactCache()
+    profile = _profile_of(wanted, cache)
+    return _select_schedules(wanted, profile, cache), deadline.left_s()
+
+
+def measured_network(wanted: BenchWorkload) -> tuple[Network, dict[str, str], float | None]:
+    """Return (the network of these ranks, the digests of its artifacts, seconds left of the timeout).
+
+    Raises UsageError for a wrong request, and TimeoutExpired.
+    """
+    from synth.networks import from_profile
+
+    deadline = Deadline(wanted.timeout_s)
+    profile = _profile_of(wanted, ArtifactCache())
+    network = from_profile(profile.body, wanted.profile or "the measured network")
+    return network, {"profile": profile.sha256}, deadline.left_s()
+
+
+def _profile_of(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:
+    """Return the given profile, or the one measured for these ranks; raises UsageError."""
     if started_by_mpi():
         raise UsageError(
             "without an ARTIFACT ccctl bench starts ranks several times: run it outside mpirun and srun",
             hint="Give it -n or --hosts, or an ARTIFACT from ccctl synth.",
         )
-    cache = ArtifactCache()
     if wanted.profile is None:
         # Refuse a wrong collective or root before minutes of measuring.
         request_of(wanted, placed(wanted.world)[0])
@@ -73,7 +92,7 @@ def prepared(wanted: BenchWorkload) -> tuple[Contestant, float | None]:
             f"-n asks for {asked} ranks, {wanted.profile} is of {measured}",
             hint="Leave -n out, or --profile, to measure the links between so many.",
         )
-    return _select_schedules(wanted, profile, cache), deadline.left_s()
+    return profile
 
 
 def _profile(wanted: BenchWorkload, cache: ArtifactCache) -> Artifact:

@@ -28,6 +28,7 @@ _WRAPPERS = {
     "adaptive_session": "exec.training.hooks.sessions",
     "all_to_all": "exec.training.hooks.all_to_all",
     "capture": "exec.training.dear",
+    "redistribute": "exec.training.redistribution",
 }
 
 __all__ = ["register", *_WRAPPERS]

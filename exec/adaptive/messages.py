@@ -60,7 +60,7 @@ class CollectiveCall:
 
     ``count`` is the elements of a block (``exec.program.layout.Layout``): a rank's buffer, its share of an
     all_gather or reduce_scatter, or its data for one other rank in an all_to_all. ``root`` is 0 for kinds
-    without one.
+    without one. ``blocks`` are the elements of each rank's block if they differ; ``count`` is the largest.
     """
 
     kind: Kind
@@ -69,6 +69,7 @@ class CollectiveCall:
     count: int
     item_bytes: int
     root: int = 0
+    blocks: tuple[int, ...] = ()
 
     @property
     def block_bytes(self) -> int:
@@ -101,6 +102,8 @@ class CollectiveCall:
 
     def size_bytes(self, ranks: int) -> int:
         """Return the size of the larger of a rank's two buffers, for ``ranks`` ranks."""
+        if self.blocks:
+            return sum(self.blocks) * self.item_bytes
         return (1 if self.kind in _WHOLE else ranks) * self.block_bytes
 
 

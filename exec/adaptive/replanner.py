@@ -25,7 +25,7 @@ from exec.stragglers import PIECES
 from probes.base import UsageError
 from synth import Request as SynthesisRequest, synthesize
 from synth.network import Network
-from synth.portfolio import CollectiveRequest
+from synth.portfolio import CollectiveRequest, uneven_request
 from synth.schedules import Schedule
 from synth.simulation import moved_to
 
@@ -357,6 +357,8 @@ def _synthesized(
     method: str = "auto",
 ) -> Schedule:
     """Return the schedule whose program is predicted to be the fastest, with the ports that ranks share."""
+    if request.blocks:
+        return _uneven_synthesized(network, request, budget_s)
     collective = CollectiveRequest(request.kind, members.index(request.root) if request.rooted else 0)
     search = SynthesisRequest(
         network=network,
@@ -368,5 +370,20 @@ def _synthesized(
         jobs=0,
         trees=True,
         predicted=True,
+    )
+    return synthesize(search).listed
+
+
+def _uneven_synthesized(network: Network, request: CollectiveCall, budget_s: float | None) -> Schedule:
+    sizes = [elements * request.item_bytes for elements in request.blocks]
+    collective, size_bytes = uneven_request(request.kind, network.ranks, sizes)
+    search = SynthesisRequest(
+        network=network,
+        kind="custom",
+        collectives=(collective,),
+        size_bytes=size_bytes,
+        time_limit_s=budget_s,
+        jobs=0,
+        listed=True,
     )
     return synthesize(search).listed

@@ -34,10 +34,10 @@ from synth.collective import ROOTED, Collective, Kind
 from synth.network import Network
 from synth.program import Program
 
-__all__ = ["BenchRequest", "Contender", "bench_all_task", "busbw_factor"]
+__all__ = ["OWN_WIRES", "BenchRequest", "Contender", "bench_all_task", "busbw_factor"]
 
 # A report names this as the library if ccctl's own sockets connect the ranks, without MPI.
-_OWN_WIRES = "wires of ccctl"
+OWN_WIRES = "wires of ccctl"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def bench_all_task(comm: Any, requests: Sequence[BenchRequest], progress: Safeke
         ranks=comm.Get_size(),
         hosts=tuple(dict.fromkeys(hosts)),
         executor=executor.name,
-        library=_OWN_WIRES if isinstance(comm, Group) else library_name(),
+        library=OWN_WIRES if isinstance(comm, Group) else library_name(),
         warmup=first.warmup,
         iterations=first.iterations,
         rows=(),

@@ -60,7 +60,8 @@ LOG_WORDS = 6
 # optional input was added. LOG: the table of the log, 0 if nothing is logged; LOGGED: its number of rows.
 # SUMS: two words for each step, the checksums of what it received and of its result; 0 if none are kept.
 # CLOCK: four words for reading clocks. BOUNCE: a block of memory for operands copied from other processes;
-# VECTORS: the four words of the two iovec that such a copy takes. Then address and rows of the five tables.
+# VECTORS: the four words of the two iovec that such a copy takes. ONE_PASS: 1 if `advance` returns after each
+# pass, because its caller has other work. Then address and rows of the five tables.
 (
     RUN,
     TILES,
@@ -68,7 +69,7 @@ LOG_WORDS = 6
     ITEM_BYTES,
     REDOP,
     SPINS,
-    WIRED,
+    ONE_PASS,
     JOINS,
     JOINED,
     LOG,
@@ -182,7 +183,7 @@ def advance(
                     blocks[block, AT_TILE] += 1
         if not left and _all_read(header, links):
             return DONE
-        if header[WIRED]:
+        if header[ONE_PASS]:
             return MOVED if moved else BLOCKED
         idle = 0 if moved else idle + 1
         if idle > header[SPINS]:

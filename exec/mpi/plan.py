@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
@@ -48,6 +48,8 @@ __all__ = ["MpiPlan"]
 _SAY_AFTER_S, _LOOK_EVERY_S = 0.05, 0.5
 # Polls before a waiting rank yields its core: with a core for each rank, and with ranks that share cores.
 _SPINS, _SPINS_CROWDED = 1000, 1
+# The time for which a rank sleeps that has waited long.
+_NAP_S = 0.0002
 _NONE: Indices = np.zeros(0, dtype=np.int64)
 
 
@@ -135,7 +137,7 @@ class MpiPlan:
             interpreter.ITEM_BYTES: item_bytes,
             interpreter.REDOP: REDOP_CODES[redop],
             interpreter.SPINS: _SPINS_CROWDED if ends.crowded else _SPINS,
-            interpreter.WIRED: int(self._wires is not None),
+            interpreter.ONE_PASS: int(self._wires is not None),
             interpreter.JOINS: self._there.ctypes.data,
             interpreter.JOINED: self._added.ctypes.data,
             interpreter.SUMS: self._sums_of_steps.ctypes.data * summed,
@@ -155,18 +157,57 @@ class MpiPlan:
             with self._leave_out(without):
                 self.run()
             return
+        for _ in self._passes():
+            pass
+
+    def _passes(self, *, beside: bool = False) -> Iterator[bool]:
+        """Run the collective, and yield after each pass whether it moved data.
+
+        With ``beside`` the rank has other work to do meanwhile, so no pass waits.
+        """
         if self._log is not None:
             self._log.begin(self._header)
         self._sums_of_steps[:] = 0
         if self._wires is not None:
             self._wires.begin(int(self._header[interpreter.RUN]) + 1)
+        self._header[interpreter.ONE_PASS] = int(beside or self._wires is not None)
         state = self._begin()
         if state != interpreter.DONE:
-            self._advance_to_end(state)
+            yield from self._advance_to_end(state, beside=beside)
         for start, stop, summands in self._sums:
             self._recv[start:stop] = divided(self._recv[start:stop], summands)
         if self._log is not None:
             self._log.end()
+
+    @staticmethod
+    def run_together(plans: Sequence[MpiPlan], release_s: Sequence[float]) -> list[float]:
+        """Run plans at once, each from its release on; return the seconds at which each ended on this rank.
+
+        Times count from the call. All ranks give the plans in one order; a plan gets a pass in turn.
+        """
+        began_s = time.perf_counter()
+        runs = {at: plan._passes(beside=True) for at, plan in enumerate(plans)}
+        ended_s = [0.0] * len(plans)
+        moved_s = began_s
+        while runs:
+            moved = False
+            for at, run in tuple(runs.items()):
+                now_s = time.perf_counter() - began_s
+                if now_s < release_s[at]:
+                    continue
+                passed = next(run, None)
+                moved = moved or passed is not False
+                if passed is None:
+                    ended_s[at] = time.perf_counter() - began_s
+                    del runs[at]
+            now_s = time.perf_counter()
+            if moved:
+                moved_s = now_s
+            elif now_s - moved_s > _SAY_AFTER_S:
+                time.sleep(_NAP_S)
+            else:
+                os.sched_yield()
+        return ended_s
 
     def kept(self) -> KeptRun:
         """Return the log of the last run; only for a traced plan."""
@@ -294,7 +335,7 @@ class MpiPlan:
         header[interpreter.TILES] = self._ends.tiling.tiles
         return begin
 
-    def _advance_to_end(self, state: int) -> None:
+    def _advance_to_end(self, state: int, *, beside: bool) -> Iterator[bool]:
         """Advance the run to its end: serve the wires, report waiting, and check that the others live."""
         since_s = looked_s = time.monotonic()
         reported = False
@@ -304,7 +345,7 @@ class MpiPlan:
             moved = state == interpreter.MOVED
             if self._wires is not None:
                 moved = self._wires.serve(wait=False) or moved
-                if not moved and self._ends.lonely:
+                if not moved and self._ends.lonely and not beside:
                     self._report_wait()
                     moved = reported = self._wires.serve(wait=True)
             now_s = time.monotonic()
@@ -318,9 +359,11 @@ class MpiPlan:
                 if now_s - looked_s > _LOOK_EVERY_S:
                     looked_s = now_s
                     self._check_neighbours()
-                time.sleep(0.0002)
-            elif self._wires is not None:
+                if not beside:
+                    time.sleep(_NAP_S)
+            elif self._wires is not None and not beside:
                 os.sched_yield()
+            yield moved
             state = interpreter.advance(*self._arguments)
         if reported:
             self._progress.update(0, 0, self._program.name)

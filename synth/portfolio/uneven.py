@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from probes.base import longs
+import numpy as np
+
+from probes.base import Longs, UsageError, longs, offsets
 from synth.collective import Collective, Kind, uneven
 from synth.portfolio.request import CollectiveRequest
 
@@ -22,6 +24,8 @@ _MOST_ROUNDING = 0.02
 # without a search; with more chunks, the proof takes minutes.
 _MOST_CHUNKS = 4096
 _MOST_CHUNKS_OF_PAIR, _MOST_CHUNKS_OF_PAIRS = 32, 1 << 19
+# A chunk of an all_gather on 512 ranks takes 511 sends, and 690,000 sends took 54 seconds of a core.
+_MOST_SENDS = 1 << 20
 
 
 def uneven_request(
@@ -31,8 +35,8 @@ def uneven_request(
 
     ``size_bytes`` has a value for each rank; in an all_to_all it has one for each pair, by source and then
     target. Without ``chunk_bytes``, the chunk is the largest that rounds the busiest buffer up by at most
-    2 %. If that takes too many chunks, the chunk is the one that rounds the buffer up least. Raises
-    UsageError if the sizes do not suit the collective.
+    2 %. If that takes too many chunks or sends, the chunk is the one that rounds the buffer up least. Raises
+    UsageError if the sizes do not suit the collective, or if one chunk a block takes too many sends.
     """
     return cut_request(partial(uneven, kind, ranks, size_bytes, root=root), max(1, *size_bytes), chunk_bytes)
 
@@ -53,8 +57,17 @@ def cut_request(
 
 def _chunk_bytes(whole: Collective) -> int:
     assert whole.blocks is not None
-    busiest = int(whole.buffer_bytes().max())
     sizes: list[int] = [size for size in whole.blocks.size_bytes.tolist() if size]
+    sends = _sends_of_blocks(whole)
+    if int(sends.sum()) > _MOST_SENDS:
+        raise UsageError(
+            f"{whole.label} on {whole.ranks} ranks takes at least {sends.sum()} sends, expected at most "
+            f"{_MOST_SENDS}",
+            hint="Pad all blocks to the largest and leave --counts out: equal blocks need no list of sends."
+            if whole.blocks.kind != "custom"
+            else "",
+        )
+    busiest = int(whole.buffer_bytes().max())
     common = math.gcd(*sizes)
     candidates = [-(-busiest // pieces) for pieces in _PIECES]
     if busiest <= common * _PIECES[-1]:
@@ -63,12 +76,24 @@ def _chunk_bytes(whole: Collective) -> int:
     most = _MOST_CHUNKS
     if whole.blocks.kind == "all_to_all":
         most = max(most, min(_MOST_CHUNKS_OF_PAIR * len(sizes), _MOST_CHUNKS_OF_PAIRS))
-    fitting = [size for size in candidates if sum(-(-block // size) for block in sizes) <= most] or [
-        max(candidates)
-    ]
+    block_bytes = longs(sizes)
+    fitting = [
+        size
+        for size in candidates
+        if (chunks := -(-block_bytes // size)).sum() <= most and chunks @ sends <= _MOST_SENDS
+    ] or [max(candidates)]
     rounding = {size: _rounding(whole, size) for size in fitting}
     near = [size for size in fitting if rounding[size] <= _MOST_ROUNDING]
     return max(near) if near else min(fitting, key=lambda size: rounding[size])
+
+
+def _sends_of_blocks(whole: Collective) -> Longs:
+    """Return the fewest sends of each block with data, if it is one chunk."""
+    assert whole.blocks is not None
+    filled = whole.blocks.chunks > 0
+    first = offsets(whole.blocks.chunks)[:-1][filled]
+    ends = whole.sources.sizes()[first].astype(np.int64) + whole.targets.sizes()[first] - 2
+    return longs(np.maximum(ends, 1))
 
 
 def _rounding(whole: Collective, chunk_bytes: int) -> float:

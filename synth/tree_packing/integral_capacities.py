@@ -107,7 +107,8 @@ def _times(found: IntegralRates, best: Fraction, trees: int) -> Iterator[Fractio
     """Yield the optimum's time, then the times at which some capacity grows."""
     time = trees / best
     yield time
-    levels = sorted({int(rate) for rate in (*found.link, *found.port)})
+    # A port has no rate if none of its links is left, as on some of a network's ranks.
+    levels = sorted({int(rate) for rate in (*found.link, *found.port) if rate})
     for _ in range(_COARSEST):
         time = min(Fraction(int(rate * time) + 1, rate) for rate in levels)
         yield time

@@ -116,6 +116,32 @@ def movements(rank, size):
     assert objects == [{"rank": each} for each in range(size)]
 
 
+def unequal(rank, size):
+    """Blocks of unequal sizes, one of them empty; twice: with a new plan and with a kept one."""
+    for unit in (3, 20_011):
+        sizes = [unit * (other + 1) if other != 1 else 0 for other in range(size)]
+        for dtype in (torch.float32, torch.bfloat16, torch.bool):
+            for _ in range(2):
+                parts = [torch.empty(each, dtype=dtype) for each in sizes]
+                dist.all_gather(parts, of(rank, sizes[rank], dtype))
+                for other, part in enumerate(parts):
+                    assert torch.equal(part, of(other, sizes[other], dtype)), (unit, dtype, other)
+        for dtype, op in ((torch.float32, dist.ReduceOp.SUM), (torch.int64, dist.ReduceOp.MAX)):
+            given = [of(rank + at, each, dtype) for at, each in enumerate(sizes)]
+            dist.reduce_scatter(output := torch.empty(sizes[rank], dtype=dtype), given, op)
+            every = torch.stack([of(other + rank, sizes[rank], dtype) for other in range(size)])
+            equal(output, OPERATORS[op](every))
+        given = [of(rank, each).view(-1, 1) for each in sizes]
+        dist.reduce_scatter(output := torch.empty(sizes[rank], 1), given, dist.ReduceOp.AVG)
+        assert torch.allclose(output.view(-1), all_of(sizes[rank]).mean(0))
+    turned = torch.empty(7, 5).t() if rank else torch.empty(5, 7)
+    parts = [turned, *(torch.empty(4, 4 * other) for other in range(1, size))]
+    mine = of(rank, parts[rank].numel()).view(parts[rank].shape)
+    dist.all_gather(parts, mine)
+    for other, part in enumerate(parts):
+        equal(part.reshape(-1), of(other, part.numel()))
+
+
 def asynchronous(rank, size):
     works = [(data := of(rank) * at, dist.all_reduce(data, async_op=True)) for at in range(5)]
     for at, (data, work) in enumerate(works):
@@ -420,6 +446,7 @@ def reduced(rank, size):
 
 
 CASES = {
+    "unequal": (unequal,),
     "collectives": (reductions, movements, asynchronous, subgroups, data_parallel, fully_sharded),
     "measured": (measured, arguments),
     "killed": (killed,),

@@ -1,4 +1,5 @@
 from .group_rendezvous import (
+    Shutdown as Shutdown,
     Word as Word,
     exchange_through as exchange_through,
     hear_rank_0 as hear_rank_0,
@@ -6,6 +7,7 @@ from .group_rendezvous import (
 )
 from .known_schedules import KnownSchedules as KnownSchedules
 from .launcher_rendezvous import meet as meet
+from .planned_collectives import shared as shared
 from .process_group import (
     LEAST_BYTES as LEAST_BYTES,
     PREFERENCES as PREFERENCES,

@@ -26,7 +26,7 @@ from synth.schedules import Schedule
 if TYPE_CHECKING:
     from exec.mpi import MpiPlan
 
-__all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "size_class"]
+__all__ = ["BrokenGroupError", "PlannedCollectives", "Prepared", "Search", "shared", "size_class"]
 
 _T = TypeVar("_T")
 
@@ -76,7 +76,7 @@ class PlannedCollectives:
                 f"the network is for {self.network.ranks} ranks, this group has {group.Get_size()}",
                 hint="Profile the ranks of the job, or leave the profile out: links are then measured.",
             )
-        self._programs: dict[tuple[Kind, int, int], Program] = {}
+        self._programs: dict[tuple[Kind, int, int, tuple[int, ...]], Program] = {}
         self._plans: collections.OrderedDict[CollectiveCall, Prepared] = collections.OrderedDict()
 
     def make(self, request: CollectiveCall, group: Group) -> Prepared:
@@ -92,7 +92,7 @@ class PlannedCollectives:
             )
         layout, rank = Layout(self._program(request, group), request.count), group.Get_rank()
         dtype, op = dtype_of(request.dtype), request.op
-        if request.kind in _APART:
+        if request.kind in _APART or request.blocks:
             send, recv = (np.empty(layout.elements(rank, buffer), dtype) for buffer in (INPUT, OUTPUT))
             return Prepared(MpiPlan(layout, group, send, recv, op), (send, recv), None)
         elements, *spans = layout.in_place(rank)
@@ -115,8 +115,9 @@ class PlannedCollectives:
 
         ``data`` is the larger buffer, as in `exec.program.layout.Layout.in_place`: for an all_gather the
         whole result, which already holds this rank's share; for a gather or scatter the buffer of all shares
-        at the root, and one share on other ranks. A reduce_scatter and an all_to_all read ``data`` and fill
-        ``result``. Raises BrokenGroupError if the ranks do not complete the collective.
+        at the root, and one share on other ranks. A reduce_scatter, an all_to_all and a collective of unequal
+        blocks read ``data`` and fill ``result``. Raises BrokenGroupError if the ranks do not complete the
+        collective.
         """
         self._plans.move_to_end(request)
         prepared = self._plans[request]
@@ -144,9 +145,10 @@ class PlannedCollectives:
         """Return the program for this kind, root and class of sizes; rank 0 makes its schedule."""
         from synth.stages import compile as compile_
 
-        key = (request.kind, request.root, size_class(request.size_bytes(group.Get_size())))
+        size = size_class(request.size_bytes(group.Get_size()))
+        key = (request.kind, request.root, size, request.blocks)
         if key not in self._programs:
-            self._programs[key] = compile_(_shared(group, lambda: self._schedule(request)))
+            self._programs[key] = compile_(shared(group, lambda: self._schedule(request)))
         return self._programs[key]
 
     def _schedule(self, request: CollectiveCall) -> Schedule:
@@ -154,7 +156,8 @@ class PlannedCollectives:
         ranks = self.group.Get_size()
         size_bytes = request.size_bytes(ranks)
         asked = {"kind": request.kind, "root": request.root, "size class": size_class(size_bytes)}
-        key = {**self._place, **asked}
+        blocks = {"blocks": list(request.blocks)} if request.blocks else {}
+        key = {**self._place, **asked, **blocks}
         schedule = self._known.find(key, self.network, size_bytes)
         if schedule is None:
             schedule = self._search(self.network, request)
@@ -162,7 +165,7 @@ class PlannedCollectives:
         return schedule
 
 
-def _shared(group: Group, make: Callable[[], _T]) -> _T:
+def shared(group: Group, make: Callable[[], _T]) -> _T:
     """Return rank 0's result of ``make`` on every rank; its error is raised on all."""
     value, failed, why = None, None, ""
     if group.Get_rank() == 0:

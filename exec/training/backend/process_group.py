@@ -109,7 +109,8 @@ class _Call:
     """A collective on ``tensors``, with functions that run it by gloo and by a plan.
 
     ``tensors`` have the same sizes on all ranks. ``size_bytes`` is the size of the larger buffer. ``result``
-    is the value of the work.
+    is the value of the work. ``blocks`` are the elements of each rank's block if they differ, which gloo
+    itself refuses: ``gloo`` then makes several collectives of it, and waits for them.
     """
 
     kind: Kind
@@ -121,6 +122,7 @@ class _Call:
     limit: timedelta
     op: Any = ReduceOp.SUM
     root: int = 0
+    blocks: tuple[int, ...] = ()
 
 
 class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for mypy
@@ -252,6 +254,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if not len(outputs) == len(inputs) == 1:
             return self._refused(gloo)
         parts, given = outputs[0], inputs[0]
+        if blocks := self._unequal(parts, given):
+            return self._gather_unequal(parts, given, blocks, opts.timeout)
 
         def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
             row = torch.empty(given.numel() * self._size, dtype=given.dtype)
@@ -303,12 +307,46 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             with flat(output) as result:
                 plans.run(request, array_of(row), array_of(result))
 
+        if blocks := self._unequal(parts, output):
+            gloo = partial(_scatter_by_reductions, parts, output, self._rank, opts.reduceOp)
         size = _size_bytes(parts)
         return self._carry_out(
             _Call(
-                "reduce_scatter", [output, *parts], size, planned, gloo, outputs, opts.timeout, opts.reduceOp
+                "reduce_scatter",
+                [output, *parts],
+                size,
+                planned,
+                gloo,
+                outputs,
+                opts.timeout,
+                opts.reduceOp,
+                blocks=blocks,
             )
         )
+
+    def _gather_unequal(
+        self, parts: Sequence[Any], given: Any, blocks: tuple[int, ...], limit: timedelta
+    ) -> Any:
+        """Carry out an all_gather of unequal blocks."""
+
+        def planned(plans: PlannedCollectives, request: CollectiveCall) -> None:
+            row = torch.empty(sum(blocks), dtype=given.dtype)
+            plans.run(request, bytes_of(given.detach().reshape(-1)), bytes_of(row))
+            for part, block in zip(parts, row.split(list(blocks)), strict=True):
+                part.detach().copy_(block.view(part.shape))
+
+        gloo = partial(_gather_by_broadcasts, parts, given, self._rank)
+        tensors, size = [given, *parts], _size_bytes(parts)
+        return self._carry_out(
+            _Call("all_gather", tensors, size, planned, gloo, list(parts), limit, blocks=blocks)
+        )
+
+    def _unequal(self, parts: Sequence[Any], own: Any) -> tuple[int, ...]:
+        """Return the elements of each rank's block if they differ and plans can serve them, else ()."""
+        blocks = tuple(part.numel() for part in parts)
+        alike = {(part.dtype, part.device.type, part.layout) for part in (*parts, own)}
+        served = len(blocks) == self._size and alike == {(own.dtype, "cpu", torch.strided)}
+        return blocks if served and len(set(blocks)) > 1 and own.numel() == blocks[self._rank] else ()
 
     def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Any:
         opts = _options(ReduceScatterOptions, opts, None)
@@ -487,9 +525,12 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         if why := self._unplanned(call):
             return self._hand_over(why, first, call.gloo, call.result)
         name = f"{call.kind} of {_size_of(call.tensors)}"
-        if call.size_bytes < self._settings.least_bytes or self._size == 1:
+        is_small = call.size_bytes < self._settings.least_bytes
+        if (is_small and not call.blocks) or self._size == 1:
             return self._at_once(name, call.gloo, call.result, call.limit)
         _check_writable(call.kind, call.result)
+        if is_small:
+            return self._queued_work(name, lambda: call.gloo(self._queued), call.result, call.limit)
         request = self._request(call)
         waits = self._settings.prefer == "ccctl" and not self._preparation.has(request)
         return self._queued_work(name, lambda: self._serve(request, call), call.result, call.limit, waits)
@@ -518,7 +559,8 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             return f"{call.kind} of tensors that are not dense"
         if first.device.type != "cpu":
             return f"{call.kind} on {first.device.type}"
-        if call.kind in _BLOCKS and len({(tensor.numel(), tensor.dtype) for tensor in call.tensors}) > 1:
+        unlike = len({(tensor.numel(), tensor.dtype) for tensor in call.tensors}) > 1
+        if call.kind in _BLOCKS and unlike and not call.blocks:
             return f"{call.kind} of unequal parts"
         if call.kind in _BLOCKS and len(call.tensors) not in (1, self._size + 1):
             return f"{call.kind} of other than {self._size} parts"
@@ -534,11 +576,15 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         first = call.tensors[0]
         if call.kind in REDUCING:
             summed = call.tensors if call.kind == "all_reduce" else [first]
-            count = sum(tensor.numel() for tensor in summed)
+            count = max(call.blocks, default=sum(tensor.numel() for tensor in summed))
             op = _operator_of(call.op) or ""
+            item_bytes = first.dtype.itemsize
             return CollectiveCall(
-                call.kind, op, REDUCIBLE[first.dtype], count, first.dtype.itemsize, call.root
+                call.kind, op, REDUCIBLE[first.dtype], count, item_bytes, call.root, call.blocks
             )
+        if call.blocks:
+            blocks = tuple(elements * first.dtype.itemsize for elements in call.blocks)
+            return CollectiveCall(call.kind, "sum", "uint8", max(blocks), 1, call.root, blocks)
         return CollectiveCall(call.kind, "sum", "uint8", first.numel() * first.dtype.itemsize, 1, call.root)
 
     def _serve(self, request: CollectiveCall, call: _Call) -> Any:
@@ -555,14 +601,15 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             with torch.inference_mode():
                 call.planned(plans, request)
 
-        key = (request.kind, request.op, request.dtype, request.root, size_class(call.size_bytes))
+        size = size_class(call.size_bytes)
+        key = (request.kind, request.op, request.dtype, request.root, size, request.blocks)
         if self._settings.prefer == "ccctl" or autotuner.decided.get(key) == 0:
             planned()
         elif autotuner.decided.get(key) == 1:
             return call.gloo(self._queued)
         else:
             self._queue.settle()
-            autotuner.serve(key, (planned, lambda: call.gloo(self._queued).wait()))
+            autotuner.serve(key, (planned, lambda: _waited(call.gloo(self._queued))))
             if key in autotuner.decided:
                 _log.info("%s: %s", " ".join(map(str, key)), self.decided[key])
         self._preparation.shutdown.count()
@@ -764,6 +811,45 @@ def _between(given: Any, output: Any, view: Callable[[Any], Array]) -> _Planned:
             plans.run(request, view(row), view(result))
 
     return planned
+
+
+def _waited(work: Any) -> None:
+    """Wait for gloo's work; None stands for work that is done."""
+    if work is not None:
+        work.wait()
+
+
+def _gather_by_broadcasts(parts: Sequence[Any], given: Any, rank: int, gloo: Any) -> None:
+    """Gather blocks that differ in size: one broadcast for each rank."""
+    rows = [part.detach().contiguous() for part in parts]
+    rows[rank].copy_(given.detach().view(rows[rank].shape))
+    works = [
+        gloo.broadcast([row], _rooted(BroadcastOptions, root, None, None))
+        for root, row in enumerate(rows)
+        if row.numel()
+    ]
+    for work in works:
+        work.wait()
+    with torch.inference_mode():
+        for part, row in zip(parts, rows, strict=True):
+            part.detach().copy_(row)
+
+
+def _scatter_by_reductions(parts: Sequence[Any], output: Any, rank: int, op: Any, gloo: Any) -> None:
+    """Reduce blocks that differ in size, each to its rank: one reduction for each rank."""
+    rows = [part.detach().clone().contiguous() for part in parts]
+    is_average = _operator_of(op) == "avg"
+    added = ReduceOp.SUM if is_average else op
+    works = [
+        gloo.reduce([row], _rooted(ReduceOptions, root, added, None))
+        for root, row in enumerate(rows)
+        if row.numel()
+    ]
+    for work in works:
+        work.wait()
+    with torch.inference_mode():
+        own = rows[rank] / len(rows) if is_average else rows[rank]
+        output.detach().copy_(own.view(output.shape))
 
 
 def _spread(row: Any, parts: Sequence[Any]) -> None:

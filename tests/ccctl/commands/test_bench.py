@@ -438,3 +438,49 @@ def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule
     assert {part["where"] for part in breakdown["parts"] if part["kind"] == "link"} <= rings
     assert {one["where"] for one in breakdown["busy"]} == rings | {f"nic{rank}" for rank in range(4)}
     assert {one["carried_bytes"] for one in breakdown["busy"]} == {3 << 20}
+
+
+STEP = """
+[[group]]
+name = "data"
+kind = "all_reduce"
+size = "64K"
+
+[[group]]
+name = "weights"
+kind = "broadcast"
+size = "16K"
+release = "1ms"
+"""
+
+
+@pytest.mark.mpi
+def test_groups_of_a_step_run_alone_at_once_and_planned_together(run_ccctl, folder):
+    (folder / "step.toml").write_text(STEP)
+    step = ("bench", "--groups", "step.toml", "--profile", "profile.json", "--iters", 2)
+    done = run_ccctl(*step, "-o", "report.json", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["program"] for row in rows[::3]] == [
+        "data: alone",
+        "weights: alone",
+        "whole step: planned singly",
+    ]
+    assert all(row["wrong"] == 0 and row["predicted_us"] > 0 and row["time_us"] > 0 for row in rows)
+    assert len(codec.read(str(folder / "report.json"), "report").body.rows) == len(rows) == 8
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("schedule.json",), "ARTIFACT: leave it out"),
+        (("--sizes", "1M"), "--sizes: leave it out"),
+        (("--vs", "mpi"), "--vs: leave it out"),
+        (("-d", "float32,float64"), "-d float32,float64: groups have one at a time"),
+    ],
+)
+def test_what_has_no_meaning_beside_groups_is_refused(run_ccctl, folder, given, said):
+    (folder / "step.toml").write_text(STEP)
+    done = run_ccctl("bench", *given, "--groups", "step.toml", "--profile", "profile.json")
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -126,12 +126,50 @@ def _custom(sets: Any, ranks: int, chunks: int) -> Wanted:
     for column, limit in zip(columns, (len(groups), len(groups), 2), strict=True):
         if any(not 0 <= value < limit for value in column):
             raise Malformed("a value of the custom collective is out of range")
-    return Wanted(
+    found = Wanted(
         [groups[at] for at in columns[0]],
         [groups[at] for at in columns[1]],
         [bool(at) for at in columns[2]],
         False,
     )
+    if sets.blocks is not None:
+        _of_blocks(sets.blocks, found, ranks)
+    return found
+
+
+def _of_blocks(blocks: Any, found: Wanted, ranks: int) -> None:
+    """Raise Malformed where the sets are not those of the blocks, one after the other."""
+    kind, root = blocks.kind, int(blocks.root)
+    counts, sizes = [[int(one) for one in column] for column in (blocks.chunks, blocks.size_bytes)]
+    everyone = list(range(ranks))
+    if kind not in ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all", "custom"):
+        raise Malformed(f"blocks of {kind}")
+    number = {"all_to_all": ranks * ranks, "custom": len(sizes)}.get(kind, ranks)
+    if len(counts) != number or len(sizes) != number or root not in everyone:
+        raise Malformed("blocks for other ranks")
+    if any(
+        size < 0 or count < 0 or (size > 0) != (count > 0) for size, count in zip(sizes, counts, strict=True)
+    ):
+        raise Malformed("a block without chunks, or chunks without data")
+    if sum(counts) != found.chunks:
+        raise Malformed("the blocks have another number of chunks")
+    chunk = 0
+    for block, count in enumerate(counts):
+        owner = [block]
+        pair = {
+            "all_gather": (owner, everyone, False),
+            "reduce_scatter": (everyone, owner, True),
+            "scatter": ([root], owner, False),
+            "gather": (owner, [root], False),
+            "all_to_all": ([block // ranks], [block % ranks], False),
+        }.get(kind)
+        for _ in range(count):
+            sets = found.sources[chunk], found.targets[chunk], found.reduced[chunk]
+            # The chunks of a block of a redistribution are alike.
+            pair = pair or sets
+            if sets != pair:
+                raise Malformed(f"chunk {chunk} is not of block {block}")
+            chunk += 1
 
 
 def _several(collective: Any, ranks: int, chunks: int) -> Wanted:

@@ -2,15 +2,19 @@
 
 The sends are carried out twice: in the order of the table, and in the order of the times at which they start
 and arrive. Both must give every rank what it wants, and add no contribution twice on the way.
+
+Sends that name addends are followed in the order of the table. None may start before what it carries is
+there. If the order of sums is fixed, ranks keep parts apart: each is the sum below one node of the tree.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 from oracles import ACCEPTED, Verdict, refused
-from oracles.collectives import Malformed, Wanted, contents, total, wanted
+from oracles.collectives import REDUCING, Malformed, Wanted, contents, total, wanted
 
 __all__ = ["judge"]
 
@@ -23,8 +27,16 @@ def judge(schedule: Any) -> Verdict:
         _network(schedule.network)
         asked = wanted(schedule.collective)
         sends = _sends(schedule, asked)
+        parts = _parts(schedule)
     except Malformed as error:
         return refused(str(error))
+    fixed = schedule.collective.sum_order == "aligned"
+    if fixed and schedule.collective.kind not in (*REDUCING, "custom"):
+        return refused("an order of sums without sums")
+    if parts is not None:
+        return _by_parts(schedule, sends, parts, asked, fixed) or ACCEPTED
+    if fixed and any(op == 1 for *_, op in sends):
+        return refused("no addends are named, so ranks add up in the order of arrival")
     times = _times(schedule, sends, asked)
     return _in_table_order(sends, asked) or _in_time(schedule, sends, times, asked) or ACCEPTED
 
@@ -74,18 +86,105 @@ def _in_table_order(sends: list[tuple[int, int, int, int, int]], asked: Wanted) 
     return _incomplete(held, asked, "in table order")
 
 
+def _parts(schedule: Any) -> list[list[int]] | None:
+    """The addends of each send; None if the schedule names none."""
+    start, addend = ([int(one) for one in column] for column in (schedule.addend_start, schedule.addend))
+    if not start and not addend:
+        return None
+    rows = len(schedule.chunk)
+    if len(start) != rows + 1 or start[0] != 0 or start[-1] != len(addend) or start != sorted(start):
+        raise Malformed("ranges of addends do not cover their table")
+    found = [addend[low:high] for low, high in pairwise(start)]
+    src, dst = ([int(one) for one in ends] for ends in (schedule.network.src, schedule.network.dst))
+    link = [int(one) for one in schedule.link]
+    if any(not 0 <= one < len(src) for one in link):
+        raise Malformed("a send over a link that does not exist")
+    for row, parts in enumerate(found):
+        for part in parts:
+            if not -1 <= part < row:
+                raise Malformed(f"send {row} names addend {part}")
+            if part >= 0 and schedule.chunk[part] != schedule.chunk[row]:
+                raise Malformed(f"send {row} names a send of another chunk")
+            if part >= 0 and dst[link[part]] != src[link[row]]:
+                raise Malformed(f"send {row} names a send to another rank")
+    return found
+
+
+def _by_parts(
+    schedule: Any,
+    sends: list[tuple[int, int, int, int, int]],
+    parts: list[list[int]],
+    asked: Wanted,
+    fixed: bool,
+) -> Verdict | None:
+    held, own, messages = contents(asked), contents(asked), list[dict[tuple[int, int], int]]()
+    overwritten: set[tuple[int, int]] = set()
+    times = _times(schedule, sends, asked, parts)
+    for row, (chunk, _, src, dst, op) in enumerate(sends):
+        message: dict[tuple[int, int], int] = {}
+        if not parts[row]:
+            message = dict(held.get((src, chunk), {}))
+        elif (src, chunk) in overwritten:
+            return refused(f"send {row} adds up what was overwritten")
+        for part in parts[row]:
+            if part < 0 and (src, chunk) not in own:
+                return refused(f"send {row} adds a contribution that rank {src} lacks")
+            for atom, count in (messages[part] if part >= 0 else own[src, chunk]).items():
+                message[atom] = message.get(atom, 0) + count
+        if not message or times[row][0] == math.inf:
+            return refused(f"send {row} leaves rank {src}, which lacks chunk {chunk}")
+        if any(count > 1 for count in message.values()):
+            return refused(f"send {row} carries a contribution twice")
+        if fixed and asked.reduced[chunk]:
+            leaves = frozenset(asked.sources[chunk].index(rank) for _, rank in message)
+            if leaves not in _nodes(0, len(asked.sources[chunk])):
+                return refused(f"send {row} carries the sum of {sorted(leaves)}, which is below no node")
+        messages.append(message)
+        if op == 0:
+            held[dst, chunk] = message
+            overwritten.add((dst, chunk))
+            continue
+        after = dict(held.get((dst, chunk), {}))
+        for atom, count in message.items():
+            after[atom] = 1 if fixed else after.get(atom, 0) + count
+        held[dst, chunk] = after
+        if any(count > 1 for count in after.values()):
+            return refused(f"send {row} adds a contribution twice")
+    return _incomplete(held, asked, "by parts")
+
+
+def _nodes(first: int, leaves: int) -> set[frozenset[int]]:
+    """The leaves below each node of the aligned tree over ``leaves`` leaves from ``first``."""
+    found = {frozenset(range(first, first + leaves))}
+    if leaves > 1:
+        left = 1
+        while 2 * left < leaves:
+            left *= 2
+        found |= _nodes(first, left) | _nodes(first + left, leaves - left)
+    return found
+
+
 def _times(
-    schedule: Any, sends: list[tuple[int, int, int, int, int]], asked: Wanted
+    schedule: Any,
+    sends: list[tuple[int, int, int, int, int]],
+    asked: Wanted,
+    parts: list[list[int]] | None = None,
 ) -> list[tuple[float, float, float]]:
-    """(start, end of the hold, arrival) of each send, each as early as chunk, link and ports allow."""
+    """(start, end of the hold, arrival) of each send, each as early as chunk, link and ports allow.
+
+    A send that names addends waits for them only.
+    """
     network, size = schedule.network, schedule.chunk_bytes
     ready = {slot: 0.0 for slot in contents(asked)}
     free: dict[tuple[str, int], float] = {}
     found = []
-    for chunk, link, src, dst, _ in sends:
+    for row, (chunk, link, src, dst, _) in enumerate(sends):
         low, high = int(network.link_port_start[link]), int(network.link_port_start[link + 1])
         used = [("link", link)] + [("port", int(network.link_port[at])) for at in range(low, high)]
-        begin = max([ready.get((src, chunk), math.inf), *(free.get(one, 0.0) for one in used)])
+        there = [ready.get((src, chunk), math.inf)]
+        if parts is not None and parts[row]:
+            there = [found[part][2] if part >= 0 else 0.0 for part in parts[row]]
+        begin = max([*there, *(free.get(one, 0.0) for one in used)])
         alpha, beta = float(network.alpha_s[link]), float(network.beta_s_per_byte[link])
         hold = beta * size + (alpha if network.hold_alpha else 0.0)
         arrival = begin + (alpha + beta * size)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -33,6 +34,14 @@ def test_another_number_of_trees_takes_a_little_longer():
     best, _ = exact_trees(found, ONES, 346.6666e9 / 16)
     fitted = units(found, ONES, best, 16)
     assert 16 / best < fitted.time < 16 / best * Fraction(11, 10)
+
+
+def test_a_port_without_links_has_no_say():
+    """Networks of some of the ranks keep the ports of the others."""
+    network = pod("dgx-a100:2")
+    found = [rates(each) for each in (network, replace(network, ports=(*network.ports, "unused")))]
+    best, _ = exact_trees(found[0], ONES, 346.6666e9 / 16)
+    assert len({units(each, ONES, best, 16).time for each in found}) == 1
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,11 @@ def test_collectives_data_parallel_and_sharded_training_give_what_gloo_gives():
     assert all("fully_sharded" in one for one in said)
 
 
+@pytest.mark.parametrize("prefer", ["measured", "ccctl", "gloo"])
+def test_unequal_blocks_which_gloo_refuses_are_gathered_and_scattered(prefer):
+    finished(HELPER, "unequal", 3, CCCTL_PREFER=prefer)
+
+
 def test_the_faster_way_is_chosen_by_all_ranks():
     finished(HELPER, "measured", 2)
 

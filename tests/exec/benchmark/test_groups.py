@@ -1,0 +1,86 @@
+"""Groups of a step, run at once on real ranks: what they must end with, and rows for every way."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from limits import HANG_S
+from sample_schedules import random_schedule
+
+from exec.benchmark.groups import GroupsRequest, MeasuredGroup
+from synth.compiler.lowering import lower
+from synth.network import Link, build
+from synth.portfolio.request import CollectiveRequest
+from synth.side_by_side import StepGroup, side_by_side
+
+# On every rank: the step on one host, then as if each rank had a host of its own.
+WORKER = """
+import pickle, sys
+from mpi4py import MPI
+from exec.benchmark.groups import bench_groups_task
+from exec.mpi import connections
+from probes.base.progress import SILENT
+
+with open(sys.argv[1], "rb") as stream:
+    request = pickle.load(stream)
+key, reports = connections.host_key, []
+for per_host in (3, 1):
+    connections.host_key = lambda: (*key(), MPI.COMM_WORLD.Get_rank() // per_host)
+    reports.append(bench_groups_task(MPI.COMM_WORLD, request, SILENT))
+if MPI.COMM_WORLD.Get_rank() == 0:
+    with open(sys.argv[2], "wb") as stream:
+        pickle.dump(reports, stream)
+"""
+WAYS = ("alone", "planned singly", "planned together")
+
+
+def measured_groups():
+    """Return four groups on three ranks: two on a pair each, one of them later, and two on all ranks."""
+    links = [Link(a, b, 1e-6, 1e-9) for a in range(3) for b in range(3) if a != b]
+    steps = [
+        StepGroup("pair", CollectiveRequest("all_gather", 0, (0, 1)), 4096),
+        StepGroup("late", CollectiveRequest("all_to_all", 1, (1, 2)), 4096, release_s=0.02),
+    ]
+    found = side_by_side(build("pairs", ["host"] * 3, links), steps)
+    planned = [
+        MeasuredGroup(step.name, step.release_s, count, lower(singly), lower(together), (1e-3, 2e-3, 2e-3))
+        for step, singly, together, count in zip(
+            steps, found.singly, found.schedules, (3000, 17), strict=True
+        )
+    ]
+    drawn = [
+        MeasuredGroup(
+            kind,
+            0.0,
+            count,
+            lower(random_schedule(kind, 3, 2, 1)),
+            lower(random_schedule(kind, 3, 4, 2)),
+            (1e-3,) * 3,
+        )
+        for kind, count in (("all_reduce", 40_000), ("reduce_scatter", 5))
+    ]
+    return [*planned, *drawn]
+
+
+@pytest.mark.mpi
+def test_groups_at_once_are_right_within_a_host_and_between_hosts(tmp_path):
+    groups = measured_groups()
+    request = GroupsRequest(tuple(groups), (3e-3, 3e-3), "float64", "sum", 1, 3)
+    (tmp_path / "request").write_bytes(pickle.dumps(request))
+    (tmp_path / "worker.py").write_text(WORKER)
+    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
+    worker = [sys.executable, "-P", tmp_path / "worker.py", tmp_path / "request", tmp_path / "reports"]
+    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    for report in pickle.loads((tmp_path / "reports").read_bytes()):
+        names = [f"{group.name}: {way}" for group in groups for way in WAYS]
+        assert [row.program for row in report.rows] == [*names, *(f"whole step: {way}" for way in WAYS[1:])]
+        assert report.problems() == [] and report.wrong_results == []
+        assert {row.out_of_place.wrong for row in report.rows} == {0}
+        *of_groups, singly, together = report.rows
+        assert [row.predicted_s for row in of_groups] == [s for group in groups for s in group.predicted_s]
+        # The whole ends no sooner than the data of the last group is there.
+        assert min(singly.out_of_place.time_s, together.out_of_place.time_s) >= 0.02
+        assert singly.size_bytes == sum(row.size_bytes for row in of_groups[:: len(WAYS)])
