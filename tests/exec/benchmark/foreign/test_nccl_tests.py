@@ -553,9 +553,9 @@ def test_an_unnamed_sendrecv_is_called_by_the_name_of_its_test():
 OF_BENCH = """# all_reduce on 4 ranks, vm
 # mpi: Open MPI v5.0.11
 # 20 iterations after 3 to warm up; times are medians, of the slowest rank; bandwidth in GB/s
-                                   out of place                         predicted               mpi
-size (B)  count   type  redop  root  time (us)  algbw  busbw  #wrong  time (us)  /measured  time (us)  busbw  ours
-   65536  16384  float32  sum    -1     291.68   0.22   0.34       0      78.61  0.27x         339.66   0.29  1.16x
+                                out of place                         predicted             mpi
+size (B)  count   type  redop root time (us) algbw busbw #wrong time (us) /measured  time (us) busbw  ours
+   65536  16384  float32  sum   -1    291.68  0.22  0.34      0     78.61     0.27x     339.66  0.29  1.16x
 # Out of bounds values : 0 OK
 """
 
