@@ -155,9 +155,7 @@ def _as_run(
             return replace(found, loaded=made)
         assert schedule.outcome is not None
         proven = proven_with(replace(tried[number - 1], seed=schedule.seed), schedule.outcome.bounds)
-        return replace(
-            found, schedule=proven, why=f"kept: the fastest in {loaded.runtime}, see below", loaded=made
-        )
+        return replace(found, schedule=proven, why=f"the fastest in {loaded.runtime}", loaded=made)
     return found
 
 

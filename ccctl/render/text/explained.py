@@ -116,7 +116,7 @@ class Explained:
             sizes = [judged.row.size_bytes for judged in rows]
             span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
             found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
-        passes = "" if self.least is not None else " The exit status is 0 even so: --at-least makes it 1."
+        passes = "" if self.least is not None else " Low rows leave the exit status 0; --at-least makes it 1."
         return (
             f"Not normal: {'; '.join(found)}.{passes}"
             if found

@@ -129,7 +129,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
         f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
         f"{shape.ranks_in_words}, {chunks} of {about(schedule.chunk_bytes)}"
     )
-    if found.loaded is not None and (verdict := _loaded_verdict(found.loaded, schedule)):
+    verdict = "" if found.loaded is None else _loaded_verdict(found.loaded, schedule)
+    if verdict:
         yield verdict
     yield from _attempts(found)
     if shape.blocks is not None:
@@ -150,7 +151,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
     )
     if outcome.percent_of_optimal < _NEAR_PERCENT and (why := limit(schedule, simulated(schedule))):
         yield why
-    yield from _nccl_lines(schedule, loaded=found.loaded is not None)
+    if not verdict:
+        yield from _nccl_lines(schedule)
     if found.any_order_s:
         yield _price(found.any_order_s, outcome)
     if found.loaded is not None:
@@ -179,15 +181,11 @@ def _rates(schedule: AnySchedule, time_s: float) -> str:
     return f", algbw {bandwidth(algbw_gbs)}, busbw {bandwidth(busbw_gbs)} GB/s"
 
 
-def _nccl_lines(schedule: AnySchedule, *, loaded: bool) -> Iterator[str]:
-    """Yield NCCL's time beside a schedule; for small sizes that of NCCL's own choice, with the launch.
-
-    If a runtime loads the schedule, the verdict on its file has NCCL's time already.
-    """
-    choice = None if loaded and schedule.is_listed else _nccl_choice(schedule)
+def _nccl_lines(schedule: AnySchedule) -> Iterator[str]:
+    """Yield NCCL's time beside a schedule; for small sizes that of NCCL's own choice, with the launch."""
     outcome: Any = schedule.outcome
-    small = choice is not None and outcome is not None and outcome.time_s < _SHORT_S
-    if small and choice is not None:
+    choice = _nccl_choice(schedule) if outcome.time_s < _SHORT_S else None
+    if choice is not None:
         yield (
             "these times are the latency of links only, without launch; NCCL's "
             f"{choice.default} with it, by NCCL's own model: {seconds(choice.default_us / 1e6)}"
