@@ -267,8 +267,7 @@ def _disturbance(fault: Fault, hosts: tuple[str, ...], why: str) -> Culprit:
         hosts,
         "remark",
         f"{part}: {100 * fault.level:.0f} % of the normal rate was measured, which cannot be: {why}; "
-        f"something "
-        "disturbed the measurement",
+        "something disturbed the measurement",
         (*fault.evidence, _UNCONFIRMED),
         "possible",
         "measure again while nothing else runs there",
@@ -285,9 +284,11 @@ def _refuted(links: _Links, report: Report | None) -> dict[int, str]:
         for name, one in _measured(report.rows[at])
         if one.time_s > 0
     ]
-    times, row, name, time_s = max(runs, key=lambda run: run[0], default=(0.0, None, "", 0.0))
-    if times < _IMPOSSIBLE or row is None:
+    impossible = [run for run in runs if run[0] >= _IMPOSSIBLE]
+    if not impossible:
         return {}
+    # Of large sizes bandwidth decides, so they say most about the rate of a link.
+    _, row, name, time_s = max(impossible, key=lambda run: (run[1].size_bytes, run[0]))
     found = {}
     for at, fault in enumerate(links.faults):
         alone, others = links.network, [*links.faults[:at], *links.faults[at + 1 :]]
