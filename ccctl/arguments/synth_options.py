@@ -148,7 +148,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             autocompletion=words.spelled(*words.METHODS),
             help="auto tries every method that suits the network. Or one of ring, tree, greedy, "
             "forest, ilp, periodic, symmetric …. Methods for comparison with papers run only by name: taccl, "
-            "tacos_published, tacos_ilp_published, and adapcc_published (at most 5 ranks).",
+            "tacos_published, tacos_ilp_published, adapcc_published.",
         ),
     ] = "auto"
     runtime: Annotated[

@@ -47,7 +47,7 @@ class AcceptOptions(GeneralOptions, WorldOptions):
             "--budget",
             metavar="TIME",
             help="Measure the links and collectives that fit into this time, and say what was left out: 15m, "
-            "or seconds. Links are measured again until it is used up; without it, once and briefly. "
+            "or seconds. A larger one measures links longer; without it, they are measured briefly. "
             "Starting ranks and looking at hosts is never cut short.",
         ),
     ] = None
@@ -151,7 +151,7 @@ def _more_time(budget: str | None) -> str:
     """Return a hint on how to have the links measured longer."""
     if budget is not None:
         return f"--budget {budget} was too short: give it more time."
-    return "Without --budget each link was measured briefly; --budget 60s measures them repeatedly."
+    return "Without --budget each link was measured briefly; --budget 60s measures them longer."
 
 
 def _earlier(since: str | None) -> Certificate | None:

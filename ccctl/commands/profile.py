@@ -104,7 +104,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
     ports: Annotated[
         bool | None,
         typer.Option(
-            "--ports/--no-ports", help="Test which links share a port. [tested if that takes only seconds]"
+            "--ports/--no-ports",
+            help="Test which links share a port. [if links slow each other down, or hosts have several ranks]",
         ),
     ] = None
     wait: Annotated[

@@ -198,8 +198,8 @@ def _groups(read: Artifact) -> _Verdict:
         lemma = f", and Lemma IV.1 of DS-Sync holds from {plural(found.lemma_from, 'period')} on"
     return _Verdict(
         found.findings,
-        f"proven: the groups of {plural(groups.period, 'iteration')} are doubly stochastic and join all "
-        f"{groups.ranks} ranks; rho {groups.rho:.4g} < 1{lemma}",
+        f"proven: in the groups of {plural(groups.period, 'iteration')} every rank counts the same (doubly "
+        f"stochastic matrices), and they join all {groups.ranks} ranks; rho {groups.rho:.4g} < 1{lemma}",
         found.cautions,
     )
 

@@ -227,7 +227,7 @@ def _memory(profile: Profile) -> None:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
             costs["read from another rank"] = memory.fetch_s_per_byte
-            costs["read what it just wrote"] = memory.written_fetch_s_per_byte
+            costs["read from another rank, just written"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
