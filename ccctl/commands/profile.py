@@ -105,7 +105,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         bool | None,
         typer.Option(
             "--ports/--no-ports",
-            help="Test which links share a port. [if links slow each other down, or hosts have several ranks]",
+            help="Test which links share a port. [if links slow each other down, or hosts have several "
+            "ranks]",
         ),
     ] = None
     wait: Annotated[

@@ -287,7 +287,7 @@ def _refuted(links: _Links, report: Report | None) -> dict[int, str]:
     impossible = [run for run in runs if run[0] >= _IMPOSSIBLE]
     if not impossible:
         return {}
-    # Of large sizes bandwidth decides, so they say most about the rate of a link.
+    # Bandwidth decides the time of large sizes, so they say most about the rate of a link.
     _, row, name, time_s = max(impossible, key=lambda run: (run[1].size_bytes, run[0]))
     found = {}
     for at, fault in enumerate(links.faults):

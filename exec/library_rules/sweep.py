@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exec.benchmark import Repetitions, interleaved
-from exec.benchmark.environment import crowded
+from exec.benchmark import Repetitions, crowded, interleaved
 from exec.library_rules import mpich
 from exec.library_rules.choice import (
     AlgorithmTimes,

@@ -143,7 +143,7 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
     for cause in explain(model, families_inside(table, _LEAST_INSIDE, fabric=bool(expected))).causes:
         at = cause.links
         carried, normal = (rate_text(float(np.exp(np.median(one[at])))) for one in (table.rate, usual))
-        # Of two links, the only one to compare with is the way back.
+        # With two links, the only one to compare with is the way back.
         what = "the way back carries" if len(table) == 2 else "normal is"
         text = f"{len(at)} of {len(at)} {cause.subject} carry {carried}, {what} {normal}"
         rows = tuple(table.row[at].tolist())

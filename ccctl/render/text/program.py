@@ -32,7 +32,7 @@ MEANINGS = {
 }
 
 
-# What the parts of the critical path mean.
+# The meaning of each part of the critical path.
 _PARTS = {
     "transfer": "bytes on links and ports",
     "latency": "messages in flight",
