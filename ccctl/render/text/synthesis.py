@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule, Outcome
 
-__all__ = ["METHODS", "RUNTIMES", "compared", "draw", "predicted_line", "summary"]
+__all__ = ["METHODS", "MOST_NCCL_RANKS", "RUNTIMES", "compared", "draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
@@ -28,7 +28,7 @@ _NO_GAIN = 0.005
 # A schedule this near to the bound is limited by what the bound names, so no other line says what limits it.
 _NEAR_PERCENT = 95.0
 # Linear programs of NCCL's channels take below a second up to this many ranks.
-_MOST_NCCL_RANKS = 128
+MOST_NCCL_RANKS = 128
 # An all_reduce by NCCL takes no less than about this, most of it to launch a kernel and to run its steps.
 _SHORT_S = 30e-6
 RUNTIMES = {"msccl": "MSCCL", "rccl": "RCCL", "mscclpp": "MSCCL++"}
@@ -202,7 +202,7 @@ def _nccl_line(schedule: AnySchedule) -> str:
     from synth.portfolio import nccl_time
 
     shape, network = schedule.whole, schedule.network
-    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
+    if not schedule.is_listed or not shape.whole or network.ranks > MOST_NCCL_RANKS:
         return ""
     listed = schedule.listed_network()
     if listed.is_measured_host or shape.size < network.ranks:
@@ -262,7 +262,7 @@ def _nccl_choice(schedule: AnySchedule) -> SizeChoice | None:
     from exec.library_rules import nccl_choice
 
     shape, network = schedule.whole, schedule.network
-    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
+    if not schedule.is_listed or not shape.whole or network.ranks > MOST_NCCL_RANKS:
         return None
     listed = schedule.listed_network()
     return nccl_choice(listed, shape.kind, shape.total_bytes(schedule.chunk_bytes))
