@@ -52,7 +52,7 @@ def test_finer_chunks_must_gain_more_where_less_is_left(few, first_s, factor, se
     assert choice.best.sends == few.sends * (factor if kept == 2 else 1)
     assert len(choice.attempts) == 2
     if kept == 1:
-        assert "times the sends" in choice.why()
+        assert "times as many sends" in choice.why()
 
 
 def test_what_coarse_chunks_foretell_is_spared(few):

@@ -401,7 +401,8 @@ def test_of_several_runs_each_note_says_of_which():
 def test_wrong_results_come_before_what_keeps_a_log_from_being_judged():
     elided = HEAD.replace("#  Rank  1", "...\n#  Rank  9")
     with pytest.raises(
-        WrongResultsError, match=r"x: line 11: 3 wrong elements of 33554432 bytes in place\nx: .*listed"
+        WrongResultsError,
+        match=r"x: line 11: 3 wrong elements of 33554432 bytes in place\nx: .*list them all",
     ):
         parse_nccl_text(elided + ALL_REDUCE, "x")
     with pytest.raises(WrongResultsError, match=r"x: 4 values out of bounds\nx: line 1: .*no row"):
