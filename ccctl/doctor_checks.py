@@ -201,7 +201,7 @@ def _permissions() -> Iterator[Check]:
     root = os.geteuid() == 0
     tools = shutil.which("ip") is not None
     if root and tools:
-        yield Check("network namespaces", "ok", "root, and ip is here")
+        yield Check("network namespaces", "ok", "root and the command ip are here, for ccctl lab")
     else:
         lacking = "not root" if not root else "no ip command"
         yield Check("network namespaces", "note", lacking, "needed to emulate a cluster only")

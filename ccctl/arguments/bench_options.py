@@ -236,7 +236,8 @@ class BenchOptions(GeneralOptions, WorldOptions):
         bool,
         _measurement(
             "--window",
-            help="Keep buffers where the other ranks of the host can read them in place (-R in nccl-tests).",
+            help="Put the buffers into shared memory, where the other ranks of the host read them without "
+            "a copy (as registered buffers, -R in nccl-tests).",
         ),
     ] = False
     explain: Annotated[

@@ -302,7 +302,8 @@ Seed = Annotated[
         metavar="N",
         min=0,
         max=MOST_SEED,
-        help="Seed of random choices: the same seed gives the same output, byte for byte.",
+        help="Seed of random choices, such as the order of searches and probes: the same seed and the same "
+        "input give the same output, byte for byte.",
     ),
 ]
 Unwind = Annotated[
@@ -310,8 +311,8 @@ Unwind = Annotated[
     _network(
         "--unwind",
         metavar="D",
-        help="Replace the switches of a named network by D links per rank, as TACOS does; "
-        "max,1 gives a D for each switch dimension.",
+        help="Replace each switch of a named network by links from each rank to its D next neighbours, for "
+        "comparison with the TACOS paper; max,1 gives a D for each switch dimension.",
     ),
 ]
 Without = Annotated[
@@ -347,7 +348,8 @@ Bandwidth = Annotated[
 HoldAlpha = Annotated[
     bool,
     _network(
-        "--hold-alpha", help="Use TACOS's cost model, in which a send occupies its link for alpha, too."
+        "--hold-alpha",
+        help="Count a link as busy for its latency, too, for comparison with the TACOS paper.",
     ),
 ]
 

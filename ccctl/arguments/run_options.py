@@ -103,16 +103,16 @@ class RunOptions(GeneralOptions, WorldOptions):
         bool,
         typer.Option(
             "--relays/--no-relays",
-            help="With --adaptive: start without late ranks if that pays; meanwhile they relay "
-            "for the others.",
+            help="With --adaptive: start without late ranks if that pays; their processes may "
+            "pass on the data of others before their own is ready.",
         ),
     ] = True
     as_published: Annotated[
         bool,
         typer.Option(
             "--as-published",
-            help="With --adaptive: decide as AdapCC's paper does: compare with volume over bandwidth for the "
-            "ranks that are ready now, and exclude a rank that is not ready in T_fault.",
+            help="With --adaptive, for comparison with the AdapCC paper: start and exclude ranks by the "
+            "rules of the paper.",
         ),
     ] = False
     rejoin: Annotated[

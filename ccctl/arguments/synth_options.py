@@ -65,8 +65,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             "all_to_all or all_to_next; AllReduce and alltoall are understood, too. Several "
             "at once, each on its own ranks: broadcast@3:0-7,all_reduce:8-15 (@3 is the "
             "root). Or a TOML or JSON file that lists collectives, or chunks and the ranks "
-            "that hold and want each, or groups with sizes and releases of their own. redistribute:FILE: "
-            "tensors that move from one layout to another.",
+            "that hold and want each, or groups with sizes of their own and when each may start. "
+            "redistribute:FILE: tensors that move from one layout to another.",
         ),
     ] = "all_reduce"
     topology: Annotated[
@@ -75,7 +75,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             "--topology",
             metavar="FILE",
             help="With a profile of GPUs: links that pass the same PCIe switch or NUMA link of "
-            "this topology share its bandwidth. [they share what the profile says]",
+            "this topology share its bandwidth. [the shared ports that ccctl profile found]",
         ),
     ] = None
     ranks: Annotated[
@@ -93,8 +93,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
         _collective(
             "--counts",
             metavar="SIZES|FILE",
-            help="An uneven collective, MPI's v-collectives: a size for each rank (4M,0,1M,2M), or in an "
-            "all_to_all for each pair, a row for each source. A list, or a file of text, CSV or JSON.",
+            help="A size for each rank (4M,0,1M,2M), as MPI_Allgatherv has; in an all_to_all for each "
+            "pair, a row for each source. A list, or a file of text, CSV or JSON.",
         ),
     ] = None
     sizes: Annotated[
@@ -147,8 +147,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="NAME",
             autocompletion=words.spelled(*words.METHODS),
             help="auto tries every method that suits the network. Or one of ring, tree, greedy, "
-            "forest, ilp, periodic, symmetric …. auto leaves out the methods for comparison: taccl, "
-            "tacos_published, tacos_ilp_published, and adapcc_published for up to 5 ranks.",
+            "forest, ilp, periodic, symmetric …. Methods for comparison with papers run only by name: taccl, "
+            "tacos_published, tacos_ilp_published, adapcc_published.",
         ),
     ] = "auto"
     runtime: Annotated[
@@ -197,7 +197,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="M",
             min=1,
             max=64,
-            help="Number of parts with a tree of their own, AdapCC's M. [4]",
+            help="With --method adapcc: cut the buffer into M parts, each with a tree of its own. [4]",
         ),
     ] = None
     time_step: Annotated[
@@ -205,7 +205,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
         _search(
             "--time-step",
             metavar="TIME",
-            help="With --method ilp: round times up to steps of this length, as TACOS does: 1us. [exact]",
+            help="With --method ilp: round times up to steps of this length, for a faster search: 1us. "
+            "[exact]",
         ),
     ] = None
     mechanism: Annotated[
@@ -214,8 +215,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             "--mechanism",
             metavar="NAME",
             autocompletion=words.one_of(*words.MECHANISMS),
-            help="With --method ilp: use one mechanism of TACOS alone. early-termination is one "
-            "program, stopped at --time-limit and completed by shortest paths; "
+            help="With --method ilp, for comparison with the TACOS paper: use one of its two mechanisms. "
+            "early-termination is one program, stopped at --time-limit and completed by shortest paths; "
             "time-clustering is a program for each short window of time, in turn. [both, "
             "starting from the greedy schedule]",
         ),

@@ -47,7 +47,8 @@ class AcceptOptions(GeneralOptions, WorldOptions):
             "--budget",
             metavar="TIME",
             help="Measure the links and collectives that fit into this time, and say what was left out: 15m, "
-            "or seconds. Starting ranks and looking at hosts is never cut short.",
+            "or seconds. A larger one measures links longer; without it, they are measured briefly. "
+            "Starting ranks and looking at hosts is never cut short.",
         ),
     ] = None
     spares: Annotated[
@@ -107,8 +108,8 @@ def accept(options: AcceptOptions) -> None:
     evidence, its cost for a collective, and what to do. Nothing on the hosts is changed. On a cluster:
     ccctl accept --hosts 'gpu[001-064]:8' --spec dgx-h100/8x400 --spares 2 -o accepted
 
-    The verdict is accepted, accepted with remarks, or refused. Exit status 0 if accepted, 1 if refused, and
-    75 if it could not tell, as when the budget was too small or no collective could run.
+    The verdict is accepted, accepted with remarks, refused, or undecided. Exit status 0 if accepted, 1 if
+    refused, and 75 if undecided, as when the budget was too small or no collective could run.
 
     Costs are computed from the measured links. Each line names the schedule or the library's algorithm that
     its cost is for.
@@ -141,9 +142,16 @@ def accept(options: AcceptOptions) -> None:
     if found.verdict == "refused":
         raise FoundProblem(f"refused: {found.reason}")
     if found.verdict == "undecided":
-        raise UndecidedError(f"undecided: {found.reason}", hint="Give it more time with --budget.")
+        raise UndecidedError(f"undecided: {found.reason}", hint=_more_time(options.budget))
     if options.output is not None:
         console.next_step(f"ccctl verify {Path(options.output) / 'certificate.json'}")
+
+
+def _more_time(budget: str | None) -> str:
+    """Return a hint on how to have the links measured longer."""
+    if budget is not None:
+        return f"--budget {budget} was too short: give it more time."
+    return "Without --budget each link was measured briefly; --budget 60s measures them longer."
 
 
 def _earlier(since: str | None) -> Certificate | None:

@@ -114,9 +114,9 @@ class CompileOptions(GeneralOptions):
             metavar="FORMAT",
             autocompletion=words.one_of(*words.COMPILE_FORMATS),
             help="Write for another runtime. mscclpp: an execution plan of MSCCL++ 0.8 or later. "
-            "msccl, from a selection: a folder with an XML for each range of sizes. chakra, "
-            "from a schedule: a folder of traces and configuration for ASTRA-sim. goal, from "
-            "a schedule: a file for LogGOPSim.",
+            "msccl, from a selection: a folder with an XML for each range of sizes. chakra "
+            "and goal, from a schedule: input of the network simulators ASTRA-sim (a folder of traces and "
+            "configuration) and LogGOPSim (a file).",
         ),
     ] = None
     ranks_per_host: Annotated[

@@ -98,7 +98,7 @@ class DetectOptions(GeneralOptions, WorldOptions):
             metavar="FILE PROFILE",
             help="Compare a topology (any file that --from takes) with a measured profile of the "
             "same machines: exit 1 if they contradict each other. -o and --export write the "
-            "corrected topology.",
+            "topology with what the measured rates correct in it.",
         ),
     ] = None
     export: Annotated[
@@ -114,8 +114,8 @@ class DetectOptions(GeneralOptions, WorldOptions):
         bool,
         typer.Option(
             "--active",
-            help="Also probe as AdapCC does: which GPUs and NICs slow each other down, and each "
-            "NIC's NUMA node.",
+            help="Also use devices two at a time: which GPUs and NICs slow each other down, because they "
+            "share a PCIe switch, and each NIC's NUMA node.",
         ),
     ] = False
     seed: Seed = 0

@@ -152,8 +152,8 @@ class ExplainOptions(GeneralOptions, NetworkOptions):
         str | None,
         written_option(
             "--profile",
-            help="Write a profile of the links whose sends NCCL's Inspector or the flight "
-            "recorder timed, for --network of other commands. Other links are not in it.",
+            help="Write a profile from the times of single sends in a recording of NCCL's Inspector or the "
+            "flight recorder, for --network of other commands. It has only the links of these sends.",
         ),
     ] = None
     timeout: TimeoutSeconds = None
@@ -162,10 +162,10 @@ class ExplainOptions(GeneralOptions, NetworkOptions):
 def explain(options: ExplainOptions) -> None:
     """Judge measured bandwidths: what is possible, what limits them.
 
-    Each row gets a verdict. The column "at most" is a bound that is proven for every schedule whose sums are
-    made at ranks. The columns ring, tree and direct are what NCCL's algorithms could carry over these links
-    and ports by bytes alone, without start-up. A row is normal if it reaches two thirds of the slower one.
-    Without --network the machine is recognized by its GPUs, if the report is of one host.
+    Each row gets a verdict. The column "at most" is proven: no algorithm is faster unless switches do the
+    sums (SHARP, NVLS). The columns ring, tree and direct are what NCCL's algorithms could carry over these
+    links and ports by bytes alone, without start-up. A row is normal if it reaches two thirds of the slower
+    one. Without --network the machine is recognized by its GPUs, if the report is of one host.
 
     From a recording of NCCL's Inspector it tells how long ranks waited for the last one, which is no fault of
     the network. From dumps of NCCL's RAS or PyTorch's flight recorder it names the ranks that the others wait

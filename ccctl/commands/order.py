@@ -143,29 +143,46 @@ def order(options: OrderOptions) -> None:
             raise UsageError(f"--to nccl-graph: only NCCL and RCCL read it, found --for {options.library}")
         _write_graphs(options)
         return
-    found = _planned(options)
+    found, crowded = _planned(options)
     if options.to is not None:
-        _write(found, options.to, options.output)
+        _write(found, options.to, options.output, crowded)
         if options.output not in (None, "-") and not options.json:
-            console.note(f"to start the ranks in this order: {_STARTS[options.to].format(options.output)}")
+            start = _STARTS[options.to].format(options.output)
+            if found.changed:
+                console.note(f"to start the ranks in this order: {start}")
+            else:
+                console.note(f"nothing to gain: {options.output} has the order given ({start})")
     _tell(found, json=options.json, aside=options.to is not None and options.output in (None, "-"))
 
 
-def _planned(options: OrderOptions) -> RankOrder:
+def _planned(options: OrderOptions) -> tuple[RankOrder, dict[str, int]]:
+    """Return (the order, the cores of each host whose ranks outnumber them by the profile)."""
     from synth.collective import kind_of
     from synth.rank_order import algorithm_of, plan_order
 
     algorithm = algorithm_of(options.library, kind_of(options.collective))
     size_bytes = parse_size(options.size, "--size")
-    loaded, _ = load_network(options.network, options.alpha, options.bandwidth)
-    return plan_order(loaded, algorithm, size_bytes, seed=options.seed)
+    loaded, digests = load_network(options.network, options.alpha, options.bandwidth)
+    crowded: dict[str, int] = {}
+    if "profile" in digests and options.network != "-":
+        crowded = codec.read(options.network, "profile").body.crowded_hosts
+    return plan_order(loaded, algorithm, size_bytes, seed=options.seed), crowded
 
 
-def _write(found: RankOrder, to: str, output: str | None) -> None:
+def _write(found: RankOrder, to: str, output: str | None, crowded: dict[str, int]) -> None:
+    """Write the order; raises UsageError if a format needs a core for each rank and a host has too few."""
     from exec.launcher.starters import PlacedHost, keeps_slots, order_file
 
     index = {one.host: number for number, one in enumerate(found.before)}
     text = order_file([PlacedHost(one.host, one.slots, index[one.host]) for one in found.after], to)
+    if crowded and keeps_slots(to):
+        host, cores = next(iter(crowded.items()))
+        ranks = sum(len(one.ranks) for one in found.after if one.host == host)
+        raise UsageError(
+            f"--to {to}: it gives each rank a core of its own, and {host} has {plural(cores, 'core')} for "
+            f"{plural(ranks, 'rank')}",
+            hint="--to hostfile names the hosts only.",
+        )
     moved = any(one.slots != tuple(range(len(one.slots))) for one in found.after)
     if moved and not keeps_slots(to):
         console.doubt(f"a {to} file cannot say the order of the ranks in a host; --to rankfile can")

@@ -85,7 +85,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--pairs",
             metavar="FILE",
-            help="Measure only these links: SRC DST or ROUND SRC DST per line, as ranks or hosts.",
+            help="Measure only these links: SRC DST per line, as ranks or hosts; or ROUND SRC DST, and "
+            "those of one round are measured at the same time.",
         ),
     ] = None
     sizes: Annotated[
@@ -102,7 +103,11 @@ class ProfileOptions(GeneralOptions, WorldOptions):
     ] = None
     ports: Annotated[
         bool | None,
-        typer.Option("--ports/--no-ports", help="Test which links share a port. [if it is quick]"),
+        typer.Option(
+            "--ports/--no-ports",
+            help="Test which links share a port. [if links slow each other down, or hosts have several "
+            "ranks]",
+        ),
     ] = None
     wait: Annotated[
         float,
@@ -123,8 +128,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--topology",
             metavar="FILE",
-            help="Measure by hosts: of NICs that this topology declares alike, only a sample. "
-            "live looks at each host instead of a file.",
+            help="Use the NICs of this topology: all NICs of a host at once, and of NICs that are alike "
+            "only a sample alone. The word live looks at each host instead of a file.",
         ),
     ] = None
     baseline: Annotated[
@@ -142,7 +147,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--expect",
             metavar="RATE",
-            help="Exit 1 if a link carries less: 48GB/s of payload, 400Gbit/s less headers as with --spec.",
+            help="Exit 1 if a link carries less: 48GB/s of payload, or the line rate 400Gbit/s, from which "
+            "the headers are subtracted, as with --spec.",
         ),
     ] = None
     prom: PrometheusFile = None
@@ -153,7 +159,8 @@ def profile(options: ProfileOptions) -> None:
     """Measure latency and bandwidth of each link between ranks.
 
     Starts the ranks over MPI, or is one of them inside mpirun or srun. Alpha, the latency, comes from
-    ping-pong; beta, the seconds per byte, from the spacing of message trains at the receiver. Slow links and
+    ping-pong; beta, the seconds per byte, from how far apart messages
+    arrive that were sent back to back. Slow links and
     hosts are measured again, alone, before they are reported. Findings name the fewest parts (hosts, NICs,
     pairs of hosts, trunks) that explain all rates, latencies and losses. Normal is what most parts reach, or
     what --spec says was bought; --plan tells the racks and rails. A finding alone leaves the exit status 0:

@@ -100,8 +100,8 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
             "--protocol",
             metavar="NAME",
             autocompletion=words.one_of(*words.PROTOCOLS),
-            help="Time a program as NCCL's Simple, LL128 or LL carries it on GPUs: in tiles of 4 "
-            "MiB and four slices each, at the costs in NCCL's tuning. [whole chunks, at the "
+            help="Time a program as NCCL's Simple, LL128 or LL carries it on GPUs: in pieces (tiles of 4 "
+            "MiB, each of four slices), at the costs in NCCL's tuning. [each chunk as one message, at the "
             "network's costs]",
         ),
     ] = None
@@ -140,8 +140,7 @@ def simulate(options: SimulateOptions) -> None:
     Tables show how busy links and shared ports are, by class, and the ten busiest; --trace writes every
     moment. --with simgrid also times a schedule in SimGrid, an independent simulator (apt-get install
     python3-simgrid): if sends take turns at links and ports both must agree within 1 % (else exit 1). A
-    second time is for ports that all ready sends share evenly, as NVSwitches and NICs do if nothing keeps the
-    order of the schedule.
+    second time is for ports that all waiting sends share evenly, as real NVSwitches and NICs do.
     """
     read = _read(options)
     is_program = read.kind == "program"

@@ -121,15 +121,15 @@ def synth(options: SynthOptions) -> None:
     schedules that are predicted about equal run in turn on ranks, with real data, and the fastest is kept.
 
     A large all_reduce for which a list of all sends would be too long, such as 1G on mesh:32x32, becomes a
-    periodic schedule: the sends of one period, and how often they repeat. --method periodic makes one
-    wherever that is possible.
+    periodic schedule: its file holds only one part of the sends, which repeats, and how often. --method
+    periodic makes one wherever that is possible.
 
     On a network with equal parts (tori, switches, fat trees, dragonflies, machines such as dgx-h100:512), an
     all_gather, reduce_scatter, all_reduce or all_to_all can be symmetric. Up to a thousand ranks this is one
-    of the methods, and all sends are listed. On more ranks it becomes a symmetric schedule: the sends of
-    one chunk of each kind, from which all others follow by renumbering ranks. --method symmetric makes one on
-    any such network, and on a list of links with such symmetry. With --without, an all_reduce on such
-    machines becomes a periodic schedule around the failures.
+    of the methods, and all sends are listed. On more ranks it becomes a symmetric schedule: its file holds
+    the sends of a few chunks, and those of the others are the same with other rank numbers. --method
+    symmetric makes one on any such network, and on a list of links with such symmetry. With --without, an
+    all_reduce on such machines becomes a periodic schedule around the failures.
 
     With --for the fastest schedule within the limits of a runtime (threadblocks, steps, channels, what can be
     proven of a plan) is found, compiled and proven by the runtime's rules, and the output is the file that it

@@ -15,7 +15,8 @@ from ccctl.artifacts import write_output
 from ccctl.completion import words
 from ccctl.errors import FoundProblem, UsageError
 from ccctl.launching import run_ranks
-from probes.base import parse_sizes, plural, some
+from ccctl.render import seconds
+from probes.base import format_size, parse_sizes, plural, some
 
 if TYPE_CHECKING:
     from exec.library_rules import MeasuredSetting, Sweep
@@ -115,6 +116,9 @@ def tune(options: TuneOptions) -> None:
     for MPICH its selection table. For NCCL, RCCL and NCCLX they follow from logs of nccl-tests, one for each
     setting. For UCC they follow from logs of the OSU benchmarks, one for each algorithm and collective; -n is
     the number of ranks if a log does not say.
+
+    A size that takes far longer than a larger one is measured again, or left out. In --json, untouched_s is
+    the time of the library without rules.
     """
     from exec.library_rules import environment_of, rules_writer, tuner_file
 
@@ -155,6 +159,14 @@ def tune(options: TuneOptions) -> None:
         console.summary(values)
     elif loaded and options.output not in (None, "-"):
         exports = " ".join(f"{name}={value}" for name, value in loaded.items())
+        for kind, sizes in found.left_out.items():
+            console.doubt(
+                f"{kind}: left out {', '.join(map(format_size, sizes))}: slower than a larger size, even "
+                f"when "
+                "measured again, so something else ran"
+            )
+        if found.crowded:
+            console.doubt(f"{found.crowded}: times are not reliable; tune with at most one rank a core")
         for line in _gains(found.summary(), exports, merged=options.merge is not None):
             console.note(line)
 
@@ -192,7 +204,13 @@ def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, mer
         worth |= bool(ratios)
         if ratios:
             most = f"up to {max(ratios):.2f}x as fast as the library's choice"
-            yield f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most}"
+            yield f"{kind}: another algorithm at {len(ratios)} of {len(points)} sizes, {most}:"
+            for point in points:
+                if point["algorithm"] != OWN:
+                    yield (
+                        f"  {format_size(point['size_bytes'])}: {point['algorithm']} "
+                        f"{seconds(point['time_s'])}, library {seconds(point['untouched_s'])}"
+                    )
         else:
             yield f"{kind}: nothing is faster than the library's own choice at any of {len(points)} sizes"
     yield (

@@ -107,8 +107,9 @@ def verify(options: VerifyOptions) -> None:
 
     A program is executed as it was emitted, with bounded FIFOs: right results, no race between threadblocks,
     no deadlock. A plan of MSCCL++ is checked by the rules of its executor: limits, paired channels, a wait
-    for each signal, no deadlock, no data race over two launches, every contribution once. Groups of DS-Sync:
-    their matrices are doubly stochastic, and ranks come to agree as fast as the file states.
+    for each signal, no deadlock, no data race over two launches, every contribution once. Groups that average
+    parameters (ccctl training averaging): every rank counts the same, and ranks come to agree as fast as the
+    file states.
 
     With --run the file also runs, from what it says alone: by MSCCL's interpreter with its FIFOs, slices and
     tiles, or by MSCCL++'s executor with its channels, semaphores and packets, on NumPy buffers. Threadblocks
@@ -197,8 +198,8 @@ def _groups(read: Artifact) -> _Verdict:
         lemma = f", and Lemma IV.1 of DS-Sync holds from {plural(found.lemma_from, 'period')} on"
     return _Verdict(
         found.findings,
-        f"proven: the groups of {plural(groups.period, 'iteration')} are doubly stochastic and join all "
-        f"{groups.ranks} ranks; rho {groups.rho:.4g} < 1{lemma}",
+        f"proven: in the groups of {plural(groups.period, 'iteration')} every rank counts the same (doubly "
+        f"stochastic matrices), and they join all {groups.ranks} ranks; rho {groups.rho:.4g} < 1{lemma}",
         found.cautions,
     )
 
@@ -253,7 +254,7 @@ def _certificate(read: Artifact) -> _Verdict:
     found = read.body
     return _Verdict(
         tuple(recheck(read.source, found)),
-        f"proven: the verdict ({found.verdict}, {found.reason}) follows from its "
+        f"unchanged: the verdict is {found.verdict!r} ({found.reason}), and it follows again from its "
         f"{plural(len(found.files), 'file')}, whose SHA-256 all match",
     )
 

@@ -73,8 +73,8 @@ class WatchOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--threshold",
             metavar="auto|SHARE",
-            help="Share of its bandwidth that a link may lose, such as 10%; auto: what noise "
-            "explains, at least 8%.",
+            help="Share of its bandwidth that a link may lose, such as 10%; auto: more than its usual "
+            "variation, and more than 8%.",
         ),
     ] = "auto"
     gain: Annotated[

@@ -33,7 +33,11 @@ _EXIT_STATUS = (
     ("70", "A bug in ccctl: please report it."),
     ("73", "An output cannot be written; what was there is unchanged."),
     ("75", "Another run holds the lock, or an acceptance could not decide: try later."),
-    ("78", "A configuration is wrong, or a file hides a package of ccctl."),
+    (
+        "78",
+        "A configuration is wrong, or a file here has the name of a package of ccctl (synth, exec, probes) "
+        "and would be imported in its place.",
+    ),
     ("124", "The time of --timeout ran out."),
     ("130", "Interrupted."),
 )

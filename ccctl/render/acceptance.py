@@ -35,6 +35,8 @@ __all__ = [
 
 # Culprits of these kinds lie between hosts: none of their hosts is at fault by itself.
 _BETWEEN_HOSTS = frozenset(("pair", "one_way_pair", "trunk", "fabric", "corrupt_link", "core"))
+# A smaller share above the bound would be printed as 100.0 %.
+_EXACT = 0.0005
 # The most culprits or hosts that a line about changes names.
 _MOST_NAMED = 6
 
@@ -191,9 +193,24 @@ def whole_columns(certificate: Certificate, *, wide: bool = False) -> list[Colum
     ] + [_UNRELIABLE] * crowded
 
 
+def _beaten(rows: Iterable[WholeRow]) -> Iterator[str]:
+    """Yield a note on the rows that are faster than a bound, which then does not hold."""
+    for row in rows:
+        for bound_s, network in ((row.bound_s, "measured"), (row.bought_bound_s, "bought")):
+            if bound_s and 0 < row.time_s < bound_s * (1 - _EXACT):
+                why = (
+                    "links were faster than they were measured, so the bound is void"
+                    if network == "measured"
+                    else "this is another network than what was bought"
+                )
+                yield f"{row_name(row)} is above 100 % of the bound of the network as {network}: {why}"
+
+
 def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator[str]:
     """Yield notes on the table of collectives: units, the meaning of 100 %, and whether results are right."""
+    rows = tuple(rows)
     heads = {column.head for column in columns}
+    yield from _beaten(rows)
     if _UNRELIABLE.head in heads:
         yield "no: cores means that ranks waited for cores, so these times do not say which library is faster"
     if "algbw" in heads:
@@ -244,6 +261,11 @@ def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
     for word, rows in (("slower", changes.slower), ("faster", changes.faster)):
         for row in rows:
             yield word, f"{row_name(row.now)}: {seconds(row.now.time_s)}, was {seconds(row.before.time_s)}"
+    if changes.unreliable:
+        yield "not compared", "times of collectives: in one of the two or both, ranks waited for cores"
+    for sizes, when in ((changes.sizes_now_only, "before"), (changes.sizes_before_only, "now")):
+        if sizes:
+            yield "not compared", f"{', '.join(map(size_text, sizes))}: not measured {when}"
     for word, names in (("hosts new", changes.hosts_new), ("hosts gone", changes.hosts_gone)):
         if names:
             yield word, some(names, _MOST_NAMED)

@@ -265,7 +265,7 @@ _FLAG_WORDS = {
     "nonlinear": "time not even in size",
     "noisy": "unsteady",
     "unsound": "no valid fit",
-    "retested": "measured twice",
+    "retested": "measured a second time, alone",
     "contended": "faster alone",
     "preempted": "waited for a core",
     "starved": "waited for a core",
@@ -316,7 +316,7 @@ def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
                 f"{shown.busbw_gbs:.3g}",
                 "not checked" if shown.wrong is None else str(shown.wrong),
                 seconds(row.predicted_s) if row.predicted_s is not None else "",
-                percent(bound_s / shown.time_s) if bound_s and shown.time_s else "",
+                _of_bound(bound_s, shown.time_s),
                 *([_method_words(row.program)] if chosen else ()),
                 *(seconds(peer.time_s) if peer else "" for peer in others),
             )
@@ -324,6 +324,14 @@ def _rows(report: Report, bounds_s: Bounds) -> HtmlTable:
     columns = ("collective", "size", "type", "time", "bus GB/s", "wrong", "predicted", "of the bound")
     method = ("method",) if chosen else ()
     return HtmlTable("all rows", (*columns, *method, *peers), tuple(found))
+
+
+def _of_bound(bound_s: float | None, time_s: float) -> str:
+    """Return the bound as a share of a time; a share above 100 % says that the bound does not hold."""
+    if not bound_s or not time_s:
+        return ""
+    share = percent(bound_s / time_s)
+    return f"{share}: impossible, the links were measured too slow" if bound_s > 1.0005 * time_s else share
 
 
 def _method_words(program: str) -> str:

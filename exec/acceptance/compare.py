@@ -36,7 +36,8 @@ class Changes:
     culprits of the later certificate. ``gone`` and ``untested`` are culprits of the earlier certificate only;
     for those in ``gone``, all hosts of the culprit were tested again. ``stages_missing`` are the stages that
     were done before but not now. A culprit may be in ``gone`` only because a missing stage did not look for
-    it.
+    it. If times of either are ``unreliable``, because ranks waited for cores, none are compared. Sizes of
+    collectives that only one of the two has are ``sizes_now_only`` and ``sizes_before_only``.
     """
 
     verdict_before: Verdict
@@ -51,6 +52,9 @@ class Changes:
     stages_missing: tuple[str, ...] = ()
     slower: tuple[WholeChange, ...] = ()
     faster: tuple[WholeChange, ...] = ()
+    unreliable: bool = False
+    sizes_now_only: tuple[int, ...] = ()
+    sizes_before_only: tuple[int, ...] = ()
 
     @property
     def none(self) -> bool:
@@ -65,7 +69,9 @@ def changes(before: Certificate, now: Certificate) -> Changes:
     left = [one for one in before.culprits if _key(one) not in found]
     tested_before, tested = set(before.tested), set(now.tested)
     done = {stage.name for stage in now.stages if stage.done}
-    rows = _common_rows(before.whole, now.whole)
+    unreliable = any(one.kind == "crowded" for one in (*before.culprits, *now.culprits))
+    rows = [] if unreliable else _common_rows(before.whole, now.whole)
+    sizes_before, sizes_now = ({row.size_bytes for row in one.whole} for one in (before, now))
     return Changes(
         verdict_before=before.verdict,
         verdict=now.verdict,
@@ -79,6 +85,9 @@ def changes(before: Certificate, now: Certificate) -> Changes:
         stages_missing=tuple(one.name for one in before.stages if one.done and one.name not in done),
         slower=tuple(row for row in rows if row.ratio > 1 + TOLERANCE),
         faster=tuple(row for row in rows if row.ratio < 1 / (1 + TOLERANCE)),
+        unreliable=unreliable and bool(_common_rows(before.whole, now.whole)),
+        sizes_now_only=tuple(sorted(sizes_now - sizes_before)) if sizes_before else (),
+        sizes_before_only=tuple(sorted(sizes_before - sizes_now)) if sizes_now else (),
     )
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from exec.acceptance.certificate import Certificate, Culprit, FaultCost, Spares, Stage, Verdict, WholeRow
 from exec.acceptance.concurrent import crowded_flows
 from exec.acceptance.cost import costs, spares
-from exec.acceptance.network_bought import sound_network
+from exec.acceptance.network_bought import repaired, sound_network
 from exec.benchmark import Measurement, Report, Row, judged
 from exec.benchmark.foreign import Evidence
 from exec.program import Corruption
-from probes.base import CcctlError, plural, some
+from probes.base import CcctlError, format_size, plural, some
 from probes.health import (
     ClusterHealth,
     HostHealth,
@@ -47,6 +47,9 @@ _SLOWS_LINKS = {
 _SLOWS_HOST = {"governor", "throttled", "quota"}
 # The evidence of a culprit that may have been a disturbance; with such a culprit the verdict is "undecided".
 _UNCONFIRMED = "not confirmed: it was measured too seldom to tell it from a disturbance"
+# A collective may take a path that is faster than messages between its ranks (memory that they share). Only a
+# time below the bound by more than this factor shows that a link was measured too slow.
+_IMPOSSIBLE = 2.0
 # The most ranks for which bounds are computed; for more, that takes longer than the measurement itself.
 _MOST_BOUND_RANKS = 64
 # The most hosts that the evidence of a culprit names, so that it stays one line.
@@ -226,6 +229,7 @@ def _of_faults(
     if links.profile is None or links.network is None:
         return []
     assert links.sound is not None
+    refuted = _refuted(links, report)
     asked = links.network, links.sound, links.faults, terms.collective, terms.size_bytes
     priced = costs(*asked, selection=selection, measured_s=_measured_s(report, terms, "ccctl"))
     by_library: Sequence[FaultCost | None] = [None] * len(priced)
@@ -233,7 +237,9 @@ def _of_faults(
     if library_s is not None:
         by_library = costs(*asked, measured_s=library_s, library=links.profile.library)
     return [
-        (
+        (fault, _disturbance(fault, _hosts_of(fault, links.profile), refuted[at]))
+        if at in refuted
+        else (
             fault,
             Culprit(
                 fault.kind,
@@ -248,8 +254,57 @@ def _of_faults(
                 library_cost,
             ),
         )
-        for fault, cost, library_cost in zip(links.faults, priced, by_library, strict=True)
+        for at, (fault, cost, library_cost) in enumerate(zip(links.faults, priced, by_library, strict=True))
     ]
+
+
+def _disturbance(fault: Fault, hosts: tuple[str, ...], why: str) -> Culprit:
+    """Return the culprit for a slow part that ``why`` shows to have been measured during a disturbance."""
+    part = " and ".join(fault.parts) or "the fabric"
+    return Culprit(
+        fault.kind,
+        part,
+        hosts,
+        "remark",
+        f"{part}: {100 * fault.level:.0f} % of the normal rate was measured, which cannot be: {why}; "
+        "something disturbed the measurement",
+        (*fault.evidence, _UNCONFIRMED),
+        "possible",
+        "measure again while nothing else runs there",
+    )
+
+
+def _refuted(links: _Links, report: Report | None) -> dict[int, str]:
+    """Return {number of a fault: the run that shows that the link was faster than measured}."""
+    if report is None or links.network is None or links.sound is None or not links.faults:
+        return {}
+    runs = [
+        (bound_s / one.time_s, report.rows[at], name, one.time_s)
+        for at, bound_s in _bounds(report, links.network, crowded=True).items()
+        for name, one in _measured(report.rows[at])
+        if one.time_s > 0
+    ]
+    impossible = [run for run in runs if run[0] >= _IMPOSSIBLE]
+    if not impossible:
+        return {}
+    # Bandwidth decides the time of large sizes, so they say most about the rate of a link.
+    _, row, name, time_s = max(impossible, key=lambda run: (run[1].size_bytes, run[0]))
+    found = {}
+    for at, fault in enumerate(links.faults):
+        alone, others = links.network, [*links.faults[:at], *links.faults[at + 1 :]]
+        for number, other in enumerate(others):
+            alone = repaired(alone, links.sound, other, (fault, *others[number + 1 :]))
+        bound_s = _bounds(replace(report, rows=(row,)), alone, crowded=True).get(0, 0.0)
+        if bound_s >= _IMPOSSIBLE * time_s:
+            found[at] = (
+                f"{row.collective} of {format_size(row.size_bytes)} by {name} took {_time(time_s)}, and over "
+                f"such a link it takes {_time(bound_s)} at least"
+            )
+    return found
+
+
+def _time(time_s: float) -> str:
+    return f"{time_s * 1e3:.3g} ms" if time_s >= 1e-3 else f"{time_s * 1e6:.3g} us"
 
 
 def _measured_s(report: Report | None, terms: Terms, name: str) -> float | None:
@@ -434,8 +489,8 @@ def _measured(row: Row) -> Iterator[tuple[str, Measurement]]:
     yield from row.peers.items()
 
 
-def _bounds(report: Report, network: Network | None) -> dict[int, float]:
-    """Return {number of a row: proven lower bound on its time}."""
+def _bounds(report: Report, network: Network | None, *, crowded: bool = False) -> dict[int, float]:
+    """Return {number of a row: proven lower bound on its time}; with ``crowded`` also where cores lacked."""
     if network is None or network.ranks != report.ranks or report.ranks > _MOST_BOUND_RANKS:
         return {}
     try:
@@ -444,7 +499,9 @@ def _bounds(report: Report, network: Network | None) -> dict[int, float]:
         return {}
     # A bound from the links says nothing about the time of ranks that wait for cores.
     return {
-        at: bounds_s[id(row)] for at, row in enumerate(report.rows) if id(row) in bounds_s and not row.crowded
+        at: bounds_s[id(row)]
+        for at, row in enumerate(report.rows)
+        if id(row) in bounds_s and (crowded or not row.crowded)
     }
 
 

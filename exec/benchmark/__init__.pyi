@@ -1,5 +1,5 @@
 from .breakdown import GROUPS as GROUPS, Breakdown as Breakdown, Forecast as Forecast, Part as Part
-from .environment import machine as machine
+from .environment import crowded as crowded, machine as machine
 from .groups import GroupsRequest as GroupsRequest, MeasuredGroup as MeasuredGroup
 from .integrity import IntegrityRequest as IntegrityRequest
 from .judgement import (

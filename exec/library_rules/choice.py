@@ -21,7 +21,9 @@ __all__ = [
     "MeasuredSetting",
     "MedianTime",
     "Rule",
+    "disturbed",
     "next_size",
+    "notably_less",
     "points_of",
     "rules_of",
     "timing_of",
@@ -31,6 +33,8 @@ __all__ = [
 _ERRORS, _LEAST_GAIN = 2.0, 0.02
 # Two sizes with this ratio locate a crossover well enough: no size between them is measured.
 _CLOSE = 2.0
+# A size that takes this many times as long as a larger one was measured during a disturbance.
+_DISTURBED = 2.0
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,22 @@ def choices(points: Sequence[AlgorithmTimes], own: str = "") -> list[str]:
 def _faster(point: AlgorithmTimes, name: str, other: str) -> bool:
     if other not in point.timings:
         return True
-    a, b = point.timings[name], point.timings[other]
+    return notably_less(point.timings[name], point.timings[other])
+
+
+def notably_less(a: MedianTime, b: MedianTime) -> bool:
+    """Return whether ``a`` is less than ``b`` by 2 % and by twice the standard error of the difference."""
     gain = b.time_s - a.time_s
     return gain > max(_LEAST_GAIN * b.time_s, _ERRORS * math.hypot(a.error_s, b.error_s))
+
+
+def disturbed(points: Sequence[AlgorithmTimes]) -> list[int]:
+    """Return the positions of points whose fastest time is far above that of the next larger size.
+
+    ``points`` are in order of size. More bytes never take half the time, so something else ran meanwhile.
+    """
+    least_s = [min(timing.time_s for timing in point.timings.values()) for point in points]
+    return [at for at in range(len(points) - 1) if least_s[at] > _DISTURBED * min(least_s[at + 1 :])]
 
 
 def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
@@ -138,9 +155,15 @@ def next_size(points: Sequence[AlgorithmTimes], own: str = "") -> int | None:
 
 
 def rules_of(points: Sequence[AlgorithmTimes], own: str = "") -> tuple[Rule, ...]:
-    """Return rules for all sizes; a rule begins at the geometric mean of the sizes around a change."""
+    """Return rules for all sizes; a rule begins at the geometric mean of the sizes around a change.
+
+    Below the smallest size the library's ``own`` choice stays, if it has one.
+    """
     taken = choices(points, own)
     found = [Rule(0, taken[0])]
+    if own and taken[0] != own and points[0].size_bytes > 0:
+        # Nothing is known below the smallest size.
+        found = [Rule(0, own), Rule(points[0].size_bytes, taken[0])]
     for before, point, algorithm in zip(points, points[1:], taken[1:], strict=False):
         if algorithm != found[-1].algorithm:
             found.append(Rule(round(math.sqrt(before.size_bytes * point.size_bytes)), algorithm))

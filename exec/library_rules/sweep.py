@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from exec.benchmark import Repetitions, interleaved
+from exec.benchmark import Repetitions, crowded, interleaved
 from exec.library_rules import mpich
-from exec.library_rules.choice import AlgorithmTimes, MedianTime, Rule, next_size, rules_of, timing_of
+from exec.library_rules.choice import (
+    AlgorithmTimes,
+    MedianTime,
+    Rule,
+    disturbed,
+    next_size,
+    notably_less,
+    rules_of,
+    timing_of,
+)
 from exec.peers import Call, MpiPeer, Variables, algorithm_names, algorithm_numbers, library_path
 from exec.program import Array
 from probes.base import Progress, UnavailableError
@@ -58,7 +68,8 @@ class Sweep:
     """The times of each collective, in order of size, and the library's numbers of its algorithms.
 
     ``parameters`` are those of the measured algorithms, and ``table`` is the library's own selection table;
-    only MPICH has these.
+    only MPICH has these. ``left_out`` are sizes that took far longer than a larger one, even when they were
+    measured again. ``crowded`` says how many ranks share how many cores, "" if each can have one.
     """
 
     library: str
@@ -68,6 +79,8 @@ class Sweep:
     numbers: dict[Kind, dict[str, int]]
     parameters: dict[Kind, dict[str, dict[str, int]]]
     table: mpich.Table
+    left_out: dict[Kind, tuple[int, ...]] = field(default_factory=dict)
+    crowded: str = ""
 
     def rules(self) -> dict[Kind, tuple[Rule, ...]]:
         return {
@@ -122,23 +135,29 @@ def sweep_task(comm: Any, request: SweepRequest, progress: Progress) -> Sweep:
             hint="ccctl measures the MPI library that its own mpi4py uses.",
         )
     points: dict[Kind, tuple[AlgorithmTimes, ...]] = {}
+    left_out: dict[Kind, tuple[int, ...]] = {}
     numbers: dict[Kind, dict[str, int]] = {}
     for at, kind in enumerate(request.kinds):
         wanted = collective(kind, comm.Get_size())
         progress.update(at, len(request.kinds), kind)
-        points[kind] = tuple(_points(comm, wanted, request, progress))
+        found = _points(comm, wanted, request, progress)
+        strange = disturbed(found)
+        points[kind] = tuple(point for at, point in enumerate(found) if at not in strange)
+        if strange:
+            left_out[kind] = tuple(found[at].size_bytes for at in strange)
         numbers[kind] = algorithm_numbers(wanted)
     progress.update(len(request.kinds), len(request.kinds))
     hosts = tuple(dict.fromkeys(comm.allgather(socket.gethostname())))
     of_mpich = request.library == "mpich"
     parameters = {kind: _parameters(kind, numbers[kind]) for kind in request.kinds if of_mpich}
     table: mpich.Table = {}
+    doubt = crowded(comm.allgather((socket.gethostname(), os.sched_getaffinity(0))))
     if of_mpich:
         path = library_path()
         table = comm.bcast(
             mpich.library_table(path.read_bytes(), str(path)) if comm.Get_rank() == 0 else None
         )
-    return Sweep(name, comm.Get_size(), hosts, points, numbers, parameters, table)
+    return Sweep(name, comm.Get_size(), hosts, points, numbers, parameters, table, left_out, doubt)
 
 
 def _parameters(kind: Kind, names: Iterable[str]) -> dict[str, dict[str, int]]:
@@ -160,18 +179,34 @@ def _points(comm: Any, wanted: Collective, request: SweepRequest, progress: Prog
     left_out = mpich.LEFT_OUT if request.library == "mpich" else ()
     names = [name for name in algorithm_names(wanted) if name not in left_out]
     found = [_point(comm, wanted, names, size, request.budget_s, progress) for size in sizes]
+    _again(found, lambda size: _point(comm, wanted, names, size, request.budget_s, progress))
     for _ in range(_MOST_BETWEEN):
         size = next_size([_without_untouched(each) for each in found], OWN)
         if size is None:
             break
         found.append(_point(comm, wanted, names, size, request.budget_s, progress))
         found.sort(key=lambda point: point.size_bytes)
+        _again(found, lambda size: _point(comm, wanted, names, size, request.budget_s, progress))
     return found
 
 
+def _again(found: list[AlgorithmTimes], measure: Callable[[int], AlgorithmTimes]) -> None:
+    """Measure once more, in place, each size that took far longer than a larger one."""
+    for at in disturbed(found):
+        again = measure(found[at].size_bytes)
+        found[at] = min((found[at], again), key=lambda point: point.timings[point.fastest].time_s)
+
+
 def _without_untouched(point: AlgorithmTimes) -> AlgorithmTimes:
-    """Return the times without UNTOUCHED, which no rule can select."""
+    """Return the times without UNTOUCHED, which no rule can select.
+
+    Unless its time differs notably from that of OWN, both measured the same choice, and the lesser counts.
+    """
     timings = {name: timing for name, timing in point.timings.items() if name != UNTOUCHED}
+    if UNTOUCHED in point.timings and OWN in timings:
+        own, before = timings[OWN], point.timings[UNTOUCHED]
+        if before.time_s < own.time_s and not notably_less(before, own):
+            timings[OWN] = before
     return AlgorithmTimes(point.size_bytes, timings)
 
 

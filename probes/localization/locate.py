@@ -249,8 +249,10 @@ def _rate_fault(cause: Cause, rates: Rates, *, known: bool) -> Fault:
     at = cause.links
     slow = at[rates.deviation[at] < -0.5 * cause.severity]
     measured, usual = (float(np.exp(np.median(values[slow]))) for values in (rates.table.rate, rates.level))
+    # With two links, the only one to compare with is the way back.
+    normal = "the way back carries" if len(rates.table.rate) == 2 else "normal is"
     text = (
-        f"{len(slow)} of {len(at)} {cause.subject} carry {rate_text(measured)}, normal is {rate_text(usual)}"
+        f"{len(slow)} of {len(at)} {cause.subject} carry {rate_text(measured)}, {normal} {rate_text(usual)}"
     )
     sure = _sureness(cause)
     # Two racks may be connected by a thin trunk by design.

@@ -143,7 +143,9 @@ def inside_hosts(table: LinkTable, bought: Bought | None) -> Iterator[Fault]:
     for cause in explain(model, families_inside(table, _LEAST_INSIDE, fabric=bool(expected))).causes:
         at = cause.links
         carried, normal = (rate_text(float(np.exp(np.median(one[at])))) for one in (table.rate, usual))
-        text = f"{len(at)} of {len(at)} {cause.subject} carry {carried}, normal is {normal}"
+        # With two links, the only one to compare with is the way back.
+        what = "the way back carries" if len(table) == 2 else "normal is"
+        text = f"{len(at)} of {len(at)} {cause.subject} carry {carried}, {what} {normal}"
         rows = tuple(table.row[at].tolist())
         level = float(np.exp(-cause.severity))
         measured = len(at) > 2 or bool((table.again | table.often)[at].all())

@@ -30,6 +30,8 @@ _MOST_CUTS = 12
 # crossing links exceeds the share _NOTICEABLE of the time of the bytes.
 _MOST_PATHS_RANKS = 1024
 _NOTICEABLE = 0.002
+# The detail of a bound names a latency above this share of the bound.
+_SHOWN = 0.02
 # An arrival bound is listed only if it exceeds the others by more than this factor, which allows for
 # rounding.
 _MORE = 1 + 1e-9
@@ -209,9 +211,12 @@ class _Problem:
             inside_s = 0.0 if far_s is None else partition_latency_s(self.network, labels, far_s, bytes_s)
             time_s = bytes_s + alpha_s + inside_s
             if time_s > best.time_s:
-                detail = (
-                    f"{size_text(crossings * self.chunk_bytes)} in all between them over {rate_text(rate)}"
+                latency_us = 1e6 * (alpha_s + inside_s)
+                latency = (
+                    f", and {latency_us:.3g} us of latency" if latency_us > 1e6 * _SHOWN * time_s else ""
                 )
+                carried = size_text(crossings * self.chunk_bytes)
+                detail = f"{carried} in all between them over {rate_text(rate)}{latency}"
                 whole = "hosts" if "host" in noun else "clusters"
                 best = Bound(f"partition into {parts} {whole}", time_s, detail)
         return best
@@ -222,7 +227,9 @@ class _Problem:
         s_per_byte = spanning_tree_s_per_byte(self.network, known_s / total_bytes)
         time_s = total_bytes * s_per_byte + float(self.network.alpha_s.min())
         return Bound(
-            "spanning trees", time_s, f"no trees that share the links carry {size_text(total_bytes)} faster"
+            "spanning trees",
+            time_s,
+            f"no schedule moves {size_text(total_bytes)} faster over these links, by a linear program",
         )
 
     def _rate_in_all(self) -> float:

@@ -23,12 +23,12 @@ from synth.mscclpp.memory import PlanMemory, expected, finenesses, known
 from synth.mscclpp.plan import ExecutionPlan
 from synth.mscclpp.well_formed import form
 
-__all__ = ["PlanVerdict", "examine_plan"]
+__all__ = ["PlanVerdict", "examine_plan", "gpus_holding"]
 
 # A plan may break a rule at every operation; more findings would only fill the report.
 _ENOUGH = 1000
-# Threadblocks that an A100 runs at once, one on each multiprocessor; newer GPUs have more.
-_RESIDENT = 108
+# The threadblocks that a GPU runs at once, one on each multiprocessor (docs/reference/networks.md).
+_MULTIPROCESSORS = {"A100": 108, "H100": 132, "B200": 148}
 # Values that are no sum of inputs: nothing was written, or only before this launch; no value at all.
 _NOTHING, _STALE, _NONE = -1, -2, -3
 # Operations that a port carries out.
@@ -99,12 +99,22 @@ def _at_wrong_offset(plan: ExecutionPlan) -> list[str]:
     ]
 
 
+def gpus_holding(threadblocks: int) -> str:
+    """Return in words which GPUs can run that many threadblocks at once, and which cannot."""
+    named = {name: f"{name} ({count})" for name, count in _MULTIPROCESSORS.items()}
+    fits = [named[name] for name, count in _MULTIPROCESSORS.items() if count >= threadblocks]
+    too_small = [name for name in named.values() if name not in fits]
+    if not fits:
+        return f"too many for {', '.join(too_small)}"
+    return f"fits {', '.join(fits)}" + (f", not {', '.join(too_small)}" if too_small else "")
+
+
 def _large(plan: ExecutionPlan) -> list[str]:
     found = []
-    if plan.threadblocks_max > _RESIDENT:
+    if plan.threadblocks_max > min(_MULTIPROCESSORS.values()):
         found.append(
-            f"{plan.threadblocks_max} threadblocks on one rank: all must run at once, "
-            f"and an A100 holds {_RESIDENT}"
+            f"{plan.threadblocks_max} threadblocks on one rank, which must all run at once: "
+            f"{gpus_holding(plan.threadblocks_max)}"
         )
     names = {one.name for gpu in plan.gpus for block in gpu.threadblocks for one in block.operations}
     if "flush" in names:

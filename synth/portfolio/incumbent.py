@@ -215,19 +215,19 @@ class Incumbent:
         faster = [(time_s, one) for time_s, one in timed if time_s < self.best_s * (1 - 1e-9)]
         if faster:
             time_s, one = min(faster, key=lambda pair: pair[0])
-            finer = f"{self.best.method} in more chunks"
+            finer = f"{self.best.method} with more chunks"
             names = (finer if one.maker == self.best.method else one.maker for _, one in faster)
             gain, makers = _percent(self.best_s, time_s), list(dict.fromkeys(names))
             times = min(one.sends for _, one in faster) / max(1, self.best.sends)
             if len(makers) > 1:
                 *first, last = makers
                 return (
-                    f"kept although {', '.join(first)} and {last} are up to {gain} faster in the model: too "
-                    f"little for {times:.3g} times the sends or more"
+                    f"kept: {', '.join(first)} and {last} are up to {gain} faster in the model, but need at "
+                    f"least {times:.3g} times as many sends"
                 )
             return (
-                f"kept although {one.maker} with {one.chunks} chunks is {gain} faster in the model: too "
-                f"little for {one.sends / max(1, self.best.sends):.3g} times the sends"
+                f"kept: {one.maker} with {one.chunks} chunks is {gain} faster in the model, but needs "
+                f"{one.sends / max(1, self.best.sends):.3g} times as many sends"
             )
         # The sends of all_pairs are those of direct.
         same = {self.best.method, "all_pairs"} | ({"direct"} if self.best.method == "all_pairs" else set())

@@ -157,7 +157,7 @@ def _as_run(
             return replace(found, loaded=made)
         assert schedule.outcome is not None
         proven = proven_with(replace(tried[number - 1], seed=schedule.seed), schedule.outcome.bounds)
-        return replace(found, schedule=proven, why=f"the fastest as {loaded.runtime} runs it", loaded=made)
+        return replace(found, schedule=proven, why=f"the fastest in {loaded.runtime}", loaded=made)
     return found
 
 
@@ -373,7 +373,10 @@ class _Compiled:
         found = []
         for entry in runtime_sweep(selection, self.runtime, as_selected=True, progress=progress):
             assert entry.program is not None  # one instance of each of these schedules loads
-            points = [self._point(selection, entry.algorithm, one.size_bytes) for one in entry.points]
+            points = [
+                replace(self._point(selection, entry.algorithm, one.size_bytes), time_s=one.time_s)
+                for one in entry.points
+            ]
             found.append(
                 LoadedRange(
                     entry.from_bytes,

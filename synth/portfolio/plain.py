@@ -161,16 +161,14 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
     costs = "copies and sums in memory" if best.network.is_measured_host else "steps and shared ports"
     if ratio <= 1:
         return f"as fast as {other} over the links, and faster once {costs} count"
-    kept = f"kept although {other} is {100 * (ratio - 1):.2g} % faster over the links"
+    kept = f"kept: {other} is {100 * (ratio - 1):.2g} % faster counting links only"
     if of_links.sends > MOST_SENDS:
-        return f"{kept}: its {of_links.sends} messages would cost ranks more than that"
+        return f"{kept}, but its {of_links.sends} messages would cost ranks more than that"
     if best_s < links_s:
-        return (
-            f"{kept}: with {costs} {of_links.method} is predicted {100 * (links_s / best_s - 1):.2g} % slower"
-        )
+        return f"{kept}, but {100 * (links_s / best_s - 1):.2g} % slower when {costs} count, as in a run"
     if best.network.is_measured_host:
-        return f"{kept}: runs are predicted about as fast, and this one has fewer messages"
-    return f"{kept}: on shared ports the model is not that exact, and this order suffers least there"
+        return f"{kept}, but runs are predicted about as fast, and this one has fewer messages"
+    return f"{kept}, but the model is not that exact on shared ports, and this order suffers least there"
 
 
 def _near(best: Schedule, best_s: float, found: Sequence[Schedule]) -> list[Schedule]:

@@ -46,12 +46,16 @@ class Loaded:
 
 @dataclass(frozen=True)
 class LoadedPoint:
-    """One size: percent of the bound as loaded and without the runtime's limits; ``limit`` as in Loaded."""
+    """One size: percent of the bound as loaded and without the runtime's limits.
+
+    ``limit`` and ``time_s`` are as in Loaded.
+    """
 
     size_bytes: int
     percent_of_optimal: float
     unrestricted_percent: float
     limit: str
+    time_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,7 +96,7 @@ def _classes(made: Schedule) -> Iterator[_Use]:
     network, link = made.network, made.link
     held_s = network.hold_s(made.chunk_bytes)[link]
     # A link behind ports only stands for a pair of ranks, so that its own share is no limit.
-    pairs = " (pairs of ranks behind the ports below)" if is_behind_ports(network) else ""
+    pairs = " (pairs of ranks; the ports below fill up first)" if is_behind_ports(network) else ""
     for name, chosen in classes(network):
         rows = np.flatnonzero(chosen[link])
         yield _Use(name.replace("_", " ") + pairs, rows, held_s[rows], int(chosen.sum()))

@@ -187,7 +187,11 @@ def _changes_summary(changes: Changes) -> dict[str, Any]:
         "now_s=now.time_s ratio"
     )
     return {
-        **figures(changes, "verdict_before started_before hosts_new hosts_gone stages_missing"),
+        **figures(
+            changes,
+            "verdict_before started_before hosts_new hosts_gone stages_missing times_unreliable=unreliable "
+            "sizes_now_only sizes_before_only",
+        ),
         **{
             name: [figures(one, "kind part hosts severity text") for one in getattr(changes, name)]
             for name in ("new", "gone", "untested", "standing")

@@ -63,7 +63,7 @@ def _draw_steps(forecast: Forecast, breakdown: Breakdown) -> None:
         (
             "+ sharing",
             forecast.time_s - forecast.memory_s,
-            "transfers that meet at ports slow each other down",
+            "ports that several transfers share at once, instead of in turn (may be less)",
         ),
         (
             "+ memory",

@@ -30,6 +30,8 @@ _MEANS = {
 # The wait for the last rank is reported as the problem from this share of a collective's time on.
 _MUCH_WAITING = 0.2
 _MOST_NAMED = 4
+# A rate this near to that of a whole number of NICs, whose headers take some per cent, counts as theirs.
+_ALIKE = 0.94
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,12 @@ class Explained:
             sizes = [judged.row.size_bytes for judged in rows]
             span = about(min(sizes)) + (f" to {about(max(sizes))}" if max(sizes) > min(sizes) else "")
             found.append(f"{name}: {len(rows)} of {plural(len(self.rows), 'row')} ({span})")
-        return f"Not normal: {'; '.join(found)}." if found else "All rows are normal, or too small to judge."
+        passes = "" if self.least is not None else " Low rows leave the exit status 0; --at-least makes it 1."
+        return (
+            f"Not normal: {'; '.join(found)}.{passes}"
+            if found
+            else "All rows are normal, or too small to judge."
+        )
 
     def summary(self) -> dict[str, Any]:
         """Return the object of ``explain --json``: plain values with units in their names."""
@@ -226,10 +233,12 @@ class Explained:
                 f"With sums in switches it is {percent(judged.reached_in_network)} of "
                 f"{_gbs(judged.busbw_gbs(judged.in_network.time_s))} ({judged.in_network.name})."
             )
+        two_hosts = len(self.report.hosts) == 2
         for each in judged.libraries:
             could = _gbs(judged.busbw_gbs(each.time_s))
             whose = "A" if self.report.executor == "mpi" else "NCCL's"
-            parts.append(f"{whose} {each.algorithm} could carry {could}, limited by {each.binding}.")
+            once = ", as it crosses each NIC only once" if each.algorithm == "tree" and two_hosts else ""
+            parts.append(f"{whose} {each.algorithm} could carry {could}{once}, limited by {each.binding}.")
         if at in self.made_s:
             parts.append(
                 f"A synthesized schedule is predicted to reach {_gbs(judged.busbw_gbs(self.made_s[at]))}."
@@ -248,9 +257,9 @@ class Explained:
         if judged.verdict not in ("low", "very low"):
             return
         expected_s = judged.libraries[-1].time_s if judged.libraries else judged.bound.time_s
-        nics = round(self.host_nics * expected_s / judged.time_s)
-        if len(self.report.hosts) > 1 and 1 <= nics < self.host_nics:
-            yield f"It is about what {nics} of the {plural(self.host_nics, 'NIC')} of a host carry."
+        nics = self.host_nics * expected_s / judged.time_s
+        if len(self.report.hosts) > 1 and _ALIKE <= nics < self.host_nics - 0.5:
+            yield f"It is {_nics_in_words(nics)} of the {plural(self.host_nics, 'NIC')} of a host carry."
         if judged.row.crowded:
             yield f"Ranks waited for cores ({judged.row.crowded}): run again with at most one rank a core."
             return
@@ -284,6 +293,14 @@ class Explained:
             "counts": at in self.counted,
             "ok": not self.failure(at),
         }
+
+
+def _nics_in_words(nics: float) -> str:
+    """Return "about what 3", or "between what 3 and 4" if the rate is not near to that of a whole number."""
+    near = round(nics)
+    if abs(nics - near) <= (1 - _ALIKE) * near:
+        return f"about what {near}"
+    return f"between what {int(nics)} and {int(nics) + 1}" if nics > 1 else "less than what 1"
 
 
 def _gbs(value: float) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccctl.render import Column, Say, figures, print_table
+from ccctl.render import Column, Say, figures, print_table, seconds
 from ccctl.render.text.selection import range_columns
+from ccctl.render.text.synthesis import MOST_NCCL_RANKS, RUNTIMES
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def summary(found: Synthesis, runtime: str, output: str | None) -> dict[str, Any
                 "threadblocks_max": (one.plan or one.program).threadblocks_max,
                 "sizes": [
                     figures(point, "size_bytes percent_of_optimal unrestricted_percent limit")
+                    | {"runtime_s": point.time_s or None, "nccl_s": _nccl_s(schedule, point.size_bytes)}
                     for point in one.points
                 ],
             }
@@ -92,10 +94,23 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     )
     print_table((*range_columns(found.ranges), *_RANGE), found.ranges, say)
     say("")
-    points = [{"range": one, "point": point} for one in found.ranges for point in one.points]
+    points = [
+        {"range": one, "point": point, "nccl_s": _nccl_s(schedule, point.size_bytes)}
+        for one in found.ranges
+        for point in one.points
+    ]
     limited = any(point.limit for one in found.ranges for point in one.points)
-    print_table(_POINT if limited else _POINT[:-2], points, say)
-    say("of links alone: what threadblocks cost comes on top")
+    timed = any(point.time_s for one in found.ranges for point in one.points)
+    known = any(row["nccl_s"] for row in points)
+    beside = (*_TIMED, *_BESIDE) if timed and known else _TIMED if timed else ()
+    print_table((*_POINT, *beside, *(_LIMITED if limited else ())), points, say)
+    if beside:
+        say(f"predicted: in {RUNTIMES[runtime]}, with what threadblocks cost; % of optimal: of links alone")
+    else:
+        say("of links alone: what threadblocks cost comes on top")
+    slower = [format_size(row["point"].size_bytes) for row in points if _is_slower(row)]
+    if slower:
+        say(f"not worth loading, as stock NCCL is faster by its own model: {', '.join(slower)}")
     say("")
     for line in exports(_files(found, output), runtime):
         say(line)
@@ -104,6 +119,22 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
             f"microsoft/msccl reads only the first {_MOST_XML_FILES} files; a larger -f makes fewer ranges, "
             "and Azure/msccl-executor-nccl reads them all"
         )
+
+
+def _nccl_s(schedule: Any, size_bytes: int) -> float | None:
+    """Return the time of stock NCCL's own choice by NCCL's model; None if that does not cover it."""
+    from exec.library_rules import nccl_choice
+
+    network, shape = schedule.network, schedule.collective
+    if network.ranks > MOST_NCCL_RANKS or not shape.whole:
+        return None
+    choice = nccl_choice(network, shape.kind, size_bytes)
+    return choice.default_us / 1e6 if choice is not None else None
+
+
+def _is_slower(row: dict[str, Any]) -> bool:
+    """Return whether stock NCCL is at least as fast as what is loaded."""
+    return bool(row["nccl_s"] and row["point"].time_s >= row["nccl_s"])
 
 
 def _length(one: LoadedRange) -> str:
@@ -125,6 +156,13 @@ _POINT = (
     Column("size", "point.size_bytes", format_size),
     Column("method", "range.method"),
     Column("% of optimal", "point.percent_of_optimal", "{:.1f}"),
+)
+_TIMED = (Column("predicted", lambda row: row["point"].time_s or None, seconds),)
+_BESIDE = (
+    Column("stock NCCL", "nccl_s", seconds),
+    Column("", lambda row: "NCCL is faster" if _is_slower(row) else ""),
+)
+_LIMITED = (
     Column("without limits", "point.unrestricted_percent", "{:.1f}"),
     Column("the fastest does not load because", "point.limit"),
 )

@@ -227,11 +227,11 @@ def _memory(profile: Profile) -> None:
         costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
             costs["read from another rank"] = memory.fetch_s_per_byte
-            costs["read just after it was written"] = memory.written_fetch_s_per_byte
+            costs["read from another rank, just written"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
             for size, *values in zip(sizes, *costs.values(), strict=True)
         ]
-        title = f"memory of {memory.host} while all ranks work, GB/s a core"
+        title = f"memory of {memory.host}, GB/s of a core while all ranks work, for predictions of runs"
         console.table(("size", *costs), rows, title=title)

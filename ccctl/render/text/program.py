@@ -32,6 +32,14 @@ MEANINGS = {
 }
 
 
+# The meaning of each part of the critical path.
+_PARTS = {
+    "transfer": "bytes on links and ports",
+    "latency": "messages in flight",
+    "threadblock": "more bytes than one threadblock moves",
+}
+
+
 def draw(program: Program, lines: int = 32) -> None:
     """Print at most ``lines`` lanes and ``lines`` steps of ``program``."""
     console.data(
@@ -59,8 +67,11 @@ def draw_timing(program: Program, network: Network, timing: ProgramTiming) -> No
     from ccctl.render.text import utilization
 
     console.data(f"{program.name}: {_does(program)} on {program.ranks} ranks in {seconds(timing.time_s)}")
-    rows = [(name, seconds(value), _share(value, timing.time_s)) for name, value in timing.shares.items()]
-    console.table(("where the time of the slowest chain of steps goes", "time", "share"), rows)
+    rows = [
+        (_PARTS.get(name, name), seconds(value), _share(value, timing.time_s))
+        for name, value in timing.shares.items()
+    ]
+    console.table(("critical path: where the time goes", "time", "share"), rows)
     busiest = f"the busiest link {percent(timing.link_busy.max(initial=0.0))}"
     if len(shared := utilization.port_busy(network, timing.link_busy)):
         busiest += f", the busiest port {percent(shared.max())}"
@@ -95,7 +106,10 @@ def _lanes(program: Program, lines: int) -> None:
 
     used = sorted({OPS[op] for op in program.op}, key=list(_LETTERS).index)
     console.data("")
-    console.data("lanes    " + "; ".join(_legend(op) for op in used))
+    console.data(
+        "lanes    a line for each threadblock, a letter for each step: "
+        + "; ".join(_legend(op) for op in used)
+    )
     console.data("         3 > 5 #1: this threadblock receives from rank 3 and sends to rank 5 on channel 1")
     console.data("steps    i[3] is chunk 3 of the input, o of the output, s of scratch memory")
     for block in range(min(lines, program.threadblocks)):

@@ -21,6 +21,8 @@ _SLOTS = 64
 _FULL = 0.9
 # A link or port counts as equally busy if its share is this close to the busiest one's share.
 _AS_BUSY = 0.01
+# If bytes move along the longest chain of sends for less than this share of the time, latency limits it.
+_MOSTLY_LATENCY = 0.5
 # Longer tables of sends are not searched for their critical path, which takes sends times its length.
 _MOST_SEARCHED = 200_000
 
@@ -47,13 +49,16 @@ def draw(schedule: AnySchedule, lines: int = 32, *, proven: bool = True) -> None
 
 
 def _head(schedule: AnySchedule) -> Iterator[str]:
+    from ccctl.render.text import utilization as busy
+
     network, shape = schedule.network, schedule.whole
     yield (
         f"{shape.label} on {shape.ranks_in_words}: {about(shape.total_bytes(schedule.chunk_bytes))} in "
         f"{plural(shape.chunks, 'chunk')} of {about(schedule.chunk_bytes)}"
     )
     ports = len(network.ports) * getattr(network, "translations", 1)
-    yield f"network  {network.name}: {network.links} links, {ports} shared ports"
+    links = "pairs of ranks, over" if ports and busy.is_behind_ports(network) else "links,"
+    yield f"network  {network.name}: {network.links} {links} {ports} shared ports"
     yield f"method   {schedule.method}" + (f", seed {schedule.seed}" if schedule.seed else "")
 
 
@@ -102,7 +107,7 @@ def draw_limits(schedule: AnySchedule) -> None:
 
 
 def limit(schedule: AnySchedule, timing: Timing) -> str:
-    """Return in a sentence why a schedule is not faster: full links or ports, or a chain of sends.
+    """Return in a sentence why a schedule is not faster: full links or ports, latency, or waits.
 
     The sentence is "" for a schedule that is not listed, or that sends nothing.
     """
@@ -121,17 +126,21 @@ def limit(schedule: AnySchedule, timing: Timing) -> str:
             f"limited by {names}: busy {percent(most)} of the time, so only a plan that moves fewer "
             f"bytes through {'them' if several else 'it'} is faster"
         )
-    less = f"the busiest, {busy.in_words(listed.network, [name])[0]}, is busy {percent(most)} of the time"
+    least = f"the busiest, {busy.in_words(listed.network, [name])[0]}, is busy {percent(most)} of the time"
     path = critical_path(listed, timing) if schedule.sends <= _MOST_SEARCHED else []
     if not path:
-        return f"limited by waits of sends for each other: {less}"
+        return f"limited by sends that wait for each other: {least}"
     network, link = listed.network, listed.link[path]
     moved_s = float((network.beta_s_per_byte[link] * listed.chunk_bytes).sum())
-    last = f"{network.src[link[-1]]} → {network.dst[link[-1]]}"
+    moving = min(1.0, moved_s / timing.time_s)
+    if moving < _MOSTLY_LATENCY:
+        return (
+            f"limited by latency: along the longest chain of sends bytes move for {percent(moving)} of the "
+            f"time; {least}, so more bandwidth would hardly help"
+        )
     return (
-        f"limited by a chain of {plural(len(path), 'send')}, each after the one before, to send "
-        f"{path[-1]} ({last}): {percent(min(1.0, moved_s / timing.time_s))} of the time bytes move, the rest "
-        f"is latency, and {less}"
+        f"limited by sends that wait for each other: along the longest chain of sends bytes move for "
+        f"{percent(moving)} of the time, the rest is latency; {least}"
     )
 
 
@@ -179,7 +188,7 @@ def _use_of_ranks(schedule: Schedule, timing: Timing, lines: int) -> None:
         start_s, held_s = timing.start_s, on.hold_s(apart.chunk_bytes)[apart.link]
     share = busy.over_time(start_s, start_s + held_s, timing.time_s, _SLOTS, count)
     console.data(f"{name:<9}{bars(share)}")
-    console.data(f"         busy at once: at most {percent(share.max())} of the {name}")
+    console.data(f"         the share of {name} that are busy, over time: at most {percent(share.max())}")
     busy.draw(schedule.network, utilization(schedule, timing))
 
 

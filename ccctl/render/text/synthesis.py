@@ -15,10 +15,11 @@ from synth.bounds import ORDER_BOUND
 if TYPE_CHECKING:
     from synth import Synthesis
     from synth.collective import Collective
+    from synth.nccl_tuning import SizeChoice
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule, Outcome
 
-__all__ = ["METHODS", "draw", "predicted_line", "summary"]
+__all__ = ["METHODS", "MOST_NCCL_RANKS", "RUNTIMES", "compared", "draw", "predicted_line", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
@@ -27,7 +28,10 @@ _NO_GAIN = 0.005
 # A schedule this near to the bound is limited by what the bound names, so no other line says what limits it.
 _NEAR_PERCENT = 95.0
 # Linear programs of NCCL's channels take below a second up to this many ranks.
-_MOST_NCCL_RANKS = 128
+MOST_NCCL_RANKS = 128
+# An all_reduce by NCCL takes no less than about this, most of it to launch a kernel and to run its steps.
+_SHORT_S = 30e-6
+RUNTIMES = {"msccl": "MSCCL", "rccl": "RCCL", "mscclpp": "MSCCL++"}
 _SCHEDULE = "method collective=collective.label chunk_bytes sends race seed"
 _OUTCOME = "time_s bound_s=binding.time_s percent_of_optimal binding_bound=binding.name status gap_percent"
 
@@ -126,6 +130,9 @@ def _lines(found: Synthesis) -> Iterator[str]:
         f"{shape.label} of {about(shape.total_bytes(schedule.chunk_bytes))} on {schedule.network.name}: "
         f"{shape.ranks_in_words}, {chunks} of {about(schedule.chunk_bytes)}"
     )
+    verdict = "" if found.loaded is None else _loaded_verdict(found.loaded, schedule)
+    if verdict:
+        yield verdict
     yield from _attempts(found)
     if shape.blocks is not None:
         yield from _rounding_lines(shape, schedule.chunk_bytes)
@@ -145,8 +152,8 @@ def _lines(found: Synthesis) -> Iterator[str]:
     )
     if outcome.percent_of_optimal < _NEAR_PERCENT and (why := limit(schedule, simulated(schedule))):
         yield why
-    if nccl := _nccl_line(schedule):
-        yield nccl
+    if not verdict:
+        yield from _nccl_lines(schedule)
     if found.any_order_s:
         yield _price(found.any_order_s, outcome)
     if found.loaded is not None:
@@ -175,6 +182,19 @@ def _rates(schedule: AnySchedule, time_s: float) -> str:
     return f", algbw {bandwidth(algbw_gbs)}, busbw {bandwidth(busbw_gbs)} GB/s"
 
 
+def _nccl_lines(schedule: AnySchedule) -> Iterator[str]:
+    """Yield NCCL's time beside a schedule; for small sizes that of NCCL's own choice, with the launch."""
+    outcome: Any = schedule.outcome
+    choice = _nccl_choice(schedule) if outcome.time_s < _SHORT_S else None
+    if choice is not None:
+        yield (
+            "these times are the latency of links only, without launch; NCCL's "
+            f"{choice.default} with it, by NCCL's own model: {seconds(choice.default_us / 1e6)}"
+        )
+    elif nccl := _nccl_line(schedule):
+        yield nccl
+
+
 def _nccl_line(schedule: AnySchedule) -> str:
     """Return the time of NCCL's own algorithm in the same model; "" where the model does not cover it.
 
@@ -183,7 +203,7 @@ def _nccl_line(schedule: AnySchedule) -> str:
     from synth.portfolio import nccl_time
 
     shape, network = schedule.whole, schedule.network
-    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
+    if not schedule.is_listed or not shape.whole or network.ranks > MOST_NCCL_RANKS:
         return ""
     listed = schedule.listed_network()
     if listed.is_measured_host or shape.size < network.ranks:
@@ -244,20 +264,35 @@ def _threadblocks(loaded: Loaded) -> int:
     return made.threadblocks_max if made is not None else 0
 
 
-def _nccl_choice(schedule: AnySchedule) -> str:
-    """Return the time of NCCL's own choice, by NCCL's model; "" where that model does not cover it."""
+def _nccl_choice(schedule: AnySchedule) -> SizeChoice | None:
+    """Return NCCL's own choice with its time by NCCL's model; None where that model does not cover it."""
     from exec.library_rules import nccl_choice
 
     shape, network = schedule.whole, schedule.network
-    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
-        return ""
+    if not schedule.is_listed or not shape.whole or network.ranks > MOST_NCCL_RANKS:
+        return None
     listed = schedule.listed_network()
-    choice = nccl_choice(listed, shape.kind, shape.total_bytes(schedule.chunk_bytes))
-    return (
-        ""
-        if choice is None
-        else f"; NCCL's {choice.default} by its own model: {seconds(choice.default_us / 1e6)}"
+    return nccl_choice(listed, shape.kind, shape.total_bytes(schedule.chunk_bytes))
+
+
+def _loaded_verdict(loaded: Loaded, schedule: AnySchedule) -> str:
+    """Return whether what a runtime loads is faster than stock NCCL; "" if either time is unknown."""
+    choice = _nccl_choice(schedule) if loaded.time_s else None
+    if choice is None:
+        return ""
+    return compared(loaded.runtime, loaded.time_s, choice)
+
+
+def compared(runtime: str, time_s: float, choice: SizeChoice) -> str:
+    """Return in a sentence how a predicted time in a runtime compares with stock NCCL."""
+    nccl_s = choice.default_us / 1e6
+    both = (
+        f"predicted {seconds(time_s)} in {RUNTIMES.get(runtime, runtime)}; stock NCCL's {choice.default} "
+        f"{seconds(nccl_s)} by its own model"
     )
+    if nccl_s < time_s * (1 + _NO_GAIN):
+        return f"{both}: not worth loading at this size"
+    return f"{both}: {nccl_s / time_s:.2g} times as fast as stock NCCL"
 
 
 def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
@@ -293,7 +328,7 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
         how = ", ".join(shared if program is None or plan is not None else [*shared, program.protocol])
         yield (
             f"as {loaded.runtime} runs it{f' ({how})' if how else ''}: {seconds(loaded.time_s)}"
-            f"{_nccl_choice(schedule)}; the times above are of links alone"
+            "; the times above are of links alone, without what threadblocks and steps cost"
         )
 
 

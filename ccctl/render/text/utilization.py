@@ -82,7 +82,7 @@ def in_words(network: Network, names: Sequence[str]) -> tuple[str, bool]:
 
 def _one_in_words(name: str) -> str:
     if core := _CORE.fullmatch(name):
-        return f"CPU core {core['core']} of {core['host']}, which makes the copies"
+        return f"CPU core {core['core']} of {core['host']} (its copies)"
     if port := _RANK.fullmatch(name):
         return f"the {_WAYS[port['way']]} {port['part'] or ''}port of rank {port['owner']}"
     if port := _NIC.fullmatch(name):

@@ -82,6 +82,8 @@ _ENDS = re.compile(r"^#?[ \t]*(?:Out of bounds values|Avg bus bandwidth)", re.MU
 _ERRORS = re.compile(r"^#?[ \t]*(?:size\s+count\s.*\berror|bytes\s+N\s.*\bres)[ \t\r]*$", re.MULTILINE)
 _MILLISECONDS = re.compile(r"^#?[ \t]*bytes\s+N\s+type\b", re.MULTILINE)
 _IN_PLACE_ALONE = re.compile(r"^#?[ \t]*in-place[ \t\r]*$", re.MULTILINE)
+# The heads that `ccctl bench` prints; nccl-tests writes (B) on a line of its own.
+_OF_BENCH = re.compile(r"^.*\bsize \(B\)[ \t].*\btime \(us\)", re.MULTILINE)
 _ERROR = re.compile(r"^#[ \t]*error:[ \t]*(\S[^\n]*)$", re.MULTILINE)
 # The test failed because the average is below NCCL_TESTS_MIN_BW.
 _AVERAGE = re.compile(r"^#?[ \t]*Avg bus bandwidth[ \t]*:[ \t]*(\S+)[ \t]+FAILED\b", re.MULTILINE)
@@ -92,6 +94,8 @@ _MOST_CHARACTERS = 160
 def is_nccl_text(text: str) -> bool:
     """Return whether a text has the header of nccl-tests, or rows in which algbw is size / time."""
     text = without_tags(text, _TAGGED)
+    if _OF_BENCH.search(text):
+        return True
     if "algbw" in text and (_BEGINS.search(text) or _RANK.search(text)):
         return True
     return any(isinstance(table_row(line), TableRow) for line in text.splitlines())
@@ -108,8 +112,15 @@ def parse_nccl_text(
     """Return the report of a table, or of several runs one after the other.
 
     ``ranks`` and ``kind`` give the number of ranks and the collective if the text does not. Raises DataError
-    if no row can be read, or if the number of ranks or the collective is contradictory.
+    if no row can be read, if the number of ranks or the collective is contradictory, or if ``ccctl bench``
+    printed the table.
     """
+    if _OF_BENCH.search(text):
+        raise DataError(
+            source,
+            ["this is the table that ccctl bench prints, which leaves out columns and rounds numbers"],
+            hint="Give the file that ccctl bench -o FILE writes.",
+        )
     runs = _runs(without_tags(text, _TAGGED, everywhere=True), source)
     with wrong_first(source, [wrong for run in runs for wrong in _wrong(run)]):
         return _together(runs, source, ranks, kind)
@@ -367,13 +378,15 @@ def _ranks(
         return listed
     if given_ranks is not None and fits(ranks := given_ranks()):
         return ranks
-    stated = "its ranks are not listed, or not all"
+    stated = "the number of ranks is unknown: the log does not list them all"
     if listed is not None:
         stated = f"it lists {plural(listed, 'rank')}"
     contradiction = ""
     if factor is not None:
         ratio = (factor.least + factor.most) / 2
-        contradiction = f", and busbw / algbw of {ratio:.4g} says {_admitted(run, factor, known)}"
+        admitted = _admitted(run, factor, known)
+        means = f"means {admitted}" if admitted else "fits no collective with these columns"
+        contradiction = f", and busbw / algbw of {ratio:.4g} {means}"
     raise DataError(
         source,
         [f"line {run.line}: {stated}{contradiction}"],
@@ -382,7 +395,7 @@ def _ranks(
 
 
 def _admitted(run: _Run, factor: Factor, known: Kind | None) -> str:
-    """Return the numbers of ranks that a factor admits, by collective."""
+    """Return the numbers of ranks that a factor admits, by collective; "" if there are none."""
     found = []
     for kind in [known] if known else kinds_of(run.rows, factor, None):
         admitted = ranks_of(kind, factor)
@@ -394,7 +407,7 @@ def _admitted(run: _Run, factor: Factor, known: Kind | None) -> str:
             if len(admitted) < MOST_RANKS - 2
             else f"any number for {_title(kind)}"
         )
-    return " or ".join(found) or "that of no collective with these columns"
+    return " or ".join(found)
 
 
 def _inferred(run: _Run, source: str, factor: Factor | None, ranks: int) -> tuple[Kind, list[str]]:

@@ -122,7 +122,7 @@ def test_ranks_that_a_log_leaves_out_are_told_by_its_bandwidths(run_ccctl, tmp_p
     (tmp_path / "n.log").write_text("\n".join([*rows[:4], "...", *rows[4:]]) + "\n")
     done = run_ccctl("explain", "n.log")
     assert done.returncode == 65
-    assert "not all, and busbw / algbw of 1.75 says 8 ranks for all_reduce" in done.stderr
+    assert "busbw / algbw of 1.75 means 8 ranks for all_reduce" in done.stderr
     assert "Name the network on which they ran" in done.stderr
 
 

@@ -1,8 +1,10 @@
 """`ccctl order` as a user runs it."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from given_profile import profile_of_links
 from gpu_boxes import box
 
 from ccctl.artifacts import codec
@@ -115,3 +117,18 @@ def test_a_file_for_a_launcher_comes_with_the_line_that_reads_it(run_ccctl, one_
     done = run_ccctl("order", "links.csv", "--size", "4M", "--to", "slurm", "-o", "hosts")
     assert done.returncode == 0
     assert "SLURM_HOSTFILE=hosts srun --distribution=arbitrary PROGRAM" in done.stderr
+
+
+def test_a_rankfile_never_names_a_core_that_is_not_there(run_ccctl, tmp_path):
+    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    profile = profile_of_links(["vm"] * 4, pairs, 1e-6, 1e-10, transport="mpi")
+    for cores in (2, 4):
+        ranks = tuple(replace(rank, cores=cores, device="process") for rank in profile.ranks)
+        codec.write(str(tmp_path / "p.json"), "profile", replace(profile, ranks=ranks))
+        done = run_ccctl("order", "p.json", "--to", "rankfile", "-o", "ranks")
+        if cores == 2:
+            assert done.returncode == 2 and "vm has 2 cores for 4 ranks" in done.stderr
+            assert not (tmp_path / "ranks").exists()
+        else:
+            assert done.returncode == 0 and "rank 3=vm slot=3" in (tmp_path / "ranks").read_text()
+            assert "nothing to gain: ranks has the order given" in done.stderr

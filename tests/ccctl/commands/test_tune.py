@@ -49,11 +49,12 @@ def test_open_mpi_is_measured_and_its_rules_are_written(run_ccctl, tmp_path):
 
 
 def test_rules_that_gain_nothing_need_not_be_loaded():
-    own = {"algorithm": OWN, "untouched_s": 2.0, "time_s": 2.0}
-    better = {"algorithm": "ring", "untouched_s": 2.0, "time_s": 1.0}
+    own = {"algorithm": OWN, "untouched_s": 2.0, "time_s": 2.0, "size_bytes": 1024}
+    better = {"algorithm": "ring", "untouched_s": 2e-3, "time_s": 1e-3, "size_bytes": 4096}
     *_, last = _gains({"all_reduce": [own, own]}, "X=1", merged=False)
     assert last == "the rules need not be loaded: they gain nothing"
-    first, last = _gains({"all_reduce": [own, better]}, "X=1", merged=False)
+    first, each, last = _gains({"all_reduce": [own, better]}, "X=1", merged=False)
+    assert each == "  4K: ring 1 ms, library 2 ms"
     assert first.startswith("all_reduce: another algorithm at 1 of 2 sizes, up to 2.00x")
     assert last == "to load the rules: export X=1"
     assert [*_gains({"all_reduce": [own]}, "X=1", merged=True)][-1] == last

@@ -176,3 +176,25 @@ def test_an_acceptance_ends_when_its_stages_are_over():
 def test_any_text_has_words(before, now):
     assert acceptance.headline(now).startswith(now.verdict)
     assert list(acceptance.change_lines(changes(before, now)))
+
+
+def test_a_row_above_the_bound_is_flagged():
+    row = replace(WHOLE[0], time_s=1e-3, bound_s=20e-3, bought_bound_s=2e-3)
+    first, second = list(acceptance.whole_notes([row], []))[:2]
+    assert first.endswith(
+        "is above 100 % of the bound of the network as measured: links were faster than they were measured, "
+        "so the bound is void"
+    )
+    assert "as bought: this is another network than what was bought" in second
+    sound = replace(row, time_s=30e-3)
+    assert not any("above 100 %" in words for words in acceptance.whole_notes([sound], []))
+
+
+def test_times_that_are_not_compared_are_named():
+    crowded = replace(GOVERNOR, kind="crowded", text="4 ranks share 2 cores")
+    before = replace(table(replace(WHOLE[0], size_bytes=1 << 16)), culprits=(crowded,))
+    now = table(replace(WHOLE[0], size_bytes=1 << 16), replace(WHOLE[0], size_bytes=1 << 24))
+    said = dict(acceptance.change_lines(changes(before, now)))
+    assert said["not compared"] == "16 MiB: not measured before"
+    words = [text for word, text in acceptance.change_lines(changes(before, now)) if word == "not compared"]
+    assert words[0].endswith("ranks waited for cores")

@@ -79,3 +79,17 @@ def test_each_culprit_is_told_once_and_both_ways_mirror_each_other(before, now):
     assert left <= {repr(one) for one in before.culprits}
     assert left == {repr(one) for one in back.new}
     assert (found.hosts_new, found.hosts_gone) == (back.hosts_gone, back.hosts_new)
+
+
+def test_unreliable_times_are_not_compared_and_other_sizes_are_named():
+    row = WHOLE[0]
+    crowded = replace(GOVERNOR, kind="crowded")
+    before = replace(accepted(), whole=(row, replace(row, size_bytes=4 << 20)), culprits=(crowded,))
+    slow = replace(row, time_s=2 * row.time_s)
+    now = replace(accepted(), whole=(slow, replace(row, size_bytes=16 << 20)))
+    found = changes(before, now)
+    assert (found.slower, found.faster, found.unreliable) == ((), (), True)
+    assert (found.sizes_now_only, found.sizes_before_only) == ((16 << 20,), (4 << 20,))
+    sure = changes(replace(before, culprits=()), now)
+    assert len(sure.slower) == 1 and not sure.unreliable
+    assert not changes(now, now).sizes_now_only

@@ -224,3 +224,27 @@ def test_who_corrupts_data_is_named_and_a_library_that_differs_is_a_remark() -> 
     measured = replace(measured, report=replace(measured.report, integrity=alone))
     assert [one.kind for one in judge(measured, _terms(), STAGES).culprits] == ["unrepeatable"]
     assert judge(measured, _terms(), STAGES).verdict == "refused"
+
+
+def test_a_link_that_a_run_shows_to_be_faster_than_measured_is_a_disturbance() -> None:
+    profile = measured_profile(4, slow_senders={2: 0.01})
+    measured = _measured(profile)
+    assert measured.report is not None
+    # At one per cent of 11.5 GB/s, rank 2 needs 218 ms to send its 1.5 times 16 MiB.
+    for time_s, disturbed in ((8e-3, True), (250e-3, False)):
+        [row] = measured.report.rows
+        assert row.out_of_place is not None
+        row = replace(row, out_of_place=replace(row.out_of_place, time_s=time_s), crowded="too few cores")
+        found = judge(replace(measured, report=replace(measured.report, rows=(row,))), _terms(), STAGES)
+        [slow] = [one for one in found.culprits if one.kind == "egress"]
+        if disturbed:
+            assert (found.verdict, slow.severity, slow.cost, slow.library_cost) == (
+                "undecided",
+                "remark",
+                None,
+                None,
+            )
+            assert "all_reduce of 16M by ccctl took 8 ms" in slow.text
+            assert "something disturbed the measurement" in slow.text
+        else:
+            assert (found.verdict, slow.severity) == ("refused", "fault")

@@ -5,7 +5,16 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, strategies as st
 
-from exec.library_rules.choice import AlgorithmTimes, MedianTime, Rule, next_size, rules_of, timing_of
+from exec.library_rules.choice import (
+    AlgorithmTimes,
+    MedianTime,
+    Rule,
+    disturbed,
+    next_size,
+    rules_of,
+    timing_of,
+)
+from exec.library_rules.sweep import OWN, UNTOUCHED, Sweep
 
 
 def point(size, **times):
@@ -30,12 +39,37 @@ def test_a_gain_within_the_noise_changes_nothing():
 
 def test_the_librarys_choice_comes_back_where_nothing_beats_it():
     points = [point(1, own=2.0, ring=1.0), point(4, own=1.0, ring=1.01), point(16, own=2.0, ring=1.0)]
-    assert [rule.algorithm for rule in rules_of(points, "own")] == ["ring", "own", "ring"]
+    assert [rule.algorithm for rule in rules_of(points, "own")] == ["own", "ring", "own", "ring"]
 
 
 def test_what_is_as_fast_as_the_one_before_does_not_take_over():
     points = [point(1, own=9.0, ring=1.0, tree=1.2), point(4, own=9.0, ring=1.0, tree=0.99)]
-    assert rules_of(points, "own") == (Rule(0, "ring"),)
+    assert rules_of(points, "own") == (Rule(0, "own"), Rule(1, "ring"))
+
+
+def test_below_the_smallest_size_the_librarys_choice_stays():
+    points = [point(1 << 16, own=2.0, ring=1.0)]
+    assert rules_of(points, "own") == (Rule(0, "own"), Rule(1 << 16, "ring"))
+    assert rules_of(points) == (Rule(0, "ring"),)
+
+
+def test_a_size_slower_than_a_larger_one_by_far_is_a_disturbance():
+    points = [point(64, a=0.05), point(512, a=15.7, b=12.0), point(1024, a=0.61), point(2048, a=1.0)]
+    assert disturbed(points) == [1]
+    assert disturbed([point(64, a=1.5), point(128, a=1.0)]) == []
+
+
+def test_a_rule_must_beat_the_untouched_library_by_its_noise_too():
+    timings = {
+        OWN: MedianTime(18e-3, 1e-3),
+        UNTOUCHED: MedianTime(15.7e-3, 2.18e-3),
+        "ring": MedianTime(12.0e-3, 1.46e-3),
+    }
+    sweep = Sweep("x", 2, ("vm",), {"all_reduce": (AlgorithmTimes(1 << 19, timings),)}, {}, {}, {})
+    assert sweep.rules() == {"all_reduce": (Rule(0, OWN),)}
+    sure = timings | {"ring": MedianTime(5e-3, 1e-3)}
+    sweep = Sweep("x", 2, ("vm",), {"all_reduce": (AlgorithmTimes(1 << 19, sure),)}, {}, {}, {})
+    assert sweep.rules() == {"all_reduce": (Rule(0, OWN), Rule(1 << 19, "ring"))}
 
 
 def test_where_the_choice_changes_is_looked_for_until_the_sizes_are_close():

@@ -4,6 +4,7 @@ import pytest
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
 from synth.mscclpp import examine_plan, read_plan
+from synth.mscclpp.judge import gpus_holding
 
 # Plans of the library's language that send from input or output over ports.
 FROM_USERS = ("allgather_2x2_port", "reducescatter_2x2_port", "ring_allreduce_4_port", "sendrecv_2x2")
@@ -295,3 +296,15 @@ def test_a_local_copy_may_name_a_type_of_channel(kind):
     copy = {"name": "copy", "src_buff": [source], "dst_buff": [target], "channel_type": kind}
     operations(document).insert(0, copy)
     assert findings(document) == []
+
+
+@pytest.mark.parametrize(
+    ("threadblocks", "words"),
+    [
+        (108, "fits A100 (108), H100 (132), B200 (148)"),
+        (112, "fits H100 (132), B200 (148), not A100 (108)"),
+        (200, "too many for A100 (108), H100 (132), B200 (148)"),
+    ],
+)
+def test_the_gpus_that_hold_all_threadblocks_are_named(threadblocks, words):
+    assert gpus_holding(threadblocks) == words

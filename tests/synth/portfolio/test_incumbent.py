@@ -52,7 +52,7 @@ def test_finer_chunks_must_gain_more_where_less_is_left(few, first_s, factor, se
     assert choice.best.sends == few.sends * (factor if kept == 2 else 1)
     assert len(choice.attempts) == 2
     if kept == 1:
-        assert "times the sends" in choice.why()
+        assert "times as many sends" in choice.why()
 
 
 def test_what_coarse_chunks_foretell_is_spared(few):
@@ -154,8 +154,8 @@ def test_the_reason_names_all_that_are_faster_and_twins_once(few):
         choice.take(plan_of(method), type("Table", (), made), time_s)
     assert choice.best.method == "ring" and choice.best_s == 1.010
     assert choice.why() == (
-        "kept although ring in more chunks and tree are up to 0.4 % faster in the model: "
-        "too little for 2 times the sends or more"
+        "kept: ring with more chunks and tree are up to 0.4 % faster in the model, "
+        "but need at least 2 times as many sends"
     )
     twins = Incumbent(0.5)
     twins.take(plan_of("direct"), replace(few, method="direct"), 2.0)

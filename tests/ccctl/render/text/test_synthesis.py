@@ -33,3 +33,25 @@ def test_two_names_of_the_same_sends_are_one_row():
     lines: list[str] = []
     draw(found, lines.append)
     assert sum("each rank to each other rank" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("runtime_s", "verdict"),
+    [(441e-6, ": not worth loading at this size"), (100e-6, " times as fast as stock NCCL")],
+)
+def test_what_a_runtime_loads_is_compared_with_stock_nccl_first(runtime_s, verdict):
+    found = synthesize(pod("dgx-h100:1"), "all_reduce", 1 << 26, method="direct")
+    loaded = Loaded("msccl", lower(found.schedule), None, 100.0, "", 1, time_s=runtime_s)
+    lines: list[str] = []
+    draw(replace(found, loaded=loaded), lines.append)
+    assert lines[1].startswith(f"predicted {runtime_s * 1e6:.0f} us in MSCCL; stock NCCL's ")
+    assert lines[1].endswith(verdict)
+    assert not any(line.startswith("NCCL's ring") for line in lines)
+
+
+def test_a_small_size_is_said_to_be_latency_of_links_only():
+    found = synthesize(pod("dgx-h100:1"), "all_reduce", 1 << 12, method="direct")
+    lines: list[str] = []
+    draw(found, lines.append)
+    (line,) = (line for line in lines if "without launch" in line)
+    assert line.startswith("these times are the latency of links only, without launch; NCCL's ")

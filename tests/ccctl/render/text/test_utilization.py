@@ -46,6 +46,6 @@ def test_ports_are_told_in_words():
     assert in_words(network, switch[:3]) == ("the outgoing switch port of rank 0 and 2 more", True)
     assert in_words(network, ["port n1 nic3 ingress"]) == ("the incoming port of NIC 3 of host n1", False)
     core = "port a core b core 0"
-    assert in_words(network, [core]) == ("CPU core 0 of a core b, which makes the copies", False)
+    assert in_words(network, [core]) == ("CPU core 0 of a core b (its copies)", False)
     for name in ("port leaf 0.2 up 3", "link 0→1"):
         assert in_words(network, [name]) == (name, False)

@@ -254,7 +254,7 @@ def test_ranks_that_are_left_out_are_told_by_the_bandwidths():
         HEAD.replace("#  Rank  1", "...\n#  Rank  9") + "# Collective test starting: all_reduce_perf\n" + BIG
     )
     with pytest.raises(
-        DataError, match=r"not listed, or not all, and .* of 1\.984 says 1\d\d to 1\d\d ranks"
+        DataError, match=r"does not list them all, and .* of 1\.984 means 1\d\d to 1\d\d ranks"
     ):
         parse_nccl_text(elided, "x")
     report = parse_nccl_text(elided, "x", lambda: 128)
@@ -299,7 +299,7 @@ def test_tags_inside_rows_are_cut_off():
 def test_rows_alone_are_read_with_the_ranks_that_are_asked_for():
     assert is_nccl_text(ALL_REDUCE)
     assert parse_nccl_text(ALL_REDUCE, "x", lambda: 2).rows[0].collective == "all_reduce"
-    with pytest.raises(DataError, match="not listed"):
+    with pytest.raises(DataError, match="number of ranks is unknown"):
         parse_nccl_text(ALL_REDUCE, "x")
 
 
@@ -401,7 +401,8 @@ def test_of_several_runs_each_note_says_of_which():
 def test_wrong_results_come_before_what_keeps_a_log_from_being_judged():
     elided = HEAD.replace("#  Rank  1", "...\n#  Rank  9")
     with pytest.raises(
-        WrongResultsError, match=r"x: line 11: 3 wrong elements of 33554432 bytes in place\nx: .*listed"
+        WrongResultsError,
+        match=r"x: line 11: 3 wrong elements of 33554432 bytes in place\nx: .*list them all",
     ):
         parse_nccl_text(elided + ALL_REDUCE, "x")
     with pytest.raises(WrongResultsError, match=r"x: 4 values out of bounds\nx: line 1: .*no row"):
@@ -548,3 +549,22 @@ def test_an_unnamed_sendrecv_is_called_by_the_name_of_its_test():
     report = parse_nccl_text(four + rows + FOOT, "log")
     assert report.rows[0].collective == "all_to_next"
     assert report.notes == ("no test is named: its columns are those of sendrecv (all_to_next)",)
+
+
+OF_BENCH = """# all_reduce on 4 ranks, vm
+# mpi: Open MPI v5.0.11
+# 20 iterations after 3 to warm up; times are medians, of the slowest rank; bandwidth in GB/s
+                                out of place                         predicted             mpi
+size (B)  count   type  redop root time (us) algbw busbw #wrong time (us) /measured  time (us) busbw  ours
+   65536  16384  float32  sum   -1    291.68  0.22  0.34      0     78.61     0.27x     339.66  0.29  1.16x
+# Out of bounds values : 0 OK
+"""
+
+
+@pytest.mark.parametrize("text", [OF_BENCH, f"$ ccctl bench\n{OF_BENCH}{HEAD}{ALL_REDUCE}"])
+def test_a_printed_table_of_ccctl_bench_is_refused(text: str):
+    assert is_nccl_text(text)
+    with pytest.raises(DataError, match="that ccctl bench prints") as found:
+        parse_nccl_text(text, "bench.txt")
+    assert not isinstance(found.value, WrongResultsError)
+    assert "-o FILE" in found.value.hint
