@@ -387,12 +387,15 @@ def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
     [("msccl", "MSCCL_XML_FILES="), ("rccl", "MSCCL_ALGO_DIR="), ("mscclpp", "MSCCLPP_EXECUTION_PLAN_DIR=")],
 )
 def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime, variable):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "old.xml").write_text("")
     asked = (*SQUARE, "--sizes", "1K:16M", "-f", "128", "--for", runtime, "-o", "files", "--json")
     done = run_ccctl("synth", *asked)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     names = [one["file"] for one in told["ranges"]]
-    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == names
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == sorted([*names, "old.xml"])
+    assert "also old.xml: write to a folder of its own" in done.stderr
     assert next(iter(told["environment"].values()))[0].startswith(variable)
     assert (f"MSCCL_ALGO_DIR={tmp_path}/files" in str(told["environment"])) == (runtime != "mscclpp")
     assert (told["ranges"][0]["from_bytes"], told["ranges"][-1]["to_bytes"]) == (1 << 10, 16 << 20)
@@ -404,9 +407,6 @@ def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime
     assert f"export {variable}{tmp_path}/one" in one.stderr
     both = f"# for Azure/msccl-executor-nccl:\nexport MSCCL_ALGO_DIR={tmp_path}/one\n"
     assert (both in one.stderr) == (runtime == "msccl")
-    (tmp_path / "files" / "old.xml").write_text("")
-    again = run_ccctl("synth", *asked)
-    assert "also old.xml: write to a folder of its own" in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from synth.portfolio.request import CollectiveRequest
     [
         ("mesh:4x4", [50e9], 95),
         pytest.param("mesh:3x11", [50e9], 94, marks=pytest.mark.long),
-        ("torus:6x6", [50e9], 95),
+        pytest.param("torus:6x6", [50e9], 95, marks=pytest.mark.long),
         pytest.param("hypercube:32", [50e9], 95, marks=pytest.mark.long),
         ("switch:8", [50e9], 97),
         ("ring:8", [50e9], 98),
