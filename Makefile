@@ -31,14 +31,16 @@ run:
 marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 long = $$(grep -rlE 'mark\.long\b|chessboard\(' --include='test_*.py' tests)
 
-# What starts ranks or hosts runs file by file beside each other; what measures comes last, alone. All of it runs,
-# whatever fails.
+# What starts ranks or hosts runs file by file beside each other, the commands first, which take longest, and one
+# file more than there are cores: a third of the time these wait. What measures comes last, alone. All of it
+# runs, whatever fails.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
 	@failed=; \
 	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
-	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
+	$(PYTEST) -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder \
+	  -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
 	$(PYTEST) -m 'alone and not long' $(call marked,alone) || failed=yes; \
 	echo 'left out: what is marked long; make test-long runs it'; \
 	[ -z "$$failed" ]
