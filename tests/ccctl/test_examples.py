@@ -38,6 +38,8 @@ SLOW = (
     "--for msccl",
     "rfs:2x4x4",
     "tune -n 2",
+    "--without rank:3",
+    "mesh:6x6",
 )
 # Whatever a busy machine makes of its own links: a verdict, or none. The profile has no GPUs to compare.
 VERDICTS = {"accept": {0, 1, 75}, "detect --declared": {65}}

@@ -12,7 +12,7 @@ import pytest
 __all__ = ["chessboard", "drawn"]
 
 # `make test-long` asks for 4.
-SHARE = float(os.environ.get("CCCTL_TEST_EXAMPLES", "0.4"))
+SHARE = float(os.environ.get("CCCTL_TEST_EXAMPLES", "0.25"))
 # Hypothesis tries the simplest values first: with fewer examples these would be all.
 LEAST = 10
 
