@@ -77,7 +77,8 @@ def test_without_output_nothing_is_written(run_ccctl, tmp_path):
     ],
 )
 def test_pipes_into_verify_and_simulate(run_ccctl, kind):
-    made = run_ccctl("synth", *SMALL, "--collective", kind, "--size", "1M", "-o", "-")
+    asked = ("--collective", kind, "--size", "1M", "--method", "greedy")
+    made = run_ccctl("synth", *SMALL, *asked, "-o", "-")
     assert made.returncode == 0, made.stderr
     judged = run_ccctl("verify", "-", stdin=made.stdout)
     assert judged.returncode == 0
@@ -118,7 +119,8 @@ def test_a_profile_takes_the_ports_that_a_topology_declares(run_ccctl, tmp_path)
         ranks = [ProfiledRank(rank, host.name, device.format(rank)) for rank in range(4)]
         profile = profile_of_links(ranks, pairs, 5e-6, 1 / 20e9, residual=0.01, transport="cuda")
         codec.write(str(tmp_path / "p.json"), "profile", profile)
-        done = run_ccctl("synth", "--network", "p.json", "--topology", "topology.json", "-o", "s.json")
+        asked = ("--network", "p.json", "--topology", "topology.json", "--method", "ring")
+        done = run_ccctl("synth", *asked, "-o", "s.json")
         assert (done.returncode == 0) == port, done.stderr
         if port:
             network = codec.read(str(tmp_path / "s.json"), "schedule").body.network
@@ -130,7 +132,7 @@ def test_a_profile_takes_the_ports_that_a_topology_declares(run_ccctl, tmp_path)
 
 
 def test_verify_lists_what_is_wrong_and_exits_with_1(run_ccctl, tmp_path):
-    run_ccctl("synth", *SMALL, "--size", "1M", "-o", "s.json")
+    run_ccctl("synth", *SMALL, "--size", "1M", "--method", "greedy", "-o", "s.json")
     document = json.loads((tmp_path / "s.json").read_text())
     for column in ("chunk", "link", "op"):
         document["body"][column] = document["body"][column][1:]
@@ -226,7 +228,8 @@ def test_simgrid_judges_a_schedule(run_ccctl, tmp_path):
 
 
 def test_simgrid_judges_only_schedules(run_ccctl, tmp_path):
-    run_ccctl("synth", "--network", "ring:3", "--bandwidth", "1GB/s", "--size", "3M", "-o", "s.json")
+    asked = ("--network", "ring:3", "--bandwidth", "1GB/s", "--size", "3M", "--method", "ring")
+    run_ccctl("synth", *asked, "-o", "s.json")
     run_ccctl("compile", "s.json", "-o", "p.json")
     for words, why in (
         (("p.json", "--with", "simgrid"), "only schedules can be judged"),
