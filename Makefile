@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
 	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
-	@echo 'make test-long   campaigns that make test leaves out: ten times the examples, labs that are cut and healed, Slurm'
+	@echo 'make test-long   campaigns that make test leaves out: sixteen times the examples, labs that are cut and healed, Slurm'
 	@echo 'make gpu     on a machine with GPUs: all that needs one, in 8 minutes; out/gpu/results.md'
 	@echo 'make papers  run the rows of the five papers and compare with what they printed last'
 	@echo 'make coverage   which lines the tests run, here and in the commands and ranks that they start'
@@ -48,7 +48,7 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# Property tests once more with ten times the examples; what starts ranks or hosts one at a time, as most of it reads
+# Property tests once more with sixteen times the examples; what starts ranks or hosts one at a time, as most of it reads
 # rates.
 test-long:
 	@.ci/venv dev
