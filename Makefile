@@ -48,8 +48,8 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# Property tests once more with sixteen times the examples; what starts ranks or hosts one at a time, as most of it reads
-# rates.
+# Property tests once more with sixteen times the examples; what starts ranks or hosts one at a time, as most of it
+# reads rates.
 test-long:
 	@.ci/venv dev
 	@failed=; \
