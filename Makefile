@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make run     install into .venv and do the main job on this machine; results stay in out/'
 	@echo 'make test    install what the tests need and run them; ARGS="-k word" chooses'
-	@echo 'make test-long   campaigns that make test leaves out: ten times the examples, labs that are cut and healed, Slurm'
+	@echo 'make test-long   campaigns that make test leaves out: sixteen times the examples, labs that are cut and healed, Slurm'
 	@echo 'make gpu     on a machine with GPUs: all that needs one, in 8 minutes; out/gpu/results.md'
 	@echo 'make papers  run the rows of the five papers and compare with what they printed last'
 	@echo 'make coverage   which lines the tests run, here and in the commands and ranks that they start'
@@ -31,14 +31,16 @@ run:
 marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 long = $$(grep -rlE 'mark\.long\b|chessboard\(' --include='test_*.py' tests)
 
-# What starts ranks or hosts runs file by file beside each other; what measures comes last, alone. All of it runs,
-# whatever fails.
+# What starts ranks or hosts runs file by file beside each other, the commands first, which take longest, and one
+# file more than there are cores: a third of the time these wait. What measures comes last, alone. All of it
+# runs, whatever fails.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
 	@failed=; \
 	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
-	$(PYTEST) -n $$(nproc) --dist loadfile -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
+	$(PYTEST) -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder \
+	  -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
 	$(PYTEST) -m 'alone and not long' $(call marked,alone) || failed=yes; \
 	echo 'left out: what is marked long; make test-long runs it'; \
 	[ -z "$$failed" ]
@@ -46,8 +48,8 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# Property tests once more with ten times the examples; what starts ranks or hosts one at a time, as most of it reads
-# rates.
+# Property tests once more with sixteen times the examples; what starts ranks or hosts one at a time, as most of it
+# reads rates.
 test-long:
 	@.ci/venv dev
 	@failed=; \

@@ -30,7 +30,17 @@ STARTS_RANKS = {"profile", "run", "bench", "accept", "watch", "doctor"}
 # Lines that `make test-long` runs. A line that starts ranks takes 2 to 87 s of processor time, most of it for
 # waiting and measuring, and tests of its command start the same; the others need 5 to 20 s. Tests of pages
 # parse every line.
-SLOW = ("--race", "--reproducible", "-f 32 -o table.json", "mesh:32x32")
+SLOW = (
+    "--race",
+    "--reproducible",
+    "-f 32 -o table.json",
+    "mesh:32x32",
+    "--for msccl",
+    "rfs:2x4x4",
+    "tune -n 2",
+    "--without rank:3",
+    "mesh:6x6",
+)
 # Whatever a busy machine makes of its own links: a verdict, or none. The profile has no GPUs to compare.
 VERDICTS = {"accept": {0, 1, 75}, "detect --declared": {65}}
 NEEDS_NAMESPACES = {"lab"}

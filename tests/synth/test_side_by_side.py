@@ -27,7 +27,7 @@ def steps(draw, ranks):
     return found
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=3)
 @given(data=st.data(), network=networks(most_ranks=5))
 def test_plans_are_proven_and_the_whole_is_no_slower_than_unaware(data, network):
     groups = data.draw(steps(network.ranks))

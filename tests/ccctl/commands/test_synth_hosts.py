@@ -38,7 +38,7 @@ def test_the_schedule_is_the_same_whatever_makes_the_attempts(run_ccctl, tmp_pat
 def test_a_sweep_is_the_same(run_ccctl, tmp_path):
     (tmp_path / "hosts").write_text("localhost slots=2\n")
     for name, how in {"alone": ("--jobs", 1), "ranks": ("--hostfile", "hosts")}.items():
-        made = run_ccctl("synth", *QUICK, "--sizes", "4K:64M", "-f", 8, *how, "-o", f"{name}.json")
+        made = run_ccctl("synth", *QUICK, "--sizes", "4K:4M", "-f", 32, *how, "-o", f"{name}.json")
         assert made.returncode == 0, made.stderr
     assert body(tmp_path / "ranks.json") == body(tmp_path / "alone.json")
 

@@ -12,11 +12,8 @@ from synth.msccl import beyond
 SIZES = (1 << 10, 1 << 16)
 
 
-@pytest.fixture
-def wanted(tmp_path, monkeypatch, samples):
-    """A function that asks for a collective on the two ranks of a profile."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
+def asking(folder):
+    """A function that asks for a collective on the two ranks of the profile in a folder."""
 
     def of(**given):
         asked = {
@@ -26,13 +23,39 @@ def wanted(tmp_path, monkeypatch, samples):
             "world": World(None),
             "race": False,
         }
-        return BenchWorkload(**{**asked, "profile": str(tmp_path / "profile.json"), **given})
+        return BenchWorkload(**{**asked, "profile": str(folder / "profile.json"), **given})
 
     return of
 
 
-def test_there_is_a_proven_schedule_for_every_size(wanted):
-    found, left_s = prepared(wanted())
+@pytest.fixture
+def wanted(tmp_path, monkeypatch, samples):
+    """Such a function, where nothing is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    codec.write(str(tmp_path / "profile.json"), "profile", samples["profile"])
+    return asking(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory, samples):
+    """(what the first run prepares, the time it has left, its folder with its cache)."""
+    folder = tmp_path_factory.mktemp("first")
+    codec.write(str(folder / "profile.json"), "profile", samples["profile"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        return *prepared(asking(folder)()), folder
+
+
+@pytest.fixture
+def later(first, monkeypatch):
+    """Such a function, where the first run has kept what it made."""
+    *_, folder = first
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    return asking(folder)
+
+
+def test_there_is_a_proven_schedule_for_every_size(first):
+    found, left_s, _ = first
     assert left_s is None
     for size in SIZES:
         program = found.at(size).program
@@ -40,27 +63,24 @@ def test_there_is_a_proven_schedule_for_every_size(wanted):
     assert found.proven.inputs.keys() == {"profile", "selection"}
 
 
-def test_schedules_are_kept_for_this_profile_collective_and_sizes(wanted, monkeypatch, capsys):
-    first, _ = prepared(wanted())
+def test_schedules_are_kept_for_this_profile_collective_and_sizes(first, later, monkeypatch, capsys):
+    made, *_ = first
     swept = []
-    monkeypatch.setattr(
-        contestant, "_synthesize_sizes", lambda *asked: swept.append(asked) or first.selection
-    )
-    again, _ = prepared(wanted())
-    assert (swept, again.proven.inputs) == ([], first.proven.inputs)
+    monkeypatch.setattr(contestant, "_synthesize_sizes", lambda *asked: swept.append(asked) or made.selection)
+    again, _ = prepared(later())
+    assert (swept, again.proven.inputs) == ([], made.proven.inputs)
     assert "selection: the one kept by an earlier run" in capsys.readouterr().err
-    prepared(wanted(fresh=True))
-    prepared(wanted(sizes=(1 << 12,)))
+    prepared(later(fresh=True))
+    prepared(later(sizes=(1 << 12,)))
     assert len(swept) == 2
 
 
-def test_schedules_for_a_runtime_are_kept_apart(wanted, capsys):
-    prepared(wanted())
-    found, _ = prepared(wanted(runtime="rccl"))
+def test_schedules_for_a_runtime_are_kept_apart(later, capsys):
+    found, _ = prepared(later(runtime="rccl"))
     assert "selection: the one kept by an earlier run" not in capsys.readouterr().err
     assert all(beyond(found.at(size).program, "rccl") == [] for size in SIZES)
     with pytest.raises(UsageError, match="expected msccl"):
-        prepared(wanted(runtime="nccl"))
+        prepared(later(runtime="nccl"))
 
 
 def test_a_root_is_part_of_what_is_asked(wanted):

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from browser import browser, missing
 from certificates import CABLE, CERTIFICATES, accepted, certificates, refused, remarks
-from drawn_examples import drawn
+from drawn_examples import chessboard, drawn
 from hypothesis import given, settings
 from slow_host import profile_with_slow_host, report_beside
 
@@ -181,8 +181,7 @@ def opened(tmp_path_factory):
         yield show
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "dark"), chessboard([1280, 390], [False, True]))
 @pytest.mark.parametrize("name", PAGES)
 def test_the_verdict_is_the_first_thing_seen_and_nothing_overflows(opened, name, width, dark):
     tab = opened(name, width=width, dark=dark)

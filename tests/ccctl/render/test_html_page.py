@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from browser import browser, missing
+from drawn_examples import chessboard
 from slow_host import fill
 
 from ccctl.artifacts import codec
@@ -69,8 +70,7 @@ def opened(samples, tmp_path_factory):
         yield page, (folder / "report.html").as_uri()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "dark"), chessboard([1280, 390], [False, True]))
 def test_it_opens_without_errors_and_nothing_is_clipped(opened, width, dark):
     page, address = opened
     page.open(address, width=width, dark=dark)

@@ -1,6 +1,7 @@
 """Every collective of a session is exact, also where a rank is killed between or in the middle of them."""
 
 import pytest
+from drawn_examples import chessboard
 from joined import run_joined
 
 from exec.adaptive.messages import SERVED, CollectiveCall
@@ -155,8 +156,7 @@ def test_what_no_collective_can_be_is_refused(tmp_path):
     run_joined(tmp_path, 2, START + REFUSED)
 
 
-@pytest.mark.parametrize("links", ["ring:2", "switch:3", "ring:4", "mesh:4"])
-@pytest.mark.parametrize("kind", SERVED)
+@pytest.mark.parametrize(("links", "kind"), chessboard(["ring:2", "switch:3", "ring:4", "mesh:4"], SERVED))
 def test_there_is_a_schedule_at_once_also_where_links_lack(links, kind):
     network = family(links, [1e-5], [1e9])
     members = [2 + 3 * rank for rank in range(network.ranks)]

@@ -59,14 +59,14 @@ def run(
     )
 
 
-@pytest.mark.parametrize("survive", [False, True])
+@pytest.mark.parametrize("survive", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_ranks_start_and_exchange_without_mpi(survive, monkeypatch):
     monkeypatch.setattr("exec.launcher.starters.mpirun.find", pytest.fail)
     expected = [[b"%d of %d" % (turn, rank) for rank in range(3)] for turn in range(3)]
     assert run("exchanges", survive=survive) == expected
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_they_are_a_group(ranks):
     assert run("gathers", ranks, survive=False) == (ranks, list(range(ranks)))
 

@@ -309,6 +309,7 @@ def test_where_the_system_forbids_it_nobody_reads_the_memory_of_others(tmp_path,
 
 DIES = """
 import os, signal, threading, time
+from pathlib import Path
 import numpy as np
 from exec.mpi.plan import MpiPlan
 from exec.program.layout import Layout
@@ -329,6 +330,12 @@ try:
 except LostRankError as error:
     print(error.message, flush=True)
     plan.abandon()
+told = Path(sys.argv[3], "told")
+if rank == 0:
+    told.touch()
+# Else rank 0 may hear first that rank 1 is gone.
+while not told.exists():
+    time.sleep(0.01)
 # Its parent hears of the lost rank only when this one has ended: until then the lost one is a zombie.
 os._exit(0)
 """

@@ -18,7 +18,7 @@ def measured(ranks, *, quick):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("ranks", "quick"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("ranks", "quick"), [pytest.param(2, True, marks=pytest.mark.long), (3, False)])
 def test_every_link_is_measured_and_costs_something(ranks, quick):
     profile = measured(ranks, quick=quick)
     assert profile.problems() == []

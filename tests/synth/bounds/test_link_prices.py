@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn_examples import drawn
+from drawn_examples import chessboard, drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import named, networks
 
@@ -14,8 +14,13 @@ from synth.collective import collective
 from synth.network import Link, build
 
 
-@pytest.mark.parametrize("name", ["ring of 5", "mesh", "torus", "switch", "fully connected", "hosts of two"])
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    chessboard(
+        ["ring of 5", "mesh", "torus", "switch", "fully connected", "hosts of two"],
+        ["all_gather", "reduce_scatter", "all_reduce"],
+    ),
+)
 def test_the_step_of_one_collective_takes_as_long_as_its_proven_bound(name, kind):
     network = named(name)
     shape = collective(kind, network.ranks, network.ranks)

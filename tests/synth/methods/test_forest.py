@@ -19,7 +19,7 @@ from synth.portfolio.request import CollectiveRequest
     [
         ("mesh:4x4", [50e9], 95),
         pytest.param("mesh:3x11", [50e9], 94, marks=pytest.mark.long),
-        ("torus:6x6", [50e9], 95),
+        pytest.param("torus:6x6", [50e9], 95, marks=pytest.mark.long),
         pytest.param("hypercube:32", [50e9], 95, marks=pytest.mark.long),
         ("switch:8", [50e9], 97),
         ("ring:8", [50e9], 98),
@@ -36,7 +36,7 @@ def test_a_large_all_reduce_is_near_its_own_bound(spec, bandwidth, least):
 @pytest.mark.parametrize(
     ("spec", "bandwidth", "least", "kind"),
     [
-        ("mesh:7x7", [50e9], 97, "all_gather"),
+        pytest.param("mesh:7x7", [50e9], 97, "all_gather", marks=pytest.mark.long),
         pytest.param("torus:4x4x3", [50e9], 95, "reduce_scatter", marks=pytest.mark.long),
         ("rfs:2x4x6", [200e9, 100e9, 50e9], 94, "reduce_scatter"),
     ],

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from drawn_examples import chessboard
 from sample_networks import named
 
 from exec.runtimes.mscclpp import run_plan
@@ -33,8 +34,7 @@ def broken(network):
     return without(network, Failures(links=((int(network.src[0]), int(network.dst[0])),)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fails", [False, True], ids=["whole", "broken"])
+@pytest.mark.parametrize(("fails", "kind"), chessboard([False, True], KINDS))
 @pytest.mark.parametrize("name", ["ring of 5", "fully connected", "hosts of two"])
 def test_the_plan_is_proven_and_right_in_every_order(name, fails, kind):
     network = broken(named(name)) if fails else named(name)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from drawn_examples import chessboard
 
 from probes.base.errors import UsageError
 from synth import compile as compiled, family, synthesize
@@ -114,9 +115,11 @@ def test_the_semaphores_of_an_operation_take_as_long_as_one():
         assert plan_time_s(plan, pair(RATE), MIB) == pytest.approx(_LAUNCH_S + copied_s + 2 * _SEMAPHORE_S)
 
 
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"])
-@pytest.mark.parametrize("network", [pod("dgx-a100:1"), pod("dgx-a100:2")], ids=["1", "2"])
-def test_plans_end_and_take_longer_for_more_bytes(network, kind):
+@pytest.mark.parametrize(
+    ("kind", "hosts"), chessboard(["all_gather", "reduce_scatter", "all_reduce", "all_to_all"], [1, 2])
+)
+def test_plans_end_and_take_longer_for_more_bytes(kind, hosts):
+    network = pod(f"dgx-a100:{hosts}")
     schedule = synthesize(network, kind, MIB, jobs=0, quick=True).listed
     plan = plan_of(compiled(schedule), network.host_of.tolist())
     times = [plan_time_s(plan, network, size) for size in (MIB, 16 * MIB, 256 * MIB)]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from drawn_examples import chessboard
 from gpu_boxes import ODD, box
 from nccl_parser import RefusedError, parse
 
@@ -31,8 +32,7 @@ def test_what_is_written_is_read_again():
         assert nets == (graphs.net_numbers[channel.nic],) * 2
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("between_hosts", [False, True])
+@pytest.mark.parametrize(("name", "between_hosts"), chessboard(ODD, [False, True]))
 def test_nccls_parser_sees_all_of_it(name, between_hosts):
     graphs, content = written(box(**ODD[name]), between_hosts=between_hosts)
     root = parse(content)
@@ -119,8 +119,7 @@ def test_channels_do_not_cross_rails_as_nccl_cross_nic_0_would_ignore_the_file()
         assert all(len(nets) == 2 and nets[0] == nets[1] for nets, _ in graph.channels)
 
 
-@pytest.mark.parametrize("gpus", [2, 4, 8])
-@pytest.mark.parametrize("between_hosts", [False, True])
+@pytest.mark.parametrize(("gpus", "between_hosts"), chessboard([2, 4, 8], [False, True]))
 def test_types_are_words_that_every_version_knows(gpus, between_hosts):
     graphs, _ = written(box(gpus, nics=2), between_hosts=between_hosts)
     for graph in (graphs.ring, graphs.tree):

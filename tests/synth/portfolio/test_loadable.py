@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from probes.base import UsageError
-from synth import Request, synthesize
+from synth import Request, Synthesis, synthesize
 from synth.check import check, judge
 from synth.collective import Kind, collective
 from synth.compiler import lower
@@ -19,9 +20,10 @@ from synth.mscclpp import examine_plan
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.portfolio.loadable import loadable_among
+from synth.portfolio.plain import fastest_plain
 from synth.portfolio.runtime_limits import chunk_limit
 from synth.portfolio.runtime_variants import variant_of_schedule, variants_of
-from synth.schedules import Selection
+from synth.schedules import Schedule, Selection
 
 SIZE_BYTES = 1 << 16
 
@@ -30,9 +32,28 @@ def _request(runtime: str, network: str = "dgx-a100:2", size_bytes: int = SIZE_B
     return Request(pod(network), "all_gather", size_bytes=size_bytes, jobs=0, runtime=runtime)
 
 
+@cache
+def _searched(network: str, size_bytes: int) -> tuple[Synthesis, list[Schedule]]:
+    """The search does not depend on the runtime, so one serves all tests of a network and a size."""
+    kept: list[Schedule] = []
+    return fastest_plain(_request("", network, size_bytes), keep=kept.append), kept
+
+
+def _found(runtime: str, network: str = "dgx-a100:2", size_bytes: int = SIZE_BYTES) -> Synthesis:
+    """Return what `synthesize` finds."""
+    return loadable_among(_request(runtime, network, size_bytes), *_searched(network, size_bytes))
+
+
+def test_the_runtime_changes_nothing_in_the_search() -> None:
+    found, other = synthesize(_request("msccl", "dgx-a100:1")), _found("msccl", "dgx-a100:1")
+    assert found.listed.outcome == other.listed.outcome
+    assert found.loaded is not None and other.loaded is not None
+    assert write_xml(found.loaded.program) == write_xml(other.loaded.program)
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_what_is_found_loads_and_is_proven(runtime: str) -> None:
-    found = synthesize(_request(runtime))
+    found = _found(runtime)
     assert found.loaded is not None
     assert found.loaded.runtime == runtime
     assert check(found.schedule) == []
@@ -99,15 +120,15 @@ def test_where_the_search_ends_with_direct_sends_to_many_peers_another_schedule_
 def test_a_long_program_is_timed_beside_shorter_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """On dgx-h100:4, a program of 15,872 sends lost to one of 3,968 sends that took twice as long."""
     monkeypatch.setattr(loadable, "_MOST_RUN_SENDS", 0)
-    found = synthesize(_request("rccl"))
+    found = _found("rccl")
     assert found.loaded is not None
     assert found.loaded.instances == 1
     assert found.loaded.time_s > 0
 
 
 def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
-    free = synthesize(_request("", "dgx-a100:1", 64 << 20))
-    found = synthesize(_request("msccl", "dgx-a100:1", 64 << 20))
+    free, _ = _searched("dgx-a100:1", 64 << 20)
+    found = _found("msccl", "dgx-a100:1", 64 << 20)
     assert found.loaded is not None
     assert found.loaded.limit == ""
     assert found.loaded.tried == 1
@@ -118,8 +139,8 @@ def test_the_fastest_of_all_is_kept_if_it_loads() -> None:
 def test_nothing_that_was_near_runs_faster(runtime: str) -> None:
     """The kept program is as fast by the runtime's costs as the fastest over links in one instance."""
     request = _request(runtime, "dgx-h100:1", 64 << 20)
-    found = synthesize(request)
-    plain = synthesize(_request("", "dgx-h100:1", 64 << 20)).listed
+    found = _found(runtime, "dgx-h100:1", 64 << 20)
+    plain = _searched("dgx-h100:1", 64 << 20)[0].listed
     assert found.loaded is not None
     (one,) = variants_of(plain, runtime, 64 << 20, (1,))
     times = one.times_s(request.network, 64 << 20)
@@ -164,7 +185,7 @@ def test_a_gpu_with_too_few_multiprocessors_forbids_a_schedule(monkeypatch: pyte
 
 def test_a_limit_that_forbids_the_fastest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadable, "_MOST_SENDS", 500)
-    found = synthesize(_request("msccl"))
+    found = _found("msccl")
     assert found.loaded is not None
     assert "and at most 500 are compiled" in found.loaded.limit
     assert found.listed.sends <= 500
@@ -175,7 +196,7 @@ def test_a_sweep_merges_messages_where_nothing_else_loads(
     monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:
     monkeypatch.setattr(loadable, "_MOST_SENDS", 1)
-    network, sizes = pod("dgx-a100:2"), (1 << 16, 1 << 22)
+    network, sizes = pod("dgx-a100:2"), (1 << 16, 1 << 18)
     found = synthesize(Request(network, "all_reduce", sizes=sizes, jobs=0, runtime=runtime, quick=True))
     (only,) = found.ranges
     assert (only.from_bytes, only.to_bytes, only.method) == (*sizes, "host_halving")
@@ -195,7 +216,12 @@ CUBE = family("hypercube:8", [1e-6], [200e9])
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(("size_bytes", "divides"), [(64 << 10, False), (96 << 10, True)])
-def test_a_file_has_chunks_that_divide_its_size(runtime: str, size_bytes: int, divides: bool) -> None:
+def test_a_file_has_chunks_that_divide_its_size(
+    runtime: str, size_bytes: int, divides: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To compare all schedules in all numbers of instances takes 15 s.
+    monkeypatch.setattr(loadable, "_MOST_RUN", 1)
+    monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
     free = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0)).listed
     assert free.collective.chunks % 3 == 0
     found = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0, runtime=runtime))

@@ -17,12 +17,14 @@ from synth.networks.families import family
 from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
 from synth.simulation.schedule import replay
 
-# The kinds by turns, and an all_reduce on every second network.
+# The kinds by turns, and in long runs an all_reduce on every second network.
 PAIRS = [(name, KINDS[at % len(KINDS)]) for at, name in enumerate(NAMED)]
-PAIRS += [(name, "all_reduce") for name in [*NAMED][::2] if (name, "all_reduce") not in PAIRS]
+OTHERS = [(name, "all_reduce") for name in [*NAMED][::2] if (name, "all_reduce") not in PAIRS]
 
 
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.long) for pair in OTHERS)]
+)
 def test_the_portfolio_keeps_the_fastest_and_proves_it(name, kind):
     network = named(name)
     found = synthesize(Request(network, kind, size_bytes=1 << 20, solving=network.ranks <= 5))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_examples import drawn
+from drawn_examples import chessboard, drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import ints
@@ -40,8 +40,12 @@ def ancestors(graph: Precedence) -> list[set[int]]:
     return [sends(node) for node in range(graph.sends)]
 
 
-@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
-@pytest.mark.parametrize("method", ["greedy", "direct", "forest"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    chessboard(
+        ["all_reduce", "all_gather", "reduce_scatter", "broadcast"], ["greedy", "direct", "forest"], one_in=3
+    ),
+)
 def test_a_send_waits_for_all_that_earlier_rows_bring_to_its_source(kind: str, method: str) -> None:
     schedule = made("switch:5", kind, method)
     network = schedule.network

@@ -3,6 +3,7 @@ from __future__ import annotations
 import networkx
 import numpy as np
 import pytest
+from drawn_examples import chessboard
 
 from synth.bounds.lower_bounds import bounds
 from synth.bounds.packing_lp import link_load
@@ -21,9 +22,9 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["all_gather", "broadcast"])
-@pytest.mark.parametrize(("spec", "bandwidth"), SPECS)
-def test_the_optimum_is_met_by_trees_that_span(spec, bandwidth, kind):
+@pytest.mark.parametrize(("case", "kind"), chessboard(SPECS, ["all_gather", "broadcast"]))
+def test_the_optimum_is_met_by_trees_that_span(case, kind):
+    spec, bandwidth = case
     network = family(spec, [0.0], bandwidth)
     ranks = network.ranks
     demand = np.full(ranks, 1 / ranks) if kind == "all_gather" else np.eye(ranks)[0]

@@ -2,6 +2,7 @@
 
 import pytest
 from cubins import NVCC, NVRTC, by_nvcc
+from drawn_examples import chessboard
 
 from exec.cuda.kernel.compile import cubin
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, element_of
@@ -76,11 +77,9 @@ OF_LINES = [*((each, "float32") for each in ARCHITECTURES), (70, "bfloat16"), (9
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    ("architecture", "dtype", "by"),
-    [*((*each, by) for by in ("LL", "LL128") for each in OF_LINES), (80, "int8", "LL")],
-)
-def test_lines_of_every_architecture(architecture, dtype, by):
+@pytest.mark.parametrize(("kind", "by"), [*chessboard(OF_LINES, ["LL", "LL128"]), ((80, "int8"), "LL")])
+def test_lines_of_every_architecture(kind, by):
+    architecture, dtype = kind
     need = cubin(dtype, "sum", architecture, by).needs["ccctl_interpret"]
     assert need.registers <= MOST_REGISTERS // (1 if architecture < 75 else 2)
     assert need.spilled_bytes == 0

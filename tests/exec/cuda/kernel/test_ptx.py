@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 from cubins import NVRTC
+from drawn_examples import chessboard
 
 from exec.cuda.kernel.source import OPTIONS, kernels
 
@@ -55,8 +56,7 @@ def findings(found, by):
     return told
 
 
-@pytest.mark.parametrize("by", ["Simple", "LL", "LL128"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("architecture", "by"), chessboard(ARCHITECTURES, ["Simple", "LL", "LL128"]))
 def test_orders_and_scopes(architecture, by):
     assert findings(instructions(architecture, by), by) == []
 
