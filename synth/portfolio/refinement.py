@@ -1,4 +1,4 @@
-"""Refinement of the best schedules: justified orders of sends (`synth.scheduling`), and smaller chunks."""
+"""Refinement of the best schedules: justified orders of sends, mixtures, and smaller chunks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from synth.check import check
+from synth.collective import Collective
 from synth.portfolio.attempts import Plan, smallest_bytes
-from synth.portfolio.request import Request, cut_again
+from synth.portfolio.request import Request, cut, cut_again
 from synth.schedules import Schedule
-from synth.scheduling import justified, pipelined
+from synth.scheduling import gossip, justified, mixtures, pipelined
 from synth.simulation import replay
 
 __all__ = ["Refinement"]
@@ -26,6 +28,9 @@ _WORTH = 0.99
 # Within _TOO_NEAR_FOR_PARTS of the bound, smaller chunks gain less than their sends cost; within
 # _ON_THE_BOUND, the search ends.
 _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
+
+# Mixtures also take the plans of all attempts of gossip, in these numbers of chunks.
+_VARIED = (1, 4, 16)
 
 # A schedule with its time and its plan.
 Found = tuple[float, Plan, Schedule]
@@ -68,6 +73,9 @@ class Refinement:
             best_s = min([best_s, *map(_time_s, whole)])
             if self._request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
                 return
+            for one in each(_justified, self._mixed(best_s)):
+                whole.append(one)
+                yield one
             divisible = [one for one in whole if self._most_parts(one[2]) > 1]
             halved = sorted(
                 zip(each(self._halved, divisible), divisible, strict=True), key=lambda pair: _time_s(pair[0])
@@ -76,6 +84,31 @@ class Refinement:
                 yield from finer
                 if finer and min(map(_time_s, finer)) < target_s * _ON_THE_BOUND:
                     return
+
+    def _mixed(self, best_s: float) -> list[Found]:
+        """Return mixtures of the plans of all schedules; none unless this is one all_reduce."""
+        request = self._request
+        several = len(request.asked) > 1 or request.asked[0].kind != "all_reduce"
+        if several or request.trees or request.sweeping or not self._found:
+            return []
+        found = sorted(self._found.values(), key=_time_s)
+        schedules = [schedule for _, _, schedule in found]
+        for count in set(_VARIED).intersection(gossip.chunk_counts(request.network)):
+            shape, chunk_bytes = self._cut(count)
+            schedules += gossip.varied(request.network, shape, chunk_bytes, request.seed)
+        cuts = list(map(self._cut, mixtures.chunk_counts(request.network)))
+        least_bytes = smallest_bytes(request.network) / _FINER
+        cuts = [one for one in cuts if one[1] >= least_bytes]
+        plan = replace(found[0][1], name="mixture")
+        # List scheduling keeps what each send waits for, but not which of two arrivals is the first.
+        return [
+            (replay(one).time_s, replace(plan, shape=one.collective, chunk_bytes=one.chunk_bytes), one)
+            for one in mixtures.mixed(schedules, cuts, best_s)
+            if not check(one)
+        ]
+
+    def _cut(self, chunks: int) -> tuple[Collective, int]:
+        return cut(replace(self._request, chunks=chunks), 1)
 
     def _halved(self, one: Found) -> Found:
         return self._in_parts(one, 2)

@@ -25,7 +25,7 @@ from synth.schedules import Schedule
 from synth.scheduling.block_exchange import least_bandwidth
 from synth.scheduling.list_scheduling import in_start_order
 
-__all__ = ["chunk_counts", "pays", "suits", "synthesize"]
+__all__ = ["chunk_counts", "pays", "suits", "synthesize", "varied"]
 
 # A set of contributions is one word of 64 bits.
 _MOST_RANKS = 64
@@ -54,6 +54,15 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError(f"gossip does not serve {collective.label}")
     if not 2 <= network.ranks <= _MOST_RANKS:
         raise NotApplicableError(f"gossip is for 2 to {_MOST_RANKS} ranks")
+    found = [one for one in _attempts(network, collective, chunk_bytes, seed) if one.time_s < math.inf]
+    if not found:
+        raise NotApplicableError("gossip found no way to complete every sum")
+    best = min(found, key=lambda table: table.time_s)
+    return in_start_order(best.schedule(network, collective, chunk_bytes, seed))
+
+
+def _attempts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> list[_Table]:
+    """Return the sends for all thresholds and orders, and for more trees with the best of these."""
     draw = np.random.default_rng(seed)
     members = collective.participants
     leasts = sorted({max(1, math.ceil(share * len(members))) for share in _SHARES})
@@ -64,22 +73,18 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     for _ in range(_MORE_TREES):
         trees = _trees(network, members, collective.chunks, chunk_bytes, draw)
         found += [_gossip(network, collective.chunks, chunk_bytes, trees, *rules[at]) for at in near]
-    best = min(found, key=lambda table: table.time_s)
-    if best.time_s == math.inf:
-        raise NotApplicableError("gossip found no way to complete every sum")
-    schedule = Schedule(
-        network,
-        collective,
-        chunk_bytes,
-        "gossip",
-        seed,
-        ints(best.chunk),
-        ints(best.link),
-        bytes_of(best.op),
-        addend_start=ints(best.part_start),
-        addend=ints(best.part),
-    )
-    return in_start_order(schedule)
+    return found
+
+
+def varied(network: Network, collective: Collective, chunk_bytes: int, seed: int = 0) -> list[Schedule]:
+    """Return the schedules of all attempts, for mixtures of their chunks; [] where `synthesize` refuses."""
+    if not suits(network, collective):
+        return []
+    return [
+        one.schedule(network, collective, chunk_bytes, seed)
+        for one in _attempts(network, collective, chunk_bytes, seed)
+        if one.time_s < math.inf
+    ]
 
 
 def chunk_counts(network: Network) -> list[int]:
@@ -121,6 +126,20 @@ class _Table(NamedTuple):
     part_start: Indices
     part: Indices
     time_s: float
+
+    def schedule(self, network: Network, collective: Collective, chunk_bytes: int, seed: int) -> Schedule:
+        return Schedule(
+            network,
+            collective,
+            chunk_bytes,
+            "gossip",
+            seed,
+            ints(self.chunk),
+            ints(self.link),
+            bytes_of(self.op),
+            addend_start=ints(self.part_start),
+            addend=ints(self.part),
+        )
 
 
 class _State(NamedTuple):

@@ -16,7 +16,7 @@ from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule
 from synth.simulation import replay
 
-__all__ = ["justified"]
+__all__ = ["justified", "longest_paths_s"]
 
 # The most passes, and the most passes in a row without gain.
 _MOST_PASSES, _MOST_IN_VAIN = 8, 3
@@ -77,11 +77,11 @@ def _tails_s(schedule: Schedule, backwards: Precedence) -> Floats:
     """Return seconds from each send's start to the last arrival it affects, without queueing."""
     travel_s = np.zeros(backwards.sends + backwards.milestones)
     travel_s[: schedule.sends] = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
-    return _longest_paths_s(travel_s, backwards.waits, *backwards.successors)[: schedule.sends]
+    return longest_paths_s(travel_s, backwards.waits, *backwards.successors)[: schedule.sends]
 
 
 @compiled
-def _longest_paths_s(duration_s: Floats, waits: Indices, after_start: Indices, after: Indices) -> Floats:
+def longest_paths_s(duration_s: Floats, waits: Indices, after_start: Indices, after: Indices) -> Floats:
     """Return for each node the longest path that ends with it, as a sum of durations (Kahn's order)."""
     end_s = duration_s.copy()
     ready = np.empty(len(waits), np.int64)

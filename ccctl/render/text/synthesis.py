@@ -98,6 +98,7 @@ METHODS = {
     "symmetric": "one chunk's sends, renumbered for all ranks",
     "greedy": "each free link takes the next chunk that is wanted",
     "gossip": "partial sums spread to any rank that lacks them",
+    "mixture": "chunks by the plans of several methods, in the best shares",
     "ring": "one ring through all ranks, a single channel",
     "bidirectional": "one ring, both ways round",
     "direct": "each rank to each other rank",
