@@ -94,7 +94,7 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     )
     print_table((*range_columns(found.ranges), *_RANGE), found.ranges, say)
     say("")
-    points = [
+    points: list[dict[str, Any]] = [
         {"range": one, "point": point, "nccl_s": _nccl_s(schedule, point.size_bytes)}
         for one in found.ranges
         for point in one.points

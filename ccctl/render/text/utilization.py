@@ -13,6 +13,7 @@ from probes.base import plural, some
 if TYPE_CHECKING:
     from probes.base import Floats, Indices, Mask
     from synth.network import Network
+    from synth.networks import SymmetricNetwork
 
 __all__ = ["busiest", "draw", "in_words", "is_behind_ports", "over_time", "port_busy", "summary"]
 
@@ -44,7 +45,7 @@ def draw(network: Network, link_busy: Floats) -> None:
         print_table(columns, shown)
 
 
-def is_behind_ports(network: Network) -> bool:
+def is_behind_ports(network: Network | SymmetricNetwork) -> bool:
     """Return whether each link has a port, as links through switches and NICs have."""
     import numpy as np
 

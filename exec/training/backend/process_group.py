@@ -297,7 +297,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         opts = _options(ReduceScatterOptions, opts, None)
         outputs = _listed(outputs)
         inputs = [inputs] if inputs and isinstance(inputs[0], torch.Tensor) else inputs
-        gloo = methodcaller("reduce_scatter", outputs, inputs, opts)
+        gloo: Callable[[Any], Any] = methodcaller("reduce_scatter", outputs, inputs, opts)
         if not len(outputs) == len(inputs) == 1:
             return self._refused(gloo)
         parts, output = inputs[0], outputs[0]
