@@ -56,21 +56,13 @@ def test_a_command_that_fails_is_told_and_leaves_the_loops_that_were_there(tmp_p
     assert [path.name for path in tmp_path.rglob("*")] == ["loops", "old.loop"]
 
 
-def statements(node):
-    """Yield the statements within: `ast.walk` would also go through all expressions."""
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for inside in getattr(node, name, ()):
-            yield inside
-            yield from statements(inside)
-
-
 def import_graph():
     """The imports between all modules; an import from a package is one of the module that it serves."""
     graph = grimp.build_graph("ccctl", "synth", "exec", "probes")
     for name in graph.modules:
         path = Path(compile_loops._ROOT, *name.split("."))
         path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        for node in statements(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for one in node.names:
                     home = served_by(node.module, one.name)

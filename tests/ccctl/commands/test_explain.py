@@ -315,7 +315,13 @@ def test_one_file_of_many_says_that_times_hold_waiting(run_ccctl, tmp_path):
     assert "1 of 8 ranks recorded, so the times include their waiting for others" in done.stdout
 
 
-@pytest.mark.parametrize("content", [OSU.encode(), inspector_file(0, 4000)], ids=["osu", "inspector"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(OSU.encode(), marks=pytest.mark.long, id="osu"),
+        pytest.param(inspector_file(0, 4000), id="inspector"),
+    ],
+)
 def test_what_comes_through_a_pipe_is_read_once(run_ccctl, tmp_path, content):
     (tmp_path / "log").write_bytes(content)
     line = 'cat log | "$0" -P -m ccctl explain /dev/stdin --network dgx-h100 --json'

@@ -145,7 +145,7 @@ def test_no_schedule_is_changed_on_a_guess_and_every_fault_is_named_in_its_turn(
     assert changed == (rich.run(10.0)[2].adopted is not None)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.long), 3])
 def test_what_does_not_fit_is_said_with_the_budget_that_would_do(rounds, tmp_path, capsys):
     cluster = Cluster(tmp_path, 7)
     cluster.share = {(2, other): 0.3 for other in range(7) if other != 2}

@@ -13,7 +13,7 @@ from exec.program.interpreter import interpret
 from synth.networks.families import family
 
 FEW = ("torus:2x4", "ring:8", "switch_switch:4x2", "dgx-a100:1")
-# What `make test-long` tries as well.
+# `make test-long` tries these as well.
 MORE = ("switch:8", "hypercube:8", "fat_tree:4x2/2")
 MOST = 3000
 

@@ -42,7 +42,7 @@ def test_a_sweep_does_not_depend_on_it_either(eager):
     assert all(np.array_equal(a.link, b.link) and np.array_equal(a.chunk, b.chunk) for a, b in pairs)
 
 
-@pytest.mark.parametrize("jobs", [0, 1, 2])
+@pytest.mark.parametrize("jobs", [0, pytest.param(1, marks=pytest.mark.long), 2])
 def test_without_any_time_the_first_schedule_is_taken(eager, jobs):
     request = Request(MESH, "all_reduce", size_bytes=1 << 24, time_limit_s=1e-9, jobs=jobs, solving=False)
     found = synthesize(request)
