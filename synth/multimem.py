@@ -29,8 +29,7 @@ def refuse_switches(schedule: Schedule, who: str) -> None:
         raise UsageError(
             f"in {schedule.method} the switches of {schedule.network.name} sum and copy (NVLink SHARP), "
             f"which {who} cannot express",
-            hint="ccctl synth --for mscclpp writes a plan that can; ccctl synth on the network without +nvls "
-            "finds the best schedule of ranks alone.",
+            hint="A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums.",
         )
 
 

@@ -122,6 +122,7 @@ METHODS = (
     "trivance",
     "exchange",
     "aligned",
+    "nvls",
     "circulant",
     "stars",
     "symmetric",

@@ -11,6 +11,7 @@ from typing import Any
 from exec.peers.base import Call
 from exec.program import Buffers
 from probes.base import UnavailableError, install
+from probes.live import cuda_errors
 from synth.collective import Collective
 
 __all__ = ["NcclPeer"]
@@ -38,12 +39,13 @@ class NcclPeer:
 
     def __init__(self, comm: Any) -> None:
         self._cupy, self._nccl, device = _device(comm)
-        self._cupy.cuda.Device(device).use()
-        self._stream = self._cupy.cuda.Stream(non_blocking=True)
-        unique = comm.bcast(self._nccl.get_unique_id() if comm.Get_rank() == 0 else None)
-        self._rank = comm.Get_rank()
-        self._ranks = self._nccl.NcclCommunicator(comm.Get_size(), unique, self._rank)
-        number = self._nccl.get_version()
+        self._gpu, self._rank = device, comm.Get_rank()
+        with cuda_errors(device):
+            self._cupy.cuda.Device(device).use()
+            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+            unique = comm.bcast(self._nccl.get_unique_id() if self._rank == 0 else None)
+            self._ranks = self._nccl.NcclCommunicator(comm.Get_size(), unique, self._rank)
+            number = self._nccl.get_version()
         self.version = f"NCCL {number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def ready(self, collective: Collective, buffers: Buffers, redop: str) -> Call:
@@ -51,17 +53,19 @@ class NcclPeer:
             raise UnavailableError(f"NCCL has no {collective.label} on some of the ranks to compare with")
         kind = self._known("element type", _TYPES, buffers.dtype.name)
         op = self._known("operator", _OPERATORS, redop) if collective.reduces else 0
-        arrays = _DeviceBuffers(self._cupy, buffers)
+        with cuda_errors(self._gpu):
+            arrays = _DeviceBuffers(self._cupy, buffers)
         start = self._launch(collective, arrays.send, arrays.recv, kind, op)
         return Call(
             partial(self._complete, start),
             buffers.recv,
-            place=partial(arrays.place, buffers),
-            fetch=partial(arrays.fetch, buffers),
+            place=partial(self._moved, arrays.place, buffers),
+            fetch=partial(self._moved, arrays.fetch, buffers),
         )
 
     def close(self) -> None:
-        self._ranks.destroy()
+        with cuda_errors(self._gpu):
+            self._ranks.destroy()
 
     def _known(self, kind: str, names: dict[str, str], name: str) -> int:
         found: int | None = getattr(self._nccl, names.get(name, ""), None)
@@ -70,8 +74,13 @@ class NcclPeer:
         return found
 
     def _complete(self, start: Callable[[], object]) -> None:
-        start()
-        self._stream.synchronize()
+        with cuda_errors(self._gpu):
+            start()
+            self._stream.synchronize()
+
+    def _moved(self, move: Callable[[Buffers], None], buffers: Buffers) -> None:
+        with cuda_errors(self._gpu):
+            move(buffers)
 
     def _launch(
         self, collective: Collective, send: Any, recv: Any, kind: int, op: int

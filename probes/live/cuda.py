@@ -22,13 +22,26 @@ def cupy_module() -> Any:
 
 @contextmanager
 def cuda_errors(gpu: int | None = None) -> Iterator[None]:
-    """Turn CUDA's errors in the block into an UnavailableError, which names the GPU if known."""
+    """Turn errors of CUDA and NCCL in the block into an UnavailableError, which names the GPU if known."""
     cuda = cupy_module().cuda
     try:
         yield
-    except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
-        where = "CUDA" if gpu is None else f"CUDA on GPU {gpu}"
+    except Exception as error:
+        name = next((name for name, kind in _failures(cuda) if isinstance(error, kind)), "")
+        if not name:
+            raise
+        where = name if gpu is None else f"{name} on GPU {gpu}"
         raise UnavailableError(f"{where}: {error}", hint="ccctl doctor says what is missing.") from error
+
+
+def _failures(cuda: Any) -> Iterator[tuple[str, type[Exception]]]:
+    """Yield (library, exception) for each exception that CuPy has; one without NCCL has none of NCCL's."""
+    yield "CUDA", cuda.runtime.CUDARuntimeError
+    yield "CUDA", cuda.driver.CUDADriverError
+    for name, part, word in (("CUDA", "memory", "OutOfMemoryError"), ("NCCL", "nccl", "NcclError")):
+        kind = getattr(getattr(cuda, part, None), word, None)
+        if kind is not None:
+            yield name, kind
 
 
 def gpu_count() -> int:

@@ -21,7 +21,7 @@ __all__ = ["switch_plan"]
 
 # NCCL 2.30.7 runs NVLS with 16 threadblocks on Hopper (``NVLS_NCHANNELS_SM90`` in src/transport/nvls.cc).
 _BLOCKS = 16
-# Of a block: signals and waits before and after, two barriers, and a nop beside each.
+# Operations of a block besides its sums and copies: signals, waits, two barriers, and a nop beside each.
 _AROUND = 16
 _NOP = Operation("nop")
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from exec.cuda.streams.contexts import Streams
+from probes.live import cuda_errors
 
 __all__ = ["NcclIn", "NcclOut", "available", "connected"]
 
@@ -39,15 +40,16 @@ def connected(comm: Any, peer: int, tag: int, place: int, stream: Any, *, sends:
     """
     from cupy.cuda import nccl
 
-    if sends:
-        name = nccl.get_unique_id()
-        comm.send(name, dest=peer, tag=tag)
-        pair = nccl.NcclCommunicator(2, name, _SENDER)
-        pair.send(place, 1, _INT8, _RECEIVER, stream.ptr)
-    else:
-        pair = nccl.NcclCommunicator(2, comm.recv(source=peer, tag=tag), _RECEIVER)
-        pair.recv(place, 1, _INT8, _SENDER, stream.ptr)
-    stream.synchronize()
+    with cuda_errors():
+        if sends:
+            name = nccl.get_unique_id()
+            comm.send(name, dest=peer, tag=tag)
+            pair = nccl.NcclCommunicator(2, name, _SENDER)
+            pair.send(place, 1, _INT8, _RECEIVER, stream.ptr)
+        else:
+            pair = nccl.NcclCommunicator(2, comm.recv(source=peer, tag=tag), _RECEIVER)
+            pair.recv(place, 1, _INT8, _SENDER, stream.ptr)
+        stream.synchronize()
     return pair
 
 
@@ -77,7 +79,8 @@ class NcclOut(_NcclEnd):
         place = self._number % len(self._places)
         self._streams.record(self._full[place], stream)
         self._streams.wait(self._wire, self._full[place])
-        self._pair.send(self._places[place], size_bytes, _INT8, _RECEIVER, self._wire.ptr)
+        with cuda_errors():
+            self._pair.send(self._places[place], size_bytes, _INT8, _RECEIVER, self._wire.ptr)
         self._streams.record(self._free[place], self._wire)
         self._number += 1
 
@@ -90,7 +93,8 @@ class NcclIn(_NcclEnd):
         if not self._asked:
             if self._number >= len(self._places):
                 self._streams.wait(self._wire, self._free[place])
-            self._pair.recv(self._places[place], size_bytes, _INT8, _SENDER, self._wire.ptr)
+            with cuda_errors():
+                self._pair.recv(self._places[place], size_bytes, _INT8, _SENDER, self._wire.ptr)
             self._streams.record(self._full[place], self._wire)
             self._streams.wait(stream, self._full[place])
             self._asked = True
