@@ -19,9 +19,9 @@ from synth.bounds import Price, StepDemand, part_prices
 from synth.network import Network
 from synth.portfolio import CollectiveRequest, Request, planned
 from synth.schedules import Schedule
-from synth.simulation import replay_together
+from synth.simulation import replay, replay_together
 
-__all__ = ["GroupTimes", "SideBySide", "StepGroup", "side_by_side"]
+__all__ = ["GroupTimes", "SideBySide", "StepGroup", "replanned", "side_by_side"]
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
@@ -105,10 +105,7 @@ def side_by_side(
             if (number and best is before) or step.cost(ends_s)[1] <= 1 + _GAIN:
                 break
             before = best
-        for trial in step.trials(best, number, seed):
-            trial_s = step.ends_s(trial)
-            if _is_better(step.cost(trial_s), step.cost(ends_s)):
-                best, ends_s = trial, trial_s
+        best, ends_s = step.better(best, ends_s, number, seed)
     demands = [
         StepDemand(one.collective, one.chunk_bytes, group.release_s)
         for one, group in zip(alone, groups, strict=True)
@@ -132,13 +129,32 @@ def side_by_side(
     )
 
 
+def replanned(
+    network: Network, groups: Sequence[StepGroup], schedules: Sequence[Schedule], *, seed: int = 0
+) -> list[Schedule]:
+    """Return plans for a network that has changed: the known ones, and quick ones where these are better.
+
+    Each group is planned again once, with regard to the others.
+    """
+    best = [replace(one, network=network, outcome=None) for one in schedules]
+    step = _Step(network, groups, [replay(one).time_s for one in best], quick=True)
+    ends_s = step.ends_s(best)
+    for number in range(len(groups)):
+        best, ends_s = step.better(best, ends_s, number, seed)
+    return best
+
+
 @dataclass(frozen=True)
 class _Step:
-    """The groups of a step on their network, and the seconds that each takes alone."""
+    """The groups of a step on their network, and the seconds that each takes alone.
+
+    With ``quick`` groups are planned by few methods.
+    """
 
     network: Network
     groups: Sequence[StepGroup]
     alone_s: list[float]
+    quick: bool = False
 
     def ends_s(self, schedules: Sequence[Schedule]) -> list[float]:
         """Return when each group ends if all run at once."""
@@ -154,19 +170,30 @@ class _Step:
         ]
         return max(ends_s), float(np.mean(losses))
 
+    def better(
+        self, best: list[Schedule], ends_s: list[float], number: int, seed: int
+    ) -> tuple[list[Schedule], list[float]]:
+        """Return the best plans after trial ``number``, and when each group ends."""
+        for trial in self.trials(best, number, seed):
+            trial_s = self.ends_s(trial)
+            if _is_better(self.cost(trial_s), self.cost(ends_s)):
+                best, ends_s = trial, trial_s
+        return best, ends_s
+
     def trials(self, best: list[Schedule], number: int, seed: int) -> list[list[Schedule]]:
         """Return the plans of trial ``number``: one group planned again; first also all planned at once."""
         at = number % len(self.groups)
         slowed, found = self._slowed(best, at), []
         if (slowed.beta_s_per_byte > self.network.beta_s_per_byte)[best[at].link].any():
-            again = replace(_planned(slowed, self.groups[at], seed), network=self.network, outcome=None)
+            made = _planned(slowed, self.groups[at], seed, quick=self.quick)
+            again = replace(made, network=self.network, outcome=None)
             found.append([again if one == at else plan for one, plan in enumerate(best)])
         first = self.groups[0]
         distinct = {(group.size_bytes, group.release_s) for group in self.groups}
         if number == 0 and len(self.groups) > 1 and len(distinct) == 1:
             whole = StepGroup("all", first.request, first.size_bytes, first.release_s)
             requests = tuple(group.request for group in self.groups)
-            at_once = _planned(self.network, whole, seed, requests)
+            at_once = _planned(self.network, whole, seed, requests, quick=self.quick)
             if not at_once.exchanges:
                 found.append(_parts(at_once))
         return found
@@ -187,7 +214,12 @@ def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _planned(
-    network: Network, group: StepGroup, seed: int, requests: tuple[CollectiveRequest, ...] = ()
+    network: Network,
+    group: StepGroup,
+    seed: int,
+    requests: tuple[CollectiveRequest, ...] = (),
+    *,
+    quick: bool = False,
 ) -> Schedule:
     request = Request(
         network,
@@ -198,6 +230,7 @@ def _planned(
         jobs=0,
         listed=True,
         solving=False,
+        quick=quick,
     )
     return planned(request).listed
 

@@ -7,10 +7,12 @@ from hypothesis import given, settings, strategies as st
 from sample_networks import named, networks
 
 from probes.base.errors import UsageError
+from synth.bounds import parts_of, upgraded
 from synth.check import check
 from synth.network import Link, build
 from synth.portfolio.request import CollectiveRequest
-from synth.side_by_side import StepGroup, side_by_side
+from synth.side_by_side import StepGroup, replanned, side_by_side
+from synth.simulation import replay_together
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")
 
@@ -66,3 +68,19 @@ def test_two_groups_on_one_link_take_twice_as_long_unless_one_goes_another_way()
 def test_a_step_without_groups_is_refused():
     with pytest.raises(UsageError, match="at least one group"):
         side_by_side(named("pair"), [])
+
+
+def test_plans_for_a_faster_link_are_right_and_no_slower():
+    links = [Link(a, b, 1e-6, 1e-9 * (1 + (a + b) % 3)) for a in range(4) for b in range(4) if a != b]
+    network = build("four", list("abcd"), links)
+    groups = [
+        StepGroup("all", CollectiveRequest("all_reduce"), 1 << 20),
+        StepGroup("pair", CollectiveRequest("all_gather", 0, (0, 1)), 1 << 20),
+    ]
+    found = side_by_side(network, groups)
+    for part in parts_of(network)[:2]:
+        faster = upgraded(network, part, 1e9)
+        again = replanned(faster, groups, found.schedules)
+        assert [check(schedule) for schedule in again] == [[], []]
+        ends_s = [timing.time_s for timing in replay_together(faster, again, [0.0, 0.0])]
+        assert max(ends_s) <= found.together_s * (1 + 1e-9)
