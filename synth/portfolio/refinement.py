@@ -30,8 +30,9 @@ _WORTH = 0.99
 # _ON_THE_BOUND, the search ends.
 _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
 
-# Mixtures also take the plans of all attempts of gossip, in these numbers of chunks.
-_VARIED = (1, 4, 16)
+# Mixtures also take the plans of all attempts of gossip, in these numbers of chunks, if chunks times ranks
+# times links are at most _MOST_WORK: half a second.
+_VARIED, _MOST_WORK = (1, 4, 16), 60_000
 
 # A schedule with its time and its plan.
 Found = tuple[float, Plan, Schedule]
@@ -93,7 +94,10 @@ class Refinement:
             return []
         found = sorted(self._found.values(), key=_time_s)
         schedules = [schedule for _, _, schedule in found]
-        for count in set(_VARIED).intersection(gossip.chunk_counts(request.network)):
+        work = request.network.ranks * request.network.links
+        for count in sorted(set(_VARIED).intersection(gossip.chunk_counts(request.network))):
+            if count * work > _MOST_WORK:
+                continue
             shape, chunk_bytes = self._cut(count)
             schedules += gossip.varied(request.network, shape, chunk_bytes, request.seed)
         cuts = list(map(self._cut, mixtures.chunk_counts(request.network)))

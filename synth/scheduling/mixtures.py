@@ -41,7 +41,7 @@ _LENGTHS = 5
 # The fewest chunks of a mixture, the factor to its larger number, and the most sends.
 _FEWEST, _FINER, _MOST_SENDS = 32, 4, 30_000
 # A mixture is made only if the program's bound is at most this share of the best time so far; the most made.
-_WORTH, _MOST_MADE = 0.98, 3
+_WORTH, _MOST_MADE = 0.98, 2
 # Times are equal if they are so after this many digits, in seconds, because sums of floats round.
 _DIGITS = 12
 
