@@ -276,7 +276,8 @@ class _Pool:
         shifts = folded.shifts
         found = np.empty((len(shifts), self.network.links), np.int64)
         for row, shift in enumerate(shifts.tolist()):
-            found[row, table[:, shifts].ravel()] = table[:, folded.moved(shifts, np.int64(shift))].ravel()
+            turned = folded.moved(shifts, np.full_like(shifts, shift))
+            found[row][table[:, shifts].ravel()] = table[:, turned].ravel()
         return found
 
     def schedule(self, shares: Floats, shape: Collective, chunk_bytes: int, seed: int) -> Schedule:
