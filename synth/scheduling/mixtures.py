@@ -40,16 +40,16 @@ _LEVELS, _MOST_ENTRIES = 10, 3_000_000
 _LENGTHS = 5
 # The fewest chunks of a mixture, the factor to its larger number, and the most sends.
 _FEWEST, _FINER, _MOST_SENDS = 32, 4, 30_000
-# A mixture is made only if the program's bound is at most this share of the best time so far.
-_WORTH = 0.98
-# Times within this share of each other are equal, because sums of floats round.
-_ALIKE = 1 + 1e-9
+# A mixture is made only if the program's bound is at most this share of the best time so far; the most made.
+_WORTH, _MOST_MADE = 0.98, 2
+# Times are equal if they are so after this many digits, in seconds, because sums of floats round.
+_DIGITS = 12
 
 
 def mixed(
     schedules: Sequence[Schedule], cuts: Sequence[tuple[Collective, int]], best_s: float
 ) -> Iterator[Schedule]:
-    """Yield a mixture of the plans of ``schedules`` for each (collective, chunk bytes) of ``cuts``.
+    """Yield mixtures of the plans of ``schedules``, in the finest of ``cuts``, (collective, chunk bytes).
 
     All chunks of the collective must have the same sources and targets. ``best_s`` is the best time so far;
     nothing is yielded if the program shows that mixtures gain too little. O(plans · sends of a plan), and
@@ -66,12 +66,11 @@ def mixed(
     pool = _Pool(first.network, symmetry, plans, shape.chunks, chunk_bytes)
     if len(pool.plans) < 2:
         return
-    shares, bound_s = pool.shares(best_s)
-    if bound_s > _WORTH * best_s:
-        return
-    for cut, cut_bytes in cuts:
-        if float(shares @ pool.sends) * cut.chunks <= _MOST_SENDS:
-            yield pool.schedule(shares, cut, cut_bytes, first.seed)
+    for shares in pool.shares(_WORTH * best_s)[:_MOST_MADE]:
+        each = float(shares @ pool.sends)
+        fine = [one for one in cuts if each * one[0].chunks <= _MOST_SENDS]
+        if fine:
+            yield pool.schedule(shares, *fine[-1], first.seed)
 
 
 def chunk_counts(network: Network) -> tuple[int, int]:
@@ -191,72 +190,71 @@ class _Pool:
         """The number of sends of each plan."""
         return floats(np.array([len(plan.link) for plan in self.plans]))
 
-    def shares(self, best_s: float) -> tuple[Floats, float]:
-        """Return (the share of each plan, the bound of the mixture).
+    def shares(self, below_s: float) -> list[Floats]:
+        """Return shares of the plans whose bound is below a time, the least bound first.
 
         The bound counts the longest plan that may have a share, so programs with shorter plans are solved,
-        too.
+        too. Their solutions may be better: lists of sends do not reach the bound.
         """
         length_s = np.array([plan.length_s for plan in self.plans])
         lengths_s = np.unique(np.quantile(length_s, np.linspace(0, 1, _LENGTHS), method="lower"))
-        best = np.zeros(len(self.plans)), np.inf
-        for most_s in lengths_s.tolist():
-            short = np.flatnonzero(length_s <= most_s * _ALIKE)
-            if most_s >= min(best_s, best[1]):
-                break
-            found, bound_s = self._solved(short)
-            if bound_s < best[1]:
+        found: list[tuple[float, int, Floats]] = []
+        for most_s in lengths_s[lengths_s < below_s].tolist():
+            short = np.flatnonzero(length_s <= most_s + 10**-_DIGITS)
+            part, bound_s = self._solved(short)
+            if bound_s < below_s:
                 whole = np.zeros(len(self.plans))
-                whole[short] = found
-                best = whole, bound_s
-        return floats(best[0]), best[1]
+                whole[short] = part
+                found.append((bound_s, len(found), floats(whole)))
+        return [shares for _, _, shares in sorted(found, key=lambda one: one[:2])]
 
     def _solved(self, rows: Indices) -> tuple[Floats, float]:
         """Return (shares of the plans ``rows``, bound) from the linear program; infinite if too large."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix
 
-        resource, size = self._resources
         plans = [self.plans[row] for row in rows.tolist()]
-        heads_s, tails_s = (
-            _levels(np.concatenate(times))
-            for times in zip(*((plan.head_s, plan.tail_s) for plan in plans), strict=True)
-        )
-        count = int(resource.max()) + 1
-        if len(plans) * count * len(heads_s) * len(tails_s) > _MOST_ENTRIES:
+        heads_s = _levels(np.concatenate([plan.head_s for plan in plans]))
+        tails_s = _levels(np.concatenate([plan.tail_s for plan in plans]))
+        if len(plans) * len(self._resources[1]) * len(heads_s) * len(tails_s) > _MOST_ENTRIES:
             return np.zeros(len(rows)), np.inf
-        load_s = np.zeros((len(plans), count, len(heads_s), len(tails_s)))
-        network = self.network
-        hold_s = self.chunks * network.hold_s(self.chunk_bytes)
-        port_hold_s = self.chunks * network.port_hold_s(self.chunk_bytes)
-        start = network.link_port_start
-        for number, plan in enumerate(plans):
-            early = np.searchsorted(heads_s, plan.head_s * _ALIKE, side="right") - 1
-            late = np.searchsorted(tails_s, plan.tail_s * _ALIKE, side="right") - 1
-            early, late = np.maximum(early, 0), np.maximum(late, 0)
-            counts = np.diff(start)[plan.link]
-            used = spans(start[:-1][plan.link], counts)
-            at = np.repeat(np.arange(len(plan.link)), counts)
-            through = np.concatenate((plan.link, network.links + network.link_port[used].astype(np.int64)))
-            held_s = np.concatenate((hold_s[plan.link], port_hold_s[used])) / size[resource[through]]
-            which = np.concatenate((np.arange(len(plan.link)), at))
-            np.add.at(load_s[number], (resource[through], early[which], late[which]), held_s)
-        # Sends with at least a head and a tail: sums from the right.
-        load_s = load_s[:, :, ::-1, ::-1].cumsum(axis=2).cumsum(axis=3)[:, :, ::-1, ::-1]
-        needed_s = np.broadcast_to(heads_s[:, None] + tails_s, load_s.shape[1:]).ravel()
+        load_s = np.stack([self._loads_s(plan, heads_s, tails_s) for plan in plans])
         table = load_s.reshape(len(plans), -1).T
+        apart_s = np.broadcast_to(heads_s[:, None] + tails_s, load_s.shape[1:]).ravel()
         some = table.any(axis=1)
-        unit_s = float(needed_s.max())
+        unit_s = float(apart_s.max()) or 1.0
         matrix = np.column_stack((table[some] / unit_s, -np.ones(int(some.sum()))))
         solved = linprog(
             np.append(np.zeros(len(plans)), 1.0),
             A_ub=csr_matrix(matrix),
-            b_ub=-needed_s[some] / unit_s,
+            b_ub=-apart_s[some] / unit_s,
             A_eq=np.append(np.ones(len(plans)), 0.0)[None],
             b_eq=[1.0],
             method="highs",
         )
         return floats(np.maximum(solved.x[:-1], 0.0)), float(solved.x[-1]) * unit_s
+
+    def _loads_s(self, plan: _Plan, heads_s: Floats, tails_s: Floats) -> Floats:
+        """Return the seconds for which the plan, with the whole buffer, holds each link and port.
+
+        The result is [orbit, head, tail]: the sends with at least this head and this tail, of a member.
+        """
+        network, (orbit, members) = self.network, self._resources
+        early, late = (
+            np.searchsorted(levels_s, np.round(times_s, _DIGITS), side="right") - 1
+            for levels_s, times_s in ((heads_s, plan.head_s), (tails_s, plan.tail_s))
+        )
+        first = network.link_port_start[:-1][plan.link]
+        counts = np.diff(network.link_port_start)[plan.link]
+        ports = spans(first, counts)
+        send = np.concatenate((np.arange(len(plan.link)), np.repeat(np.arange(len(plan.link)), counts)))
+        held = orbit[np.concatenate((plan.link, network.links + network.link_port[ports].astype(np.int64)))]
+        held_s = np.concatenate(
+            (network.hold_s(self.chunk_bytes)[plan.link], network.port_hold_s(self.chunk_bytes)[ports])
+        )
+        found = np.zeros((len(members), len(heads_s), len(tails_s)))
+        np.add.at(found, (held, early[send], late[send]), self.chunks * held_s / members[held])
+        return floats(found[:, ::-1, ::-1].cumsum(axis=1).cumsum(axis=2)[:, ::-1, ::-1])
 
     @cached_property
     def _resources(self) -> tuple[Indices, Floats]:
@@ -278,7 +276,8 @@ class _Pool:
         shifts = folded.shifts
         found = np.empty((len(shifts), self.network.links), np.int64)
         for row, shift in enumerate(shifts.tolist()):
-            found[row, table[:, shifts].ravel()] = table[:, folded.moved(shifts, np.int64(shift))].ravel()
+            turned = folded.moved(shifts, np.full_like(shifts, shift))
+            found[row][table[:, shifts].ravel()] = table[:, turned].ravel()
         return found
 
     def schedule(self, shares: Floats, shape: Collective, chunk_bytes: int, seed: int) -> Schedule:
@@ -327,7 +326,7 @@ class _Pool:
 
 def _levels(times_s: Floats) -> Floats:
     """Return up to `_LEVELS` of the times, rising, the least among them."""
-    found = np.unique(np.round(times_s, 12))
+    found = np.unique(np.round(times_s, _DIGITS))
     if len(found) > _LEVELS:
         found = np.unique(np.quantile(found, np.linspace(0, 1, _LEVELS), method="lower"))
     return floats(found)
