@@ -1,11 +1,11 @@
-"""The output of ``rocm-smi --showtopo`` and ``amd-smi topology``: AMD GPUs joined by xGMI, and NUMA nodes.
+"""The topology tables of rocm-smi and amd-smi: AMD GPUs joined by xGMI, and NUMA nodes.
 
 A table of link types has a word for each pair of GPUs. The word is "XGMI", and "Hops" is 1, even if two GPUs
 reach each other only through a third one. Only the weight shows the difference, and the bandwidth of amd-smi,
 which is 0 without a direct link. A bandwidth is a range in MB/s, from the bandwidth of one link to that of
 all links of the pair; so it also shows the number of links. rocm-smi numbers GPUs, amd-smi names their PCI
-functions. The JSON of rocm-smi has them, too, and models and memory, if it was asked for them (``--showbus
---showproductname --showmeminfo vram``); releases write the keys with different capitals.
+functions. The JSON of rocm-smi has them, too, and models and memory, if its options showbus, showproductname
+and showmeminfo ask for them; releases write the keys with different capitals.
 """
 
 from __future__ import annotations

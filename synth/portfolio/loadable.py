@@ -279,7 +279,7 @@ class _Compiled:
 
     found: Candidates
     runtime: str
-    # By the number of the candidate, and the number of chunks that a size asks for, or 0.
+    # The keys are the number of the candidate, and the number of chunks that a size asks for, or 0.
     attempts: dict[tuple[int, int], _Attempt] = field(default_factory=dict)
 
     @property

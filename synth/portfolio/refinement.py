@@ -89,9 +89,13 @@ class Refinement:
                         return
 
     def _mixed(self, best_s: float) -> list[Found]:
-        """Return mixtures of the plans of all schedules; none unless this is one all_reduce."""
+        """Return mixtures of the plans of all schedules; none unless this is one all_reduce of all ranks.
+
+        Mixtures for some of the ranks would fill the links of the others, which have groups of their own.
+        """
         request = self._request
-        several = len(request.asked) > 1 or request.asked[0].kind != "all_reduce"
+        one = request.asked[0]
+        several = len(request.asked) > 1 or one.kind != "all_reduce" or one.members
         if several or request.trees or request.sweeping or not self._found:
             return []
         found = sorted(self._found.values(), key=_time_s)

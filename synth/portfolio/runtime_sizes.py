@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 
 from probes.base import SILENT, Progress
 from synth.mscclpp import ExecutionPlan
-from synth.portfolio.runtime_limits import grid_of
+from synth.portfolio.runtime_limits import grid_of, require_runtime
 from synth.portfolio.runtime_variants import INSTANCES, Variant, variants_of
 from synth.program import Program, Protocol
 from synth.schedules import Selection
@@ -85,6 +85,7 @@ def runtime_sweep(
     the schedule that the selection has for it, and only protocol and instances are chosen. Raises UsageError
     if ``target`` is no known runtime.
     """
+    require_runtime(target)
     variants = _variants(selection, target, instances)
     found: list[tuple[int, _Choice | None, Timed | None, str]] = []
     before: _Choice | None = None

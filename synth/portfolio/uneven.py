@@ -63,7 +63,7 @@ def _chunk_bytes(whole: Collective) -> int:
         raise UsageError(
             f"{whole.label} on {whole.ranks} ranks takes at least {sends.sum()} sends, expected at most "
             f"{_MOST_SENDS}",
-            hint="Pad all blocks to the largest and leave --counts out: equal blocks need no list of sends."
+            hint="Pad all blocks to the largest: equal blocks need no list of sends."
             if whole.blocks.kind != "custom"
             else "",
         )

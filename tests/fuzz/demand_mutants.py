@@ -91,7 +91,7 @@ def _mutated(rng: random.Random, made: Any, changes: dict[str, Callable[..., Any
     while not names or rng.random() < 0.3 or pickle.dumps(made) == before:
         names.append(rng.choice([*changes]))
         made = changes[names[-1]](rng, made)
-        # What is already malformed, or empty, is changed no further.
+        # A mutant that is malformed or empty is changed no further.
         if made.problems() or (isinstance(made, Schedule) and not made.sends):
             break
     return made, names

@@ -60,7 +60,8 @@ def test_parts_are_doubled_from_two_on_and_not_after_a_doubling_that_gained_noth
             runs += 1
             assert schedule.collective.chunks // 2 in whole
         last = schedule.collective.chunks
-    assert 1 <= runs <= 3
+    # Three of the schedules, and one of the mixtures.
+    assert 1 <= runs <= 4
 
 
 def test_at_the_bound_it_is_over():

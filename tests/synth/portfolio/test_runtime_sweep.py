@@ -63,5 +63,5 @@ def test_where_a_library_is_faster_there_is_no_program(selection):
 
 
 def test_an_unknown_runtime_is_refused(selection):
-    with pytest.raises(UsageError, match="expected msccl or rccl"):
+    with pytest.raises(UsageError, match="expected msccl, rccl, mscclpp"):
         runtime_sweep(selection, "nccl")

@@ -1,4 +1,4 @@
-"""How the blocks of uneven collectives are cut, and what is refused at once."""
+"""The cuts of the blocks of uneven collectives, and requests that are refused at once."""
 
 import numpy as np
 import pytest
