@@ -52,7 +52,7 @@ _OUT_OF_RANGE = 1000
 
 @dataclass
 class Tally:
-    """How many mutants of each kind were accepted and refused, and those on which the judges differ."""
+    """The mutants of each kind that were accepted and refused, and those on which the judges differ."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong_accepts: list[str] = field(default_factory=list)

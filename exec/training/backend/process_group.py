@@ -109,8 +109,8 @@ class _Call:
     """A collective on ``tensors``, with functions that run it by gloo and by a plan.
 
     ``tensors`` have the same sizes on all ranks. ``size_bytes`` is the size of the larger buffer. ``result``
-    is the value of the work. ``blocks`` are the elements of each rank's block if they differ, which gloo
-    itself refuses: ``gloo`` then makes several collectives of it, and waits for them.
+    is the value of the work. ``blocks`` are the elements of each rank's block if they differ. gloo refuses
+    such blocks in an all_gather: ``gloo`` then makes several collectives of it, and waits for them.
     """
 
     kind: Kind
@@ -297,7 +297,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
         opts = _options(ReduceScatterOptions, opts, None)
         outputs = _listed(outputs)
         inputs = [inputs] if inputs and isinstance(inputs[0], torch.Tensor) else inputs
-        gloo: Callable[[Any], Any] = methodcaller("reduce_scatter", outputs, inputs, opts)
+        gloo = methodcaller("reduce_scatter", outputs, inputs, opts)
         if not len(outputs) == len(inputs) == 1:
             return self._refused(gloo)
         parts, output = inputs[0], outputs[0]
@@ -307,9 +307,7 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
             with flat(output) as result:
                 plans.run(request, array_of(row), array_of(result))
 
-        if blocks := self._unequal(parts, output):
-            gloo = partial(_scatter_by_reductions, parts, output, self._rank, opts.reduceOp)
-        size = _size_bytes(parts)
+        blocks, size = self._unequal(parts, output), _size_bytes(parts)
         return self._carry_out(
             _Call(
                 "reduce_scatter",
@@ -833,23 +831,6 @@ def _gather_by_broadcasts(parts: Sequence[Any], given: Any, rank: int, gloo: Any
     with torch.inference_mode():
         for part, row in zip(parts, rows, strict=True):
             part.detach().copy_(row)
-
-
-def _scatter_by_reductions(parts: Sequence[Any], output: Any, rank: int, op: Any, gloo: Any) -> None:
-    """Reduce blocks that differ in size, each to its rank: one reduction for each rank."""
-    rows = [part.detach().clone().contiguous() for part in parts]
-    is_average = _operator_of(op) == "avg"
-    added = ReduceOp.SUM if is_average else op
-    works = [
-        gloo.reduce([row], _rooted(ReduceOptions, root, added, None))
-        for root, row in enumerate(rows)
-        if row.numel()
-    ]
-    for work in works:
-        work.wait()
-    with torch.inference_mode():
-        own = rows[rank] / len(rows) if is_average else rows[rank]
-        output.detach().copy_(own.view(output.shape))
 
 
 def _spread(row: Any, parts: Sequence[Any]) -> None:
