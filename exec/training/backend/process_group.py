@@ -370,6 +370,12 @@ class TorchGroup(ProcessGroup):  # type: ignore[misc]  # torch is not there for 
     ) -> Any:
         # No other rank knows the sizes of the blocks between two ranks, so there are no plans.
         opts = opts if isinstance(opts, AllToAllOptions) else AllToAllOptions()
+        for tensor, sizes in ((output, out_sizes), (given, in_sizes)):
+            # gloo of PyTorch 2.13 cuts these parts off, and leaves numbers that nobody wrote.
+            if not sizes and tensor.dim() and tensor.shape[0] % self._size:
+                raise ValueError(
+                    f"all_to_all of {self._size} equal parts: dimension 0 has {tensor.shape[0]} elements"
+                )
         gloo = methodcaller("all_to_all_single", output, given, out_sizes, in_sizes, opts)
         return self._hand_over("all_to_all", given, gloo, [output])
 
