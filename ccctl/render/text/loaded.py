@@ -106,6 +106,8 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
     print_table((*_POINT, *beside, *(_LIMITED if limited else ())), points, say)
     if beside:
         say(f"predicted: in {RUNTIMES[runtime]}, with what threadblocks cost; % of optimal: of links alone")
+        if known:
+            say("stock NCCL: its rings and trees by its own model, which lacks NVLS")
     else:
         say("of links alone: what threadblocks cost comes on top")
     slower = [format_size(row["point"].size_bytes) for row in points if _is_slower(row)]

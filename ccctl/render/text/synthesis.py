@@ -293,7 +293,7 @@ def compared(runtime: str, time_s: float, choice: SizeChoice) -> str:
     )
     if nccl_s < time_s * (1 + _NO_GAIN):
         return f"{both}: not worth loading at this size"
-    return f"{both}: {nccl_s / time_s:.2g} times as fast as stock NCCL"
+    return f"{both}: {nccl_s / time_s:.2g} times as fast as NCCL's rings and trees (NVLS is not in its model)"
 
 
 def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
