@@ -36,7 +36,7 @@ _LOOKS = {
     "rcs": "#9ad1f2",
     "rrcs": COLOURS[1],
 }
-_AXIS = Axis("order of steps (not time): how many come first", short, counted=True)
+_AXIS = Axis("steps that come first (no times)", short, counted=True)
 
 
 def levels(program: Program) -> Indices:
