@@ -37,10 +37,11 @@ __all__ = ["fastest_loadable", "loadable_among", "loadable_sweep"]
 # Compiling and judging more sends takes many seconds for each candidate.
 _MOST_SENDS = 40_000
 # The first _MOST_RUN schedules, and later ones with fewer sends, are compared by the costs of a runtime. Over
-# links alone, each takes at most _NEAR times as long as the fastest. On dgx-1 at 64 KiB a schedule with fewer
-# sends took 22 instead of 116 us (benchmarks/loadable.py). A schedule that is only compared has at most
+# links alone, each takes at most _NEAR times as long as the fastest, those with fewer sends _NEAR_IN_FEWER.
+# On dgx-1 at 64 KiB a schedule with fewer sends took 22 instead of 116 us, and 75 instead of 282 one that was
+# 17 % slower over links (benchmarks/loadable.py). A schedule that is only compared has at most
 # _MOST_RUN_SENDS sends: more take seconds to compile.
-_MOST_RUN, _NEAR, _MOST_RUN_SENDS = 6, 1.125, 10_000
+_MOST_RUN, _NEAR, _NEAR_IN_FEWER, _MOST_RUN_SENDS = 6, 1.125, 1.25, 10_000
 # The most sends of a schedule whose messages are merged. A schedule of this size (512 ranks, one lap) takes
 # two seconds to compile and two to check.
 _MOST_MERGED_SENDS = 600_000
@@ -133,9 +134,7 @@ def _as_run(
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
-    near_s = _NEAR * _time_s(schedule)
-    near = takewhile(lambda one: _time_s(one) <= near_s, others)
-    tried = _worth_running(chain((schedule,), near))
+    tried = _worth_running(schedule, others)
     runs = []
     for number, one in enumerate(tried, start=1):
         progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
@@ -161,14 +160,15 @@ def _as_run(
     return found
 
 
-def _worth_running(near: Iterable[Schedule]) -> list[Schedule]:
-    """Return the first schedules, and each later one that has fewer sends than all before it.
+def _worth_running(fastest: Schedule, others: Iterable[Schedule]) -> list[Schedule]:
+    """Return the fastest schedule, the next ones near it, and each later one with fewer sends than these.
 
     A schedule that takes longer over links and saves no sends is seldom faster in a run.
     """
-    kept: list[Schedule] = []
-    for number, one in enumerate(near):
-        if number < _MOST_RUN or one.sends < min(each.sends for each in kept):
+    kept, least_s = [fastest], _time_s(fastest)
+    for one in takewhile(lambda one: _time_s(one) <= _NEAR_IN_FEWER * least_s, others):
+        is_next = len(kept) < _MOST_RUN and _time_s(one) <= _NEAR * least_s
+        if is_next or one.sends < min(each.sends for each in kept):
             kept.append(one)
     return kept[: 2 * _MOST_RUN]
 
