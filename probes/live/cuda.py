@@ -26,6 +26,7 @@ def cuda_errors(gpu: int | None = None) -> Iterator[None]:
     cuda = cupy_module().cuda
     try:
         yield
+    # CuPy does not have all of these kinds in every build, so the kind is looked up once an error is there.
     except Exception as error:
         name = next((name for name, kind in _failures(cuda) if isinstance(error, kind)), "")
         if not name:

@@ -1,4 +1,4 @@
-"""Chains of additions into one place, which a plan joins: the last addition takes the operands of all.
+"""Chains of additions to one slot. A plan joins each chain into one addition with several operands.
 
 The earlier steps of a chain then only receive. The executor adds operands from left to right, so the sum has
 the same bits.

@@ -38,10 +38,7 @@ class Loaded:
     @property
     def granule_bytes(self) -> int:
         """The bytes of which a buffer must have a multiple."""
-        if self.plan is not None:
-            return self.plan.granule_bytes
-        assert self.program is not None
-        return granule_bytes(self.program)
+        return _granule_bytes(self.plan, self.program)
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,15 @@ class LoadedRange:
     @property
     def granule_bytes(self) -> int:
         """The bytes of which a buffer must have a multiple."""
-        return self.plan.granule_bytes if self.plan is not None else granule_bytes(self.program)
+        return _granule_bytes(self.plan, self.program)
+
+
+def _granule_bytes(plan: ExecutionPlan | None, program: Program | None) -> int:
+    """Return the granule of a plan, or of a program that has no plan."""
+    if plan is not None:
+        return plan.granule_bytes
+    assert program is not None
+    return granule_bytes(program)
 
 
 @dataclass(frozen=True)

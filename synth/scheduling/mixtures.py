@@ -1,4 +1,4 @@
-"""Mixtures: schedules whose chunks travel by plans of other schedules, in the shares that load links best.
+"""Mixtures: each chunk follows the plan of one of several schedules, in shares from a linear program.
 
 A *plan* is the way of one chunk: its sends, and what each of them waits for. Take a link or port, and some
 sends over it. If none of them can start before h, and the time from the end of each to the end of its plan is

@@ -305,12 +305,14 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
             f"the fastest does not load: {limit}"
         )
     plan, program = loaded.plan, loaded.program
-    parts = [] if plan is None else [plural(plan.operations, "operation")]
+    # Only a plan for switches has no program.
+    length = plural(plan.operations, "operation") if plan is not None else ""
+    channels = "switches sum and copy"
     if program is not None:
-        parts = [*parts, plural(program.steps, "instruction")][:1]
-    parts.append(f"at most {plural(_threadblocks(loaded), 'threadblock')} a rank")
-    parts.append("switches sum and copy" if program is None else plural(program.channels, "channel"))
-    yield f"for {loaded.runtime}: {', '.join(parts)}; proven"
+        length = length or plural(program.steps, "instruction")
+        channels = plural(program.channels, "channel")
+    blocks = plural(_threadblocks(loaded), "threadblock")
+    yield f"for {loaded.runtime}: {length}, at most {blocks} a rank, {channels}; proven"
     multiples = f"it runs buffers of any multiple of {format_size(loaded.granule_bytes)}"
     if plan is not None:
         yield f"{multiples} up to {format_size(plan.max_bytes)}"

@@ -1,4 +1,4 @@
-"""A finer grid of chunks: the same operations on ranges of chunks, for each number of chunks."""
+"""Rechunking: the same operations on ranges of chunks, for each number of chunks."""
 
 from __future__ import annotations
 
