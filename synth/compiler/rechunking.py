@@ -1,7 +1,7 @@
 """Rechunking: cut the buffers of a program into more chunks, so that the chunks divide the buffer's size.
 
-24 ranks mostly share a buffer out in multiples of 24 chunks, and no power of two is a multiple of 24. With 512
-chunks, each of 24 old chunks is a range of 21 or 22 new ones, which moves as a whole.
+24 ranks mostly share a buffer out in multiples of 24 chunks, and no power of two is a multiple of 24. With
+512 chunks, each of 24 old chunks is a range of 21 or 22 new ones, which moves as a whole.
 """
 
 from __future__ import annotations
