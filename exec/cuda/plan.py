@@ -9,6 +9,7 @@ import numpy as np
 
 from exec.cuda.capabilities import device_of, gathered, keeps_lines_whole, on_one_host
 from exec.cuda.kernel import (
+    SPARE_SLOTS,
     Device,
     Encoded,
     Interpreter,
@@ -128,8 +129,14 @@ class _Kernel:
         host_of = np.unique(hosts, return_inverse=True)[1].tolist()
         most = int(np.bincount(layout.program.tb_rank).max(initial=0))
         # GPUs of different kinds all use the tile size for the smallest cache.
-        tile_bytes = min(comm.allgather(tile_bytes_for(most, device.cache_bytes)))
-        table = encoded(layout, itemsize, tile_bytes=tile_bytes, wire_protocol=kernels.wire_protocol)
+        tile_bytes = min(comm.allgather(tile_bytes_for(most, device.cache_bytes, kernels.wire_protocol)))
+        table = encoded(
+            layout,
+            itemsize,
+            tile_bytes=tile_bytes,
+            spare_slots=SPARE_SLOTS,
+            wire_protocol=kernels.wire_protocol,
+        )
         places = arenas(table, host_of)
         self._comm, self._device = comm, device
         self._arena = device.memory(int(places.sizes[rank]))

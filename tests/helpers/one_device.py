@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from exec.cuda.kernel.device import Device, Kernels
-from exec.cuda.kernel.encode import SLICE_BYTES, encoded, tile_bytes_for
+from exec.cuda.kernel.encode import SLICE_BYTES, SPARE_SLOTS, encoded, tile_bytes_for
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import LIMIT_S, Interpreter, divide_sums
 from exec.program import Layout, dtype_of
@@ -45,8 +45,15 @@ class OneDevice:
         # Within a GPU a line of LL128 is whole.
         by = layout.program.protocol
         if tile_bytes is None:
-            tile_bytes = tile_bytes_for(layout.program.threadblocks, device.cache_bytes)
-        table = encoded(layout, itemsize, tile_bytes=tile_bytes, slice_bytes=slice_bytes, wire_protocol=by)
+            tile_bytes = tile_bytes_for(layout.program.threadblocks, device.cache_bytes, by)
+        table = encoded(
+            layout,
+            itemsize,
+            tile_bytes=tile_bytes,
+            slice_bytes=slice_bytes,
+            spare_slots=SPARE_SLOTS,
+            wire_protocol=by,
+        )
         places = arenas(table)
         ranks = range(layout.program.ranks)
         self._device, self._kernels = device, Kernels(device, dtype, redop, by)

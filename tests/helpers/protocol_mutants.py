@@ -144,6 +144,11 @@ _EXPRESSIONS = {
     ),
     "near.sent % room_out": ("0", "(near.sent + 1) % room_out"),
     "near.received % room_in": ("0", "(near.received + 1) % room_in"),
+    "near.unpublished + 1 == near.block[BLOCK_CREDIT_EVERY]": (
+        "near.unpublished == near.block[BLOCK_CREDIT_EVERY]",
+        "near.unpublished + 1 == near.block[BLOCK_ROOM_IN] + 1",
+        "false",
+    ),
     # the turn to the next slot
     "++near.place_out == near.block[BLOCK_ROOM_OUT]": (
         "++near.place_out == near.block[BLOCK_ROOM_OUT] - 1",
@@ -182,12 +187,12 @@ _STATEMENTS = {
         "parts, slice, turn);",
     ),
     "if (!near.alive) return;": ("",),
-    "if (does & RECEIVES && thread_number() == thread_of_warp(2))\n"
+    "if (near.publishes[turn] && thread_number() == thread_of_warp(2))\n"
     "                    "
     "release_system(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), near.credit[turn]);": (
         "",
         *(
-            "if (does & RECEIVES && thread_number() == thread_of_warp(2)) "
+            "if (near.publishes[turn] && thread_number() == thread_of_warp(2)) "
             f"{store}(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), {value});"
             for store, value in (
                 ("relaxed_system", "near.credit[turn]"),

@@ -191,6 +191,7 @@ class Scenario:
     tile_bytes: int = 32
     slice_bytes: int = 16
     depth: int = 2
+    spare_slots: int = 0
     launches: int = 2
     in_place: bool = False
     wraps: bool = False
@@ -206,6 +207,7 @@ class Scenario:
             tile_bytes=self.tile_bytes,
             slice_bytes=self.slice_bytes,
             depth=self.depth,
+            spare_slots=self.spare_slots,
             wire_protocol=wire_protocol,
         )
         ranks = range(self.program.ranks)
@@ -266,6 +268,7 @@ def _lose(table, steps):
 
 def _scenarios():
     broadcast = lower(random_schedule("broadcast", 2, 1, 0))
+    three = lower(random_schedule("broadcast", 2, 3, 0))
     ring = lower(ring_all_reduce(2))
     waits = lower(random_schedule("all_reduce", 2, 2, 5))
     both_wait = lower(random_schedule("all_reduce", 2, 2, 5), fuse=False)
@@ -284,6 +287,10 @@ def _scenarios():
     yield Scenario("one thread", broadcast, 1, 20)
     # The second launch uses the place of the first one again.
     yield Scenario("one place", broadcast, 1, 2, tile_bytes=16, depth=1)
+    # Four slots, whose release is published for two messages at once; later launches use them again.
+    spare = {"tile_bytes": 64, "slice_bytes": 1024, "launches": 3}
+    yield Scenario("spare slots", three, 2, 12, depth=1, spare_slots=3, **spare)
+    yield Scenario("spare slots of a ring", ring, 2, 8, spare_slots=2, **spare)
     yield Scenario("wrap", broadcast, 3, 20, wraps=True)
     yield Scenario("impatient", ring, 3, 22, impatient=True, launches=1)
     yield Scenario("impatient steps", waits, 2, 22, impatient=True, launches=1)

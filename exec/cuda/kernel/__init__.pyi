@@ -2,6 +2,7 @@ from .compile import architectures as architectures
 from .device import Device as Device, Kernels as Kernels, gpus as gpus
 from .encode import (
     BLOCK as BLOCK,
+    SPARE_SLOTS as SPARE_SLOTS,
     Encoded as Encoded,
     WireProtocol as WireProtocol,
     encoded as encoded,

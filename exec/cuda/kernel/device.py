@@ -132,13 +132,13 @@ class Kernels:
             )
         self._launch = device.cupy.cuda.driver.launchCooperativeKernel
 
-    def start(self, blocks: int, arguments: Arguments, stream: Any) -> None:
-        """Queue the interpreter on ``stream``; all ``blocks`` run at the same time.
+    def start(self, blocks: int, threads: int, arguments: Arguments, stream: Any) -> None:
+        """Queue the interpreter on ``stream``; all ``blocks`` of ``threads`` threads run at the same time.
 
         The driver is called directly: CuPy converts each argument anew, and launches fewer blocks than asked
         for if not all fit.
         """
-        self._launch(self.interpret.ptr, blocks, 1, 1, THREADS, 1, 1, 0, stream.ptr, arguments.ptr)
+        self._launch(self.interpret.ptr, blocks, 1, 1, threads, 1, 1, 0, stream.ptr, arguments.ptr)
 
 
 def refuse_too_many(blocks: int, resident: int, multiprocessors: int) -> None:

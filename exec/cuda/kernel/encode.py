@@ -27,6 +27,7 @@ __all__ = [
     "RECORD",
     "SHORT_TILE_BYTES",
     "SLICE_BYTES",
+    "SPARE_SLOTS",
     "TILE_BYTES",
     "Encoded",
     "WireProtocol",
@@ -51,6 +52,7 @@ BLOCK = (
     "channel",
     "room_out",
     "room_in",
+    "credit_every",
     "buffers",
 )
 LINK = ("out_slots", "out_head", "out_credit", "in_slots", "in_head", "in_credit")
@@ -64,12 +66,16 @@ TILE_BYTES, SHORT_TILE_BYTES = 512 << 10, 64 << 10
 # arrived.
 SLICE_BYTES = 64 << 10
 _MOST_SLICES = 4
+# The most slots that the kernel's FIFOs get beyond those that the program needs. With 16 slots a receiver
+# publishes once in eight short messages how many it has taken out, and a sender reads it as seldom.
+SPARE_SLOTS = 14
 # The kernel moves 16 bytes at once; its tiles and slices end at multiples of them.
 PACK_BYTES = 16
 # LL128 is fastest for messages between these sizes, LL for shorter and Simple for longer ones. TO BE MEASURED
-# on GPUs (benchmarks/one_gpu.py): the sizes follow from the latency and the rate of a threadblock in NCCL's
-# tuning model (synth.simulation.protocols). LL takes 1.3 us less than LL128 and 50 ps a byte more, Simple
-# 1.5 us more and 8.3 ps a byte less.
+# over NVLink: the sizes follow from the latency and the rate of a threadblock in NCCL's tuning model
+# (synth.simulation.protocols). LL takes 1.3 us less than LL128 and 50 ps a byte more, Simple 1.5 us more and
+# 8.3 ps a byte less. Within one H200 LL is faster than Simple up to 4 KiB and up to 17 % slower from 8 to
+# 32 KiB; LL128 is slower than both at all sizes.
 LL_MOST_BYTES, LL128_MOST_BYTES = 26_000, 180_000
 
 
@@ -80,7 +86,8 @@ class Encoded:
     ``more`` holds (buffer, first element) of the further sources of fused reductions. A tile has ``tile``
     elements, a chunk at most ``tiles`` tiles, and a tile travels in ``slices`` slices. ``fifos`` holds the
     FIFO that each threadblock sends to and the FIFO that it receives from (-1: none). ``room`` is the number
-    of slots of each FIFO; a slot has ``place_bytes``.
+    of slots of each FIFO; a slot has ``place_bytes``. A receiver publishes after each ``credit_every``-th
+    message that slots are free.
     """
 
     layout: Layout
@@ -97,10 +104,8 @@ class Encoded:
 
     @property
     def place_bytes(self) -> int:
-        """Bytes of a FIFO's slot; LL puts 8 bytes of data into 16, LL128 puts 120 into 128."""
-        size_bytes = self.tile * self.itemsize
-        data_bytes, line_bytes = {"Simple": (1, 1), "LL": (8, 16), "LL128": (120, 128)}[self.wire_protocol]
-        return -(-size_bytes // data_bytes) * line_bytes
+        """The bytes of a FIFO's slot."""
+        return _slot_bytes(self.tile * self.itemsize, self.wire_protocol)
 
     @property
     def moved_bytes(self) -> int:
@@ -128,9 +133,16 @@ def wire_protocol_of(program: Program, *, message_bytes: int = 0, whole_lines: b
     return "LL128" if message_bytes > LL_MOST_BYTES else "LL"
 
 
-def tile_bytes_for(threadblocks: int, cache_bytes: int) -> int:
+def tile_bytes_for(threadblocks: int, cache_bytes: int, wire_protocol: WireProtocol) -> int:
     """Return the bytes of a tile for a GPU that runs ``threadblocks`` and has ``cache_bytes`` of L2 cache."""
-    return TILE_BYTES if threadblocks * FIFO_DEPTH * TILE_BYTES <= cache_bytes else SHORT_TILE_BYTES
+    slots_bytes = threadblocks * FIFO_DEPTH * _slot_bytes(TILE_BYTES, wire_protocol)
+    return TILE_BYTES if slots_bytes <= cache_bytes else SHORT_TILE_BYTES
+
+
+def _slot_bytes(data_bytes: int, wire_protocol: WireProtocol) -> int:
+    """Return the bytes that hold ``data_bytes``: LL puts 8 of data into 16, LL128 puts 120 into 128."""
+    data, line = {"Simple": (1, 1), "LL": (8, 16), "LL128": (120, 128)}[wire_protocol]
+    return -(-data_bytes // data) * line
 
 
 def encoded(
@@ -140,9 +152,13 @@ def encoded(
     tile_bytes: int = TILE_BYTES,
     slice_bytes: int = SLICE_BYTES,
     depth: int = FIFO_DEPTH,
+    spare_slots: int = 0,
     wire_protocol: WireProtocol = "Simple",
 ) -> Encoded:
     """Return the tables of ``layout``'s program; O(chunks moved). In LL and LL128 a message is one slice.
+
+    FIFOs of messages of one slice get up to ``spare_slots`` more slots, but no more memory than slots of
+    whole tiles would take.
 
     Raises DataError if the program deadlocks with ``depth`` messages in each FIFO, or if two threadblocks of
     a rank share one end of a connection.
@@ -154,18 +170,21 @@ def encoded(
     rows.fill(moves(layout, depth))
     tile = _tile(layout.largest, itemsize, tile_bytes)
     longest = min(tile, layout.largest) * itemsize
-    room = np.ones(links.fifos, dtype=np.int64)
+    slices = 1 if wire_protocol != "Simple" else max(1, min(_MOST_SLICES, longest // slice_bytes))
+    needed = np.ones(links.fifos, dtype=np.int64)
     for fifo, chunks in rows.largest_message.items():
-        room[fifo] = depth * chunks
+        needed[fifo] = depth * chunks
+    fitting = max(0, depth * (tile_bytes // (tile * itemsize) - 1)) if slices == 1 else 0
+    room = needed + min(spare_slots, fitting)
     fifos = np.stack([links.send, links.recv], axis=1)
     return Encoded(
         layout=layout,
         itemsize=itemsize,
         tile=tile,
         tiles=-(-layout.largest // tile),
-        slices=1 if wire_protocol != "Simple" else max(1, min(_MOST_SLICES, longest // slice_bytes)),
+        slices=slices,
         steps=rows.table(),
-        blocks=_blocks(program, rows, fifos, room),
+        blocks=_blocks(program, rows, fifos, room, needed),
         more=np.array(rows.more, dtype=np.int64).reshape(-1, 2),
         fifos=fifos,
         room=room,
@@ -190,8 +209,10 @@ def _refuse_shared_ends(program: Program, *ends: Indices) -> None:
             raise DataError(f"program {program.name}", [problem])
 
 
-def _blocks(program: Program, rows: Rows, fifos: Indices, room: Indices) -> Indices:
+def _blocks(program: Program, rows: Rows, fifos: Indices, room: Indices, needed: Indices) -> Indices:
     table = np.zeros((program.threadblocks, len(BLOCK)), dtype=np.int64)
+    # The program keeps as many slots as it needs, even if all that are free are not yet published.
+    every = np.maximum(1, np.minimum(room // 2, room - needed + 1))
     first = np.searchsorted(program.tb_rank, program.tb_rank)
     columns: dict[str, Any] = {
         "rank": program.tb_rank,
@@ -205,6 +226,7 @@ def _blocks(program: Program, rows: Rows, fifos: Indices, room: Indices) -> Indi
         "from": program.tb_recv,
         "channel": program.tb_channel,
         "room_out": np.where(fifos[:, 0] >= 0, np.append(room, 0)[fifos[:, 0]], 0),
+        "credit_every": np.where(fifos[:, 1] >= 0, np.append(every, 1)[fifos[:, 1]], 1),
         "room_in": np.where(fifos[:, 1] >= 0, np.append(room, 0)[fifos[:, 1]], 0),
     }
     for name, column in columns.items():

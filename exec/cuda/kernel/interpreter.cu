@@ -6,7 +6,8 @@
 //
 // A FIFO and the count of messages put in are in the receiver's memory. The count of messages taken out is in the
 // sender's memory. Each count has one writer, so plain stores with release order are enough. PCIe has no atomics
-// between peers.
+// between peers. A FIFO of short messages has more slots than the program needs, so the count of messages taken out
+// is published once for several of them: a release takes as long as half a message.
 //
 // LL messages (GC3 Sec. 4.3) need no count. Each 8 bytes of data travel in a line of 16 bytes: data, flag, data, flag,
 // of 4 bytes each; the flag is the number of the message. Each half of a line is stored and loaded atomically, so a
@@ -59,8 +60,9 @@ DEVICE void rest() {
 #endif
 }
 
-// Polls of a count or line before each look at the clock and the stop request. A look costs more than a poll.
-#define POLLS 256
+// Polls of a count or line before each look at the clock and the stop request, about 10 ms. The stop request is in the
+// host's memory: if the tens of thousands of threads that wait for lines look more often, PCIe is too slow for them.
+#define POLLS 16384
 DEVICE u64 now_ns() {
     u64 time;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
@@ -345,11 +347,13 @@ struct BlockState {
     i64 limit_ns, origin, tile, slice;
     // Messages sent and received over all launches, the slots of the next ones, and the counts as they were last read.
     i64 sent, received, place_out, place_in;
+    // Messages received since the count of messages taken out was last published.
+    i64 unpublished;
     u64 put_in, taken_out;
     // alive: the block goes on. ran_out (only LL): a thread of the block reached the time limit.
     int alive, ran_out;
     // Slices use the two entries in turn. whole (only LL): all threads got their lines. The others: counts to publish.
-    int whole[2];
+    int whole[2], publishes[2];
     u64 head[2], credit[2], finished[2];
 
     // Wait until a count reaches `goal`. `seen` is the value last read; often it already suffices.
@@ -593,11 +597,12 @@ APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands
     const int does = static_cast<int>(step[STEP_DOES]);
     const i64 round = machine.launch * machine.tiles + near.tile, skipped = near.tile * machine.tile;
     const int length = static_cast<int>(larger(smaller(step[STEP_LENGTH] - skipped, machine.tile), 0));
-    const int each = (length + parts * PACK - 1) / (parts * PACK) * PACK;
+    const int each = parts == 1 ? length : (length + parts * PACK - 1) / (parts * PACK) * PACK;
     const i64 first = static_cast<i64>(slice) * each, offset = skipped + first;
     near.origin = step[STEP_ORIGIN];
     near.slice = slice;
     near.whole[turn] = 1;
+    near.publishes[turn] = does & RECEIVES && near.unpublished + 1 == near.block[BLOCK_CREDIT_EVERY];
     near.head[turn] = near.sent * machine.slices + slice + 1;
     near.credit[turn] = near.received * machine.slices + slice + 1;
     near.finished[turn] = round * near.block[BLOCK_STEPS] + number + 1;
@@ -672,6 +677,7 @@ DEVICE void interpret(const Machine& machine) {
         near.received = machine.launch * machine.tiles * near.block[BLOCK_RECEIVES];
         near.place_out = room_out ? near.sent % room_out : 0;
         near.place_in = room_in ? near.received % room_in : 0;
+        near.unpublished = near.received % near.block[BLOCK_CREDIT_EVERY];
         near.put_in = near.taken_out = 0;
         near.ran_out = 0;
     }
@@ -715,7 +721,7 @@ DEVICE void interpret(const Machine& machine) {
                 if (does & SENDS && thread_number() == thread_of_warp(1))
                     release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), near.head[turn]);
 #endif
-                if (does & RECEIVES && thread_number() == thread_of_warp(2))
+                if (near.publishes[turn] && thread_number() == thread_of_warp(2))
                     release_system(reinterpret_cast<u64*>(near.link[LINK_IN_CREDIT]), near.credit[turn]);
             }
             if (signals && thread_number() == thread_of_warp(3))
@@ -727,6 +733,7 @@ DEVICE void interpret(const Machine& machine) {
             if (leads && does & RECEIVES) {
                 ++near.received;
                 if (++near.place_in == near.block[BLOCK_ROOM_IN]) near.place_in = 0;
+                if (++near.unpublished == near.block[BLOCK_CREDIT_EVERY]) near.unpublished = 0;
             }
         }
     }

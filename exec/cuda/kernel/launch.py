@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from exec.cuda.kernel.device import Arguments, Device, Kernels, refuse_too_many
-from exec.cuda.kernel.encode import BLOCK, RECORD, Encoded
+from exec.cuda.kernel.encode import BLOCK, PACK_BYTES, RECORD, Encoded
 from exec.cuda.kernel.fifo_memory import Arenas
 from exec.cuda.kernel.proxies import RemoteFifos
 from exec.cuda.kernel.rows import STEP
-from exec.cuda.kernel.source import THREADS
+from exec.cuda.kernel.source import SHORT_THREADS, THREADS
 from probes.base import Indices, LostRankError
 
 __all__ = ["Addresses", "Interpreter", "divide_sums", "own_tables", "waiters"]
@@ -60,6 +60,8 @@ class Interpreter:
             remote.point(links, rows)
         tables = (blocks, steps, encoded.more, links)
         self._blocks = len(rows)
+        tile_bytes = encoded.tile * encoded.itemsize
+        self._threads = SHORT_THREADS if tile_bytes <= SHORT_THREADS * PACK_BYTES else THREADS
         self._tables = [device.uploaded(table) for table in tables]
         self._flags = device.memory(8 * len(rows))
         self._buffers = device.memory(8 * 3 * len(ranks))
@@ -82,7 +84,7 @@ class Interpreter:
             self._addresses = addresses
         self._arguments.values[_LAUNCH] = self._launches
         with self._device.translating_errors():
-            self._kernels.start(self._blocks, self._arguments, stream)
+            self._kernels.start(self._blocks, self._threads, self._arguments, stream)
         self._launches += 1
 
     def finish(self) -> None:

@@ -13,6 +13,7 @@ from exec.cuda.kernel.encode import (
     LL128_MOST_BYTES,
     LL_MOST_BYTES,
     SHORT_TILE_BYTES,
+    SPARE_SLOTS,
     TILE_BYTES,
     encoded,
     tile_bytes_for,
@@ -43,10 +44,14 @@ def block(table, name):
     seed=st.integers(0, 1 << 30),
     itemsize=st.sampled_from([1, 2, 4, 8]),
     tile_bytes=st.sampled_from([16, 100, 1 << 20]),
+    spare_slots=st.sampled_from([0, 1, 14]),
 )
-def test_every_message_that_is_sent_is_received(kind, ranks, chunks, count, seed, itemsize, tile_bytes):
+def test_every_message_that_is_sent_is_received(
+    kind, ranks, chunks, count, seed, itemsize, tile_bytes, spare_slots
+):
     program = lower(random_schedule(kind, ranks, chunks, seed))
-    table = encoded(Layout(program, count), itemsize, tile_bytes=tile_bytes)
+    table = encoded(Layout(program, count), itemsize, tile_bytes=tile_bytes, spare_slots=spare_slots)
+    needed = encoded(Layout(program, count), itemsize, tile_bytes=tile_bytes).room
     does, length = column(table, "does"), column(table, "length")
     owner = np.repeat(np.arange(program.threadblocks), block(table, "steps"))
     for fifo in range(len(table.room)):
@@ -56,8 +61,22 @@ def test_every_message_that_is_sent_is_received(kind, ranks, chunks, count, seed
         np.testing.assert_array_equal(sent, got)
         assert block(table, "sends")[sender] == block(table, "receives")[receiver] == len(sent)
         assert block(table, "room_out")[sender] == block(table, "room_in")[receiver] == table.room[fifo]
+        assert needed[fifo] <= table.room[fifo] <= needed[fifo] + spare_slots
+        # Slots whose release is not yet published leave as many as the program needs.
+        unpublished = block(table, "credit_every")[receiver] - 1
+        assert 0 <= unpublished <= table.room[fifo] - needed[fifo]
     assert table.place_bytes % 16 == 0
     assert (table.tiles - 1) * table.tile < table.layout.largest <= table.tiles * table.tile
+
+
+def test_short_messages_get_more_slots_in_no_more_memory():
+    program = lower(ring_all_reduce(2))
+    for by in ("Simple", "LL", "LL128"):
+        cut = {"tile_bytes": 4096, "spare_slots": SPARE_SLOTS, "wire_protocol": by}
+        tables = [encoded(Layout(program, count), 4, **cut) for count in (8, 1024, 2048, 4096)]
+        assert [int(table.room.max()) for table in tables] == [16, 4, 2, 2]
+        assert [int(block(table, "credit_every").max()) for table in tables] == [8, 2, 1, 1]
+        assert all((table.room * table.place_bytes).max() <= 2 * 2 * 4096 for table in tables)
 
 
 def test_waits_point_at_rows_that_signal():
@@ -121,5 +140,6 @@ def test_ll128_is_for_messages_of_middling_size_whose_lines_arrive_whole():
 
 def test_tiles_are_short_where_the_slots_of_long_ones_exceed_the_cache():
     cache_bytes = 50 << 20
-    assert [tile_bytes_for(blocks, cache_bytes) for blocks in (1, 50)] == [TILE_BYTES] * 2
-    assert [tile_bytes_for(blocks, cache_bytes) for blocks in (51, 264)] == [SHORT_TILE_BYTES] * 2
+    for by, most in (("Simple", 50), ("LL", 25), ("LL128", 46)):
+        found = [tile_bytes_for(blocks, cache_bytes, by) for blocks in (1, most, most + 1, 264)]
+        assert found == [TILE_BYTES] * 2 + [SHORT_TILE_BYTES] * 2

@@ -20,7 +20,7 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
-from exec.cuda.kernel.encode import BLOCK, encoded
+from exec.cuda.kernel.encode import BLOCK, SPARE_SLOTS, encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
 from exec.cuda.kernel.rows import STEP
@@ -56,6 +56,7 @@ def wrong(
     """Elements that are not what they must be, over all ranks."""
     layout = Layout(program, count)
     cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
+    cut["spare_slots"] = SPARE_SLOTS
     table = encoded(layout, dtype_of(dtype).itemsize, **cut)
     of = "sum" if redop == "avg" else redop
     inputs = [
