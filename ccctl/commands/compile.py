@@ -204,6 +204,12 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has th
     if options.output == "-":
         return
     _say(program, found.compile_s, options.json)
+    to_xml = options.output is not None and options.output.removesuffix(".gz").endswith(".xml")
+    if not options.json and (options.target or to_xml):
+        from ccctl.render.text import multiples
+        from synth.msccl import granule_bytes
+
+        console.data(multiples(granule_bytes(program), options.target or "msccl"))
     if not options.json and found.schedule is not None:
         _say_slower(program, found.schedule)
     console.next_step(f"ccctl bench {options.output or options.schedule} --vs mpi")

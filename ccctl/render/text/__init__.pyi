@@ -43,6 +43,6 @@ from .selection import (
     runtime_summary as runtime_summary,
 )
 from .side_by_side import draw_changes as draw_changes, draw_side_by_side as draw_side_by_side
-from .synthesis import predicted_line as predicted_line
+from .synthesis import multiples as multiples, predicted_line as predicted_line
 from .topology import headline as headline
 from .utilization import classes as classes, is_behind_ports as is_behind_ports, over_time as over_time

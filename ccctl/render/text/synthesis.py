@@ -296,6 +296,15 @@ def compared(runtime: str, time_s: float, choice: SizeChoice) -> str:
     return f"{both}: {nccl_s / time_s:.2g} times as fast as NCCL's rings and trees (NVLS is not in its model)"
 
 
+def multiples(granule_bytes: int, runtime: str) -> str:
+    """Return in a sentence of which sizes ``runtime``, msccl or rccl, runs an XML."""
+    own = "RCCL" if runtime == "rccl" else "NCCL"
+    return (
+        f"it runs buffers of any multiple of {format_size(granule_bytes)} in float32; "
+        f"others are left to an algorithm of {own}"
+    )
+
+
 def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
     """Yield what a runtime loads, and what its limits cost."""
     if loaded.limit:
@@ -313,12 +322,11 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
         channels = plural(program.channels, "channel")
     blocks = plural(_threadblocks(loaded), "threadblock")
     yield f"for {loaded.runtime}: {length}, at most {blocks} a rank, {channels}; proven"
-    multiples = f"it runs buffers of any multiple of {format_size(loaded.granule_bytes)}"
     if plan is not None:
-        yield f"{multiples} up to {format_size(plan.max_bytes)}"
+        granule = format_size(plan.granule_bytes)
+        yield f"it runs buffers of any multiple of {granule} up to {format_size(plan.max_bytes)}"
     else:
-        own = "RCCL" if loaded.runtime == "rccl" else "NCCL"
-        yield f"{multiples} in float32; others are left to an algorithm of {own}"
+        yield multiples(loaded.granule_bytes, loaded.runtime)
     whole = schedule.whole.chunks * loaded.instances
     finer = whole if program is None else program.collective.chunks
     if finer != whole:

@@ -231,6 +231,7 @@ def test_show_draws_what_is_not_proven_without_times(run_ccctl, schedule, sample
         assert claims not in told
 
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 DATA = Path(__file__).parents[4] / "shared" / "data" / "programs"
 NETWORKS = ("fully_connected:8", "fully_connected:16", "switch:16", "dgx-a100:2", "ring:16", "mesh:2x2")
 
@@ -428,6 +429,14 @@ def test_xml_that_msccl_does_not_load_is_written_with_a_warning(run_ccctl, tmp_p
     assert refused.returncode == 1
     assert not (tmp_path / "no.xml").exists()
     assert "at most 64" not in run_ccctl("compile", "many.py", "-o", "many.json").stderr
+
+
+def test_an_xml_says_which_sizes_its_runtime_leaves_to_its_own_algorithms(run_ccctl):
+    ring = ("compile", str(EXAMPLES / "ring_allreduce.py"), "-p", "ranks=3")
+    said = "it runs buffers of any multiple of 12 in float32; others are left to an algorithm of {}"
+    assert said.format("NCCL") in run_ccctl(*ring, "-o", "ring.xml").stdout
+    assert said.format("RCCL") in run_ccctl(*ring, "--target", "rccl", "-o", "ring.json").stdout
+    assert "left to" not in run_ccctl(*ring, "-o", "ring.json").stdout
 
 
 def test_what_msccl_makes_of_a_right_file_is_a_warning_and_with_its_target_wrong(run_ccctl, tmp_path):
