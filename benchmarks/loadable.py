@@ -3,10 +3,11 @@
     python -P benchmarks/loadable.py [--networks dgx-h100:4,dgx-a100:2] [--collectives all_reduce,all_gather]
         [--sizes 64K,1M,64M] [--runtimes msccl,rccl,mscclpp] [--run] [--rows loadable.jsonl]
 
-Each cell has one row: the percent of the bound without the runtime's limits (free) and within them (loaded),
-the number of operations of the plan or of instructions of the XML, the processor seconds of the search (which
-all runtimes share), and of compilation, proof and writing, the time by the runtime's own costs, and the limit
-that forbids the fastest schedule.
+Each cell has one row: the percent of the bound without the runtime's limits (free), of the fastest schedule
+over links that loads (can), and of the one that is taken by the runtime's costs (loaded); the number of
+operations of the plan or of instructions of the XML; the processor seconds of the search (which all runtimes
+share), and of compilation, proof and writing; the time by the runtime's own costs; and the limit that forbids
+the fastest schedule.
 With ``--run``, each file is read back and run as MSCCL's interpreter or MSCCL++'s executor would; wrong
 elements and findings are counted. The last lines give, for each runtime, how many cells load, and their mean
 and least share of the unrestricted speed. With ``--rows`` each row is also appended to a file, and cells that
@@ -54,6 +55,7 @@ class Cell:
     size_bytes: int
     runtime: str
     free_percent: float
+    can_percent: float
     loaded_percent: float
     operations: int
     search_s: float
@@ -81,8 +83,8 @@ def main() -> None:
     wanted = parser.parse_args()
     known = {cell.key: cell for cell in kept_cells(wanted.rows)}
     print(
-        "network          collective      size  runtime  free %  loaded %  operations  search s  load s"
-        "    run us  x  wrong  method, limit"
+        "network          collective      size  runtime  free %  can %  loaded %  operations  search s"
+        "  load s    run us  x  wrong  method, limit"
     )
     found: list[Cell] = []
     for name in wanted.networks.split(","):
@@ -136,7 +138,21 @@ def cells_of(
             load_s, limit = time.process_time() - began_s, error.message.splitlines()[:2][-1]
             cells.append(
                 Cell(
-                    name, kind, size_bytes, runtime, free, 0.0, 0, search_s, load_s, 0.0, 0, "none", 0, limit
+                    name,
+                    kind,
+                    size_bytes,
+                    runtime,
+                    free,
+                    0.0,
+                    0.0,
+                    0,
+                    search_s,
+                    load_s,
+                    0.0,
+                    0,
+                    "none",
+                    0,
+                    limit,
                 )
             )
             continue
@@ -158,6 +174,7 @@ def cells_of(
                 size_bytes,
                 runtime,
                 free,
+                loaded.links_percent,
                 percent,
                 size,
                 search_s,
@@ -177,7 +194,8 @@ def tell(cell: Cell) -> None:
     wrong = str(cell.wrong) if cell.wrong >= 0 else "-"
     print(
         f"{cell.network:16s} {cell.collective:14s} {format_size(cell.size_bytes):>5s}  {cell.runtime:7s}  "
-        f"{cell.free_percent:6.1f}  {cell.loaded_percent:8.1f}  {cell.operations:10d}  {cell.search_s:8.1f}  "
+        f"{cell.free_percent:6.1f}  {cell.can_percent:5.1f}  {cell.loaded_percent:8.1f}  "
+        f"{cell.operations:10d}  {cell.search_s:8.1f}  "
         f"{cell.load_s:6.1f}  {cell.run_us:8.1f}  {cell.instances}  {wrong:>5s}  "
         f"{cell.method}, {cell.limit[:70] or 'no limit'}",
         flush=True,
@@ -190,12 +208,15 @@ def summarize(cells: list[Cell]) -> None:
     for cell in cells:
         by_runtime[cell.runtime].append(cell)
     for runtime, found in by_runtime.items():
-        shares = [cell.loaded_percent / cell.free_percent for cell in found if cell.loaded_percent]
-        if shares:
-            print(
-                f"{runtime}: {len(shares)} of {len(found)} cells load, at {statistics.mean(shares):.1%} "
-                f"of the unrestricted speed in the mean, {min(shares):.1%} at least"
-            )
+        loads = [cell for cell in found if cell.loaded_percent]
+        print(
+            f"{runtime}: {len(loads)} of {len(found)} cells load; of the unrestricted speed, mean and least:"
+        )
+        if loads:
+            can = [cell.can_percent / cell.free_percent for cell in loads]
+            taken = [cell.loaded_percent / cell.free_percent for cell in loads]
+            print(f"  fastest over links {statistics.mean(can):.1%}, {min(can):.1%}")
+            print(f"  taken by its costs {statistics.mean(taken):.1%}, {min(taken):.1%}")
 
 
 def wrong_elements(loaded: Loaded) -> int:

@@ -429,10 +429,14 @@ def _synthesis(
     outcome = fastest.listed.outcome
     assert outcome is not None
     free = replace(outcome, time_s=free_s).percent_of_optimal
-    loaded = Loaded(runtime, made.program, made.plan, free, limit, tried)
+    proven = (
+        proven_with(replace(schedule, seed=fastest.listed.seed), outcome.bounds) if limit else fastest.listed
+    )
+    assert proven.outcome is not None
+    by_links = proven.outcome.percent_of_optimal
+    loaded = Loaded(runtime, made.program, made.plan, free, limit, by_links, tried)
     if not limit:
         return replace(fastest, loaded=loaded)
-    proven = proven_with(replace(schedule, seed=fastest.listed.seed), outcome.bounds)
     why = f"the fastest that {runtime} can load"
     return replace(fastest, schedule=proven, why=why, loaded=loaded)
 

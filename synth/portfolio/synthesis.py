@@ -21,9 +21,10 @@ class Loaded:
     """The program, or the plan of MSCCL++, of a schedule that ``runtime`` can load.
 
     ``unrestricted_percent`` is how near the fastest schedule of all is to the bound; ``limit`` says why the
-    runtime cannot load it ("" if it can). ``tried`` counts the schedules that were compiled. ``instances``
-    parallel copies share each chunk. ``time_s`` is the time by the costs of the runtime (0 if unknown). Only
-    a plan in which switches sum and copy has no program beside it.
+    runtime cannot load it ("" if it can). ``links_percent`` is how near the fastest schedule that loads is to
+    the bound; by the costs of the runtime another one may be faster, which then is taken. ``tried`` counts
+    the schedules that were compiled. ``instances`` parallel copies share each chunk. ``time_s`` is the time
+    by the costs of the runtime (0 if unknown). Only a plan in which switches sum and copy has no program.
     """
 
     runtime: str
@@ -31,6 +32,7 @@ class Loaded:
     plan: ExecutionPlan | None
     unrestricted_percent: float
     limit: str
+    links_percent: float
     tried: int
     instances: int = 1
     time_s: float = 0.0

@@ -253,6 +253,7 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
         "operations": loaded.plan.operations if loaded.plan else None,
         "granule_bytes": loaded.granule_bytes,
         "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
+        "loadable_percent_of_optimal": loaded.links_percent,
         "limit": loaded.limit,
         "instances": loaded.instances,
         "runtime_s": loaded.time_s or None,

@@ -67,7 +67,8 @@ def test_what_is_found_loads_and_is_proven(runtime: str) -> None:
         assert read_xml(write_xml(found.loaded.program), "again").steps == found.loaded.program.steps
     outcome = found.listed.outcome
     assert outcome is not None
-    assert outcome.percent_of_optimal <= found.loaded.unrestricted_percent + 1e-9
+    assert outcome.percent_of_optimal <= found.loaded.links_percent + 1e-9
+    assert found.loaded.links_percent <= found.loaded.unrestricted_percent + 1e-9
 
 
 def test_what_loads_is_no_nearer_to_the_bound_than_the_best_of_all() -> None:

@@ -16,7 +16,7 @@ from synth.portfolio import Loaded
 def test_the_time_of_what_a_runtime_loads_is_shown_where_the_fastest_does_not_load(limit):
     found = synthesize(family("ring:4", [1e-6], [1e9]), "all_reduce", 1 << 20, method="ring")
     program = lower(found.schedule)
-    loaded = Loaded("msccl", program, None, 100.0, limit, 1)
+    loaded = Loaded("msccl", program, None, 100.0, limit, 100.0, 1)
     lines: list[str] = []
     draw(replace(found, loaded=loaded, why="the fastest that msccl can load"), lines.append)
     starred = [line for line in lines if line.startswith("* ")]
@@ -44,7 +44,7 @@ def test_two_names_of_the_same_sends_are_one_row():
 )
 def test_what_a_runtime_loads_is_compared_with_stock_nccl_first(runtime_s, verdict):
     found = synthesize(pod("dgx-h100:1"), "all_reduce", 1 << 26, method="direct")
-    loaded = Loaded("msccl", lower(found.schedule), None, 100.0, "", 1, time_s=runtime_s)
+    loaded = Loaded("msccl", lower(found.schedule), None, 100.0, "", 100.0, 1, time_s=runtime_s)
     lines: list[str] = []
     draw(replace(found, loaded=loaded), lines.append)
     assert lines[1].startswith(f"predicted {runtime_s * 1e6:.0f} us in MSCCL; stock NCCL's ")
