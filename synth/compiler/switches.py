@@ -1,0 +1,167 @@
+"""Lowering of a schedule that only switches carry out, on one host.
+
+An operation of a switch becomes one ``glre`` or ``gstore`` at the rank that reads the sum or writes the
+copies; a sum goes to its output slot. Before its operations a rank hears of all others that their data is
+there, and after them it tells all others. A threadblock has two peers for that. All threadblocks of the rank
+share the operations, and meet at the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.base import Indices, UsageError, bytes_of, ints, offsets
+from synth.collective import Collective
+from synth.multimem import operations_of_ranks
+from synth.program import GLRE, GSTORE, INPUT, OPS, OUTPUT, SIGNAL, WAIT, Program
+from synth.schedules import REDUCE, Schedule
+
+__all__ = ["switch_program"]
+
+# NCCL 2.30.7 runs NVLS with 16 threadblocks on Hopper (``NVLS_NCHANNELS_SM90`` in src/transport/nvls.cc).
+_BLOCKS = 16
+_NOP = OPS.index("nop")
+_NOWHERE = (-1, -1)
+
+
+class _Step(NamedTuple):
+    """A step that waits for step ``after[1]`` of threadblock ``after[0]`` of the rank."""
+
+    op: int
+    src: tuple[int, int] = (INPUT, -1)
+    dst: tuple[int, int] = (INPUT, -1)
+    after: tuple[int, int] = _NOWHERE
+
+
+@dataclass
+class _Block:
+    rank: int
+    send: int
+    recv: int
+    steps: list[_Step] = field(default_factory=list)
+
+
+def switch_program(schedule: Schedule, name: str = "", *, instances: int = 1) -> Program:
+    """Return the program of a schedule's switch operations, each chunk cut into ``instances`` chunks.
+
+    Raises UsageError for several hosts, if a rank copies what another one summed, and if a chunk lies in
+    different slots of the ranks' buffers. O(operations · ranks + ranks²).
+    """
+    network, link = schedule.network, schedule.link
+    team = np.unique(np.concatenate([network.src[link], network.dst[link]])).tolist()
+    collective = schedule.collective.cut(instances)
+    moves = _Moves(collective, team, instances)
+    own = [moves.of(rank, each) for rank, each in enumerate(operations_of_ranks(schedule, "a program"))]
+    group = np.arange(1, collective.ranks + 1)
+    group[team] = 0
+    blocks = [block for place in range(len(team)) for block in _blocks(team, place, own)]
+    return _program(name or f"{schedule.method} {schedule.collective.label}", collective, group, blocks)
+
+
+class _Moves:
+    """The sums and copies of ranks, by chunk; a chunk lies in one slot of all ranks' buffers."""
+
+    def __init__(self, collective: Collective, team: Sequence[int], instances: int) -> None:
+        self._team, self._instances = team, instances
+        self._inputs, self._outputs = (
+            np.stack([slots(rank) for rank in range(collective.ranks)])
+            for slots in (collective.input_slots, collective.output_slots)
+        )
+
+    def of(self, rank: int, operations: Sequence[tuple[int, int]]) -> list[list[_Step]]:
+        """Return the steps of each chunk that a rank sums, copies, or both."""
+        found: dict[int, list[_Step]] = {}
+        for op, whole in operations:
+            for chunk in range(whole * self._instances, (whole + 1) * self._instances):
+                self._require_one_slot(self._inputs if op == REDUCE else self._outputs, chunk)
+                held, result = (
+                    (INPUT, int(self._inputs[rank, chunk])),
+                    (OUTPUT, int(self._outputs[rank, chunk])),
+                )
+                if op == REDUCE:
+                    found[chunk] = [_Step(GLRE, held, result)]
+                else:
+                    found[chunk] = [
+                        *found.get(chunk, ()),
+                        _Step(GSTORE, result if chunk in found else held, result),
+                    ]
+        return list(found.values())
+
+    def _require_one_slot(self, slots: Indices, chunk: int) -> None:
+        slot = slots[self._team, chunk]
+        if (slot != slot[0]).any():
+            raise UsageError(
+                f"chunk {chunk} lies in different slots of the ranks' buffers, and a switch reaches one place"
+            )
+
+
+def _blocks(team: Sequence[int], place: int, moves: Sequence[Sequence[Sequence[_Step]]]) -> list[_Block]:
+    """Return the threadblocks of the rank at ``place`` in its team; ``moves`` are those of all ranks."""
+    rank, peers = team[place], len(team) - 1
+    own = moves[rank]
+    ends = [(team[(place + away) % len(team)], team[place - away]) for away in range(1, len(team))]
+    blocks = []
+    for to, source in ends:
+        sends, receives = bool(own or moves[to]), bool(own or moves[source])
+        blocks.append(_Block(rank, to if sends else -1, source if receives else -1))
+        blocks[-1].steps += [_Step(SIGNAL)] * bool(moves[to]) + [_Step(WAIT)] * bool(own)
+    if own:
+        blocks += [_Block(rank, -1, -1) for _ in range(min(_BLOCKS, len(own)) - peers)]
+        ready = _meeting(blocks, range(1, peers))
+        for number, block in enumerate(blocks):
+            block.steps += _after(ready if number else _NOWHERE, chain(*own[number :: len(blocks)]))
+        done = _meeting(blocks, range(1, min(len(blocks), len(own))))
+        for number, block in enumerate(blocks[:peers]):
+            block.steps += _after(done if number else _NOWHERE, [_Step(SIGNAL)])
+    for (_, source), block in zip(ends, blocks, strict=False):
+        block.steps += [_Step(WAIT)] * bool(moves[source])
+    return [block for block in blocks if block.steps]
+
+
+def _meeting(blocks: Sequence[_Block], others: Iterable[int]) -> tuple[int, int]:
+    """Let the first threadblock wait for the ``others``; return its last step, for which they may wait."""
+    blocks[0].steps += [_Step(_NOP, after=(other, len(blocks[other].steps) - 1)) for other in others]
+    return 0, len(blocks[0].steps) - 1
+
+
+def _after(awaited: tuple[int, int], steps: Iterable[_Step]) -> Iterator[_Step]:
+    """Yield the steps, of which the first waits for ``awaited``."""
+    for number, step in enumerate(steps):
+        yield step if number else step._replace(after=awaited)
+
+
+def _program(name: str, collective: Collective, group: Indices, blocks: Sequence[_Block]) -> Program:
+    rank = np.array([block.rank for block in blocks])
+    first = np.searchsorted(rank, rank)
+    steps = [step for block in blocks for step in block.steps]
+    owner = np.repeat(np.arange(len(blocks)), [len(block.steps) for block in blocks])
+    op, src, dst, after = zip(*steps, strict=True)
+    (src_buffer, src_slot), (dst_buffer, dst_slot), (wait_tb, wait_step) = np.array(
+        [src, dst, after]
+    ).transpose(0, 2, 1)
+    return Program(
+        name=name,
+        collective=collective,
+        protocol="Simple",
+        scratch_chunks=(0,) * collective.ranks,
+        tb_rank=ints(rank),
+        tb_send=ints([block.send for block in blocks]),
+        tb_recv=ints([block.recv for block in blocks]),
+        tb_channel=ints(np.zeros(len(blocks))),
+        tb_start=ints(offsets([len(block.steps) for block in blocks])),
+        op=bytes_of(op),
+        src_buffer=bytes_of(src_buffer),
+        src_slot=ints(src_slot),
+        dst_buffer=bytes_of(dst_buffer),
+        dst_slot=ints(dst_slot),
+        count=ints(np.ones(len(steps))),
+        wait_tb=ints(np.where(wait_tb < 0, -1, first[owner] + wait_tb)),
+        wait_step=ints(wait_step),
+        in_place=collective.in_place,
+        group=ints(group),
+    )
