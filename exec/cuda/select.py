@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from probes.base import UnavailableError
 from synth.program import Program
 
-__all__ = ["ExecutorChoice", "Facts", "Wire", "choose"]
+__all__ = ["ExecutorChoice", "Facts", "Wire", "choose", "refuse_multicast"]
 
 Wire = Literal["peer", "nccl", "direct", "staged"]
 
@@ -63,6 +64,30 @@ def choose(program: Program, facts: Facts) -> ExecutorChoice:
     if set(wires.values()) - {"peer"}:
         why = "GPUs of a host see each other's memory, proxies carry the rest, and the kernel fits"
     return ExecutorChoice("interpreter", why, wires)
+
+
+def refuse_multicast(program: Program, gpus: Sequence[str], supported: Sequence[bool]) -> None:
+    """Raise UnavailableError if switches carry out some steps of a program; say what is missing for it.
+
+    ``gpus`` are the names of the ranks' GPUs, ``supported`` says which of them have multicast memory.
+    """
+    if not program.uses_switches:
+        return
+    hint = (
+        "On the network without +nvls only ranks make sums; MSCCL++ runs plans for switches (--for mscclpp)."
+    )
+    for rank, (gpu, has) in enumerate(zip(gpus, supported, strict=True)):
+        if not has:
+            raise UnavailableError(
+                f"in {program.name} switches sum and copy (NVLink SHARP), and the {gpu} of rank {rank} has no "
+                "multicast memory, which that needs",
+                hint=hint,
+            )
+    raise UnavailableError(
+        f"in {program.name} switches sum and copy (NVLink SHARP): the kernel has the instructions, but ccctl "
+        "does not map the multicast memory of several GPUs yet",
+        hint=hint,
+    )
 
 
 def _pairs(program: Program) -> list[tuple[int, int]]:

@@ -11,8 +11,8 @@ import numpy as np
 from probes.base import ints
 from synth.memory_layout import cells_of
 from synth.msccl.limits import MOST_FUSED, joined_reductions
-from synth.multimem import refuse_switches
 from synth.msccl.names import COLL, chunks_per_loop
+from synth.multimem import refuse_switches
 from synth.program import BUFFERS, OPS, Program
 
 __all__ = ["separate_reductions", "write_xml"]

@@ -26,9 +26,9 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
     """Return a plan equivalent to a proven program; ``hosts[rank]`` is the number of its host.
 
     With ``in_place`` None, the plan is in place if the program allows it. Raises UsageError for a collective
-    that plans do not have or that leaves out ranks, for a placement that the program does not support, and for
-    steps that switches carry out, whose plan is made of the schedule (`switch_plan`).
-    Takes O(steps²) bits of memory.
+    that plans do not have or that leaves out ranks, for a placement that the program does not support, and
+    if switches carry out some steps: `switch_plan` makes the plan of their schedule. Takes O(steps²) bits of
+    memory.
     """
     refuse_switches(program, "a plan made of a program")
     collective = program.collective

@@ -9,12 +9,13 @@ same time, each at its given rate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from probes.base import Floats, Indices, UsageError, floats
-from synth.network import Network, fastest_links
 from synth.multimem import with_lanes
+from synth.network import Network, fastest_links
 from synth.program import FIFO_DEPTH, GLRE, READS_SRC, WRITES_DST, Program
 from synth.simulation.fifo_order import links_of
 from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
@@ -73,7 +74,8 @@ def simulate_program(
     """
     costs = costs or Costs()
     links, real_links = links_of(program), network.links
-    network, link = _with_switches(program, network, chunk_bytes, links_used(program, network, chunk_bytes))
+    link = links_used(program, network, chunk_bytes)
+    network, link, by_switches_s = _with_switches(program, network, chunk_bytes, link)
     by_switch = np.zeros(program.steps, dtype=bool)
     by_switch[program.in_group] = True
     holds = links.sends | by_switch
@@ -112,13 +114,14 @@ def simulate_program(
     time_s = float(end_s.max(initial=0.0))
     shares = _chain(end_s, cause, culprit, wire_s, alpha, waited_s, busy_s, costs.step_s)
     held = floats(np.bincount(link, weights=direct_s + alpha_held, minlength=network.links))
+    held_links = held[:real_links] + by_switches_s
     return ProgramTiming(
         start_s,
         end_s,
         time_s,
         shares,
         _binding(network, shares, held, real_links),
-        floats(held / time_s if 0 < time_s < np.inf else held * 0.0)[:real_links],
+        floats(held_links / time_s if 0 < time_s < np.inf else held_links * 0.0),
         cause,
         culprit,
         np.where(by_switch, 0, link),
@@ -126,24 +129,38 @@ def simulate_program(
     )
 
 
-def _with_switches(
-    program: Program, network: Network, chunk_bytes: int, link: Indices
-) -> tuple[Network, Indices]:
-    """Return the network with links for steps that switches carry out, and the link of each step on it."""
-    rows = program.in_group
+class _Switches(NamedTuple):
+    """The network with a link for each kind of operation of each rank, and the link of each step on it.
+
+    ``held_s`` are the seconds for which all operations hold each link of the network itself, as in
+    `Schedule.busy_s`.
+    """
+
+    network: Network
+    link: Indices
+    held_s: Floats
+
+
+def _with_switches(program: Program, network: Network, chunk_bytes: int, link: Indices) -> _Switches:
+    rows, held_s = program.in_group, np.zeros(network.links)
     if not len(rows):
-        return network, link
+        return _Switches(network, link, held_s)
     rank = program.tb_rank[program.tb_of[rows]].astype(np.int64)
     used, number = np.unique((program.op[rows] == GLRE) * program.ranks + rank, return_inverse=True)
-    is_sum, one = np.divmod(used, program.ranks)
+    is_sum, ranks = np.divmod(used, program.ranks)
+    carried_s = np.bincount(number, program.count[rows]) * chunk_bytes * network.multimem_s_per_byte
     pairs = [
-        (next(other for other in program.members(rank) if other != rank), rank)[:: 1 if sums else -1]
-        for rank, sums in zip(one.tolist(), is_sum.tolist(), strict=True)
+        [(other, one)[:: 1 if sums else -1] for other in program.members(one).tolist() if other != one]
+        for one, sums in zip(ranks.tolist(), is_sum.tolist(), strict=True)
     ]
-    fastest = fastest_links(network, chunk_bytes, set(pairs))
+    fastest = fastest_links(network, chunk_bytes, {pair for each in pairs for pair in each})
+    for each, seconds in zip(pairs, carried_s.tolist(), strict=True):
+        held_s[[fastest[pair] for pair in each]] += seconds * (len(each) + 2) / (2 * len(each))
     found = link.copy()
     found[rows] = network.links + number
-    return with_lanes(network, np.array([fastest[pair] for pair in pairs]), is_sum), found
+    return _Switches(
+        with_lanes(network, np.array([fastest[each[0]] for each in pairs]), is_sum), found, held_s
+    )
 
 
 def _paced_s(program: Program, size: Floats) -> Floats:

@@ -30,7 +30,7 @@ STEP = (
 )
 # Actions of a row, as bits of its column "does".
 DOES = {"receives": 1, "accumulates": 2, "reads": 4, "writes": 8, "sends": 16}
-# What a row does through a switch, as further bits: it reads the sum of all members, or writes at all of them.
+# Further bits: through a switch a row reads the sum of all members' memory, or writes into all of it.
 BY_SWITCH = {"sums": 32, "spreads": 64}
 # The most sources of one row; further reductions into the same place go into the next row.
 _MOST_SOURCES = 16

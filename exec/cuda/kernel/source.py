@@ -21,9 +21,7 @@ OPTIONS = ("--std=c++17",)
 _DEFINES: dict[WireProtocol, str] = {"Simple": "", "LL": "#define LL", "LL128": "#define LL\n#define LL128"}
 
 
-def kernels(
-    dtype: str, redop: str, wire_protocol: WireProtocol = "Simple", *, multimem: bool = False
-) -> str:
+def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple", *, multimem: bool = False) -> str:
     """Return the CUDA C++ of ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide``.
 
     The source is for one element type, operator and protocol; with ``multimem`` it has the instructions of
