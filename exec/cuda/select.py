@@ -73,19 +73,13 @@ def refuse_multicast(program: Program, gpus: Sequence[str], supported: Sequence[
     """
     if not program.uses_switches:
         return
-    hint = (
-        "On the network without +nvls only ranks make sums; MSCCL++ runs plans for switches (--for mscclpp)."
-    )
+    what = f"in {program.name} switches sum and copy (NVLink SHARP)"
+    hint = "MSCCL++ runs plans with switches (--for mscclpp). On the network without +nvls only ranks sum."
     for rank, (gpu, has) in enumerate(zip(gpus, supported, strict=True)):
         if not has:
-            raise UnavailableError(
-                f"in {program.name} switches sum and copy (NVLink SHARP), and the {gpu} of rank {rank} has no "
-                "multicast memory, which that needs",
-                hint=hint,
-            )
+            raise UnavailableError(f"{what}, and the {gpu} of rank {rank} has no multicast memory", hint=hint)
     raise UnavailableError(
-        f"in {program.name} switches sum and copy (NVLink SHARP): the kernel has the instructions, but ccctl "
-        "does not map the multicast memory of several GPUs yet",
+        f"{what}: the kernel has these instructions, but ccctl cannot map the multicast memory of GPUs yet",
         hint=hint,
     )
 

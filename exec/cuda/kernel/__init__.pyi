@@ -1,5 +1,6 @@
 from .compile import architectures as architectures
 from .device import Device as Device, Kernels as Kernels, gpus as gpus
+from .elements import require_switch_sum as require_switch_sum
 from .encode import (
     BLOCK as BLOCK,
     SPARE_SLOTS as SPARE_SLOTS,
@@ -9,7 +10,6 @@ from .encode import (
     tile_bytes_for as tile_bytes_for,
     wire_protocol_of as wire_protocol_of,
 )
-from .elements import require_switch_sum as require_switch_sum
 from .fifo_memory import Arenas as Arenas, arenas as arenas
 from .launch import Interpreter as Interpreter, divide_sums as divide_sums
 from .proxies import Proxy as Proxy, RemoteFifos as RemoteFifos
