@@ -12,13 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from exec.cuda.kernel.encode import RECORD
+from exec.cuda.kernel.encode import RECORD, SPARE_SLOTS, encoded
 from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.kernel.launch import own_tables
+from exec.cuda.kernel.launch import own_tables, waiters
 from exec.cuda.kernel.source import kernels
+from exec.program import dtype_of, expected_output
+from exec.program.layout import Layout
 from synth.program import OUTPUT, SCRATCH
 
-__all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of"]
+__all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of", "wrong"]
 
 COMPILER = shutil.which("g++")
 # git ignores it, and `make clean` removes it.
@@ -118,6 +120,35 @@ def run_on_host(
                 at = ctypes.c_void_p(output[start:].ctypes.data)
                 kernel.run_divide(at, ctypes.c_int64(stop - start), by)
     return Outcome(outputs, np.concatenate([each.records for each in launched]))
+
+
+def _storage(dtype):
+    """The type whose values the exact results are computed in."""
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+
+
+def wrong(
+    program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, by="Simple", **how
+):
+    """Elements that are not what they must be, over all ranks."""
+    layout = Layout(program, count)
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
+    cut["spare_slots"] = SPARE_SLOTS
+    table = encoded(layout, dtype_of(dtype).itemsize, **cut)
+    of = "sum" if redop == "avg" else redop
+    inputs = [
+        bits_of(expected_output.given(layout, rank, _storage(dtype), of), dtype)
+        for rank in range(program.ranks)
+    ]
+    found = run_on_host(table, inputs, dtype, redop, **how)
+    assert waiters(table, found.records) == []
+    bad = 0
+    for rank, output in enumerate(found.outputs):
+        right = expected_output.expected(layout, rank, _storage(dtype), of)
+        if redop == "avg" and program.collective.reduces:
+            right = np.trunc(right / program.ranks) if right.dtype.kind in "iu" else right / program.ranks
+        bad += int(np.count_nonzero(output != bits_of(right, dtype)))
+    return bad
 
 
 class _Launch:
