@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from assembler import Assembler
 from random_orders import in_random_order
+from switch_programs import copied_first
 
 from exec.program import expected_output
 from exec.program.interpreter import interpret
@@ -89,6 +90,19 @@ def test_each_step_is_needed(kind):
             assert judge(changed(program, op={step: NOP}, **lost)), program.place(step)
         if program.wait_tb[step] >= 0:
             assert judge(changed(program, **lost)), program.place(step)
+
+
+def test_each_step_is_needed_where_switches_sum_what_was_just_written():
+    program, races = copied_first(4), 0
+    assert judge(program) == []
+    for step in range(program.steps):
+        lost = {"wait_tb": {step: -1}, "wait_step": {step: -1}}
+        assert judge(changed(program, op={step: NOP}, count={step: 1}, **lost)), program.place(step)
+        if program.wait_tb[step] >= 0:
+            found = judge(changed(program, **lost))
+            assert found, program.place(step)
+            races += any(" of rank " in one and one.endswith(" in no certain order") for one in found)
+    assert races >= 4
 
 
 def test_a_wrong_place_is_found():

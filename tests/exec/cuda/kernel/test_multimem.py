@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from cuda_on_host import COMPILER, run_on_host, wrong
+from switch_programs import copied_first
 
 from exec.cuda.kernel.elements import SWITCH_ELEMENTS
 from exec.cuda.kernel.encode import encoded
@@ -49,6 +50,12 @@ def test_a_launch_for_each_rank_and_chunks_of_any_length_are_exact(kind):
     program = made(kind, instances=3)
     for count in (1, 5, 999):
         assert wrong(program, count, launches=3, apart=True) == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_ranks_have_just_written_is_summed(apart):
+    assert wrong(copied_first(4), 997, "int32", threads=3, launches=5, apart=apart) == 0
 
 
 @needs_compiler
