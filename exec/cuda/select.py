@@ -74,7 +74,7 @@ def refuse_multicast(program: Program, gpus: Sequence[str], supported: Sequence[
     if not program.uses_switches:
         return
     what = f"in {program.name} switches sum and copy (NVLink SHARP)"
-    hint = "MSCCL++ runs plans with switches (--for mscclpp). On the network without +nvls only ranks sum."
+    hint = "A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums."
     for rank, (gpu, has) in enumerate(zip(gpus, supported, strict=True)):
         if not has:
             raise UnavailableError(f"{what}, and the {gpu} of rank {rank} has no multicast memory", hint=hint)

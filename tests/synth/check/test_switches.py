@@ -1,4 +1,4 @@
-"""What the judge must find in programs whose switches sum and copy, and that it misses nothing."""
+"""The judge on programs whose switches sum and copy: each flaw is found, and mutants that pass are right."""
 
 from __future__ import annotations
 

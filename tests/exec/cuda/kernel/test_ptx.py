@@ -21,7 +21,7 @@ ORDERS = ("acquire", "release", "relaxed", "acq_rel", "sc", "fence", "membar", "
 COUNT = {"ld.acquire.sys.global.u64", "st.release.sys.global.u64"}
 FLAG = {"ld.acquire.gpu.global.u64", "st.release.gpu.global.u64"}
 LINE = "st.volatile.global.v4.u32"
-# What a switch does, and how its sums are called for each type.
+# The instructions of switches: a sum's ending for each type, and the stores.
 SUM = "multimem.ld_reduce.relaxed.sys.global.add."
 SPREADS = {"multimem.st.relaxed.sys.global.v4.f32", "multimem.st.relaxed.sys.global.u32"}
 SUMS = {
