@@ -793,6 +793,11 @@ DEVICE void interpret(const Machine& machine) {
                 if (leads) near.alive = ready(machine, near, operands, count, step, number, parts, slice, turn);
                 meet();
                 if (!near.alive) return;
+#ifdef MULTIMEM
+                if (count > 0 && does & (SUMS | SPREADS))
+                    move_by_switch(operands.first, operands.into, does & SUMS, count, thread_number(), threads());
+                else
+#endif
 #ifdef LL
                 if (count > 0 && (operands.in || operands.out)) {
                     const i64 received = static_cast<i64>(near.credit[turn]);
@@ -800,10 +805,6 @@ DEVICE void interpret(const Machine& machine) {
                     const int state = move_lines<T, Op>(operands, count, near, received, sent);
                     if (state) near.give_up(turn, state);
                 } else if (count > 0)
-#elif defined(MULTIMEM)
-                if (count > 0 && does & (SUMS | SPREADS))
-                    move_by_switch(operands.first, operands.into, does & SUMS, count, thread_number(), threads());
-                else if (count > 0)
 #else
                 if (count > 0)
 #endif
