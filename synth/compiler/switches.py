@@ -1,9 +1,9 @@
 """Lowering of a schedule that only switches carry out, on one host.
 
 An operation of a switch becomes one ``glre`` or ``gstore`` at the rank that reads the sum or writes the
-copies; a sum goes to its output slot. Before its operations a rank hears of all others that their data is
-there, and after them it tells all others. A threadblock has two peers for that. All threadblocks of the rank
-share the operations, and meet at the first one.
+copies; a sum goes to its output slot. All ranks meet at a barrier before the operations, when their data is
+there, and at another one after them. The threadblocks of a rank share its operations; the first ones also
+have a round of the barriers each.
 """
 
 from __future__ import annotations
@@ -50,16 +50,20 @@ def switch_program(schedule: Schedule, name: str = "", *, instances: int = 1) ->
     """Return the program of a schedule's switch operations, each chunk cut into ``instances`` chunks.
 
     Raises UsageError for several hosts, if a rank copies what another one summed, and if a chunk lies in
-    different slots of the ranks' buffers. O(operations · ranks + ranks²).
+    different slots of the ranks' buffers. O(operations · ranks).
     """
     network, link = schedule.network, schedule.link
     team = np.unique(np.concatenate([network.src[link], network.dst[link]])).tolist()
     collective = schedule.collective.cut(instances)
     moves = _Moves(collective, team, instances)
-    own = [moves.of(rank, each) for rank, each in enumerate(operations_of_ranks(schedule, "a program"))]
+    operations = operations_of_ranks(schedule, "a program")
     group = np.arange(1, collective.ranks + 1)
     group[team] = 0
-    blocks = [block for place in range(len(team)) for block in _blocks(team, place, own)]
+    blocks = [
+        block
+        for place, rank in enumerate(team)
+        for block in _blocks(team, place, moves.of(rank, operations[rank]))
+    ]
     return _program(name or f"{schedule.method} {schedule.collective.label}", collective, group, blocks)
 
 
@@ -100,33 +104,33 @@ class _Moves:
             )
 
 
-def _blocks(team: Sequence[int], place: int, moves: Sequence[Sequence[Sequence[_Step]]]) -> list[_Block]:
-    """Return the threadblocks of the rank at ``place`` in its team; ``moves`` are those of all ranks."""
-    rank, peers = team[place], len(team) - 1
-    own = moves[rank]
-    ends = [(team[(place + away) % len(team)], team[place - away]) for away in range(1, len(team))]
-    blocks = []
-    for to, source in ends:
-        sends, receives = bool(own or moves[to]), bool(own or moves[source])
-        blocks.append(_Block(rank, to if sends else -1, source if receives else -1))
-        blocks[-1].steps += [_Step(SIGNAL)] * bool(moves[to]) + [_Step(WAIT)] * bool(own)
-    if own:
-        blocks += [_Block(rank, -1, -1) for _ in range(min(_BLOCKS, len(own)) - peers)]
-        ready = _meeting(blocks, range(1, peers))
-        for number, block in enumerate(blocks):
-            block.steps += _after(ready if number else _NOWHERE, chain(*own[number :: len(blocks)]))
-        done = _meeting(blocks, range(1, min(len(blocks), len(own))))
-        for number, block in enumerate(blocks[:peers]):
-            block.steps += _after(done if number else _NOWHERE, [_Step(SIGNAL)])
-    for (_, source), block in zip(ends, blocks, strict=False):
-        block.steps += [_Step(WAIT)] * bool(moves[source])
-    return [block for block in blocks if block.steps]
+def _blocks(team: Sequence[int], place: int, moves: Sequence[Sequence[_Step]]) -> list[_Block]:
+    """Return the threadblocks of the rank at ``place`` in its team, which carries out ``moves``."""
+    distances = [1 << number for number in range((len(team) - 1).bit_length())]
+    blocks = [_Block(team[place], team[(place + away) % len(team)], team[place - away]) for away in distances]
+    blocks += [_Block(team[place], -1, -1) for _ in range(min(_BLOCKS, len(moves)) - len(blocks))]
+    talking = blocks[: len(distances)]
+    heard = _hear_of_all(talking)
+    for number, block in enumerate(blocks):
+        mine = chain(*moves[number :: len(blocks)])
+        block.steps += mine if number == heard[0] else _after(heard, mine)
+    for number, block in enumerate(blocks[1 : len(moves)], 1):
+        blocks[0].steps.append(_Step(_NOP, after=(number, len(block.steps) - 1)))
+    _hear_of_all(talking)
+    return blocks
 
 
-def _meeting(blocks: Sequence[_Block], others: Iterable[int]) -> tuple[int, int]:
-    """Let the first threadblock wait for the ``others``; return its last step, for which they may wait."""
-    blocks[0].steps += [_Step(_NOP, after=(other, len(blocks[other].steps) - 1)) for other in others]
-    return 0, len(blocks[0].steps) - 1
+def _hear_of_all(blocks: Sequence[_Block]) -> tuple[int, int]:
+    """Add a dissemination barrier, a round in each threadblock; return its last step.
+
+    In round k each rank signals to the one 2^k places further, for itself and for all that it has heard of.
+    Hensgen, Finkel, Manber, Two Algorithms for Barrier Synchronization (1988).
+    """
+    heard = _NOWHERE
+    for number, block in enumerate(blocks):
+        block.steps += [_Step(SIGNAL, after=heard), _Step(WAIT)]
+        heard = number, len(block.steps) - 1
+    return heard
 
 
 def _after(awaited: tuple[int, int], steps: Iterable[_Step]) -> Iterator[_Step]:

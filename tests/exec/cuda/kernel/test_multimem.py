@@ -82,7 +82,7 @@ def test_rows_say_what_a_switch_does():
     does = Counter(table.steps[:, STEP.index("does")].tolist())
     local = DOES["reads"] | DOES["writes"]
     assert does[local | BY_SWITCH["sums"]] == does[local | BY_SWITCH["spreads"]] == 16
-    assert does[DOES["sends"]] == does[DOES["receives"]] == 2 * 8 * 7
+    assert does[DOES["sends"]] == does[DOES["receives"]] == 2 * 8 * 3
     assert table.moved_bytes == 2 * 16 * 2 * 4 * 4
 
 
