@@ -114,8 +114,9 @@ def _blocks(team: Sequence[int], place: int, moves: Sequence[Sequence[_Step]]) -
     for number, block in enumerate(blocks):
         mine = chain(*moves[number :: len(blocks)])
         block.steps += mine if number == heard[0] else _after(heard, mine)
-    for number, block in enumerate(blocks[1 : len(moves)], 1):
-        blocks[0].steps.append(_Step(_NOP, after=(number, len(block.steps) - 1)))
+    # The threadblocks are a binary heap: each waits for its children, and the first one so for all.
+    for child in reversed(range(1, min(len(blocks), len(moves)))):
+        blocks[(child - 1) // 2].steps.append(_Step(_NOP, after=(child, len(blocks[child].steps) - 1)))
     _hear_of_all(talking)
     return blocks
 
