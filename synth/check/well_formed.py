@@ -8,16 +8,7 @@ import numpy as np
 
 from probes.base import Indices, offsets
 from synth.check.slots import slots_of
-from synth.program import (
-    BUFFERS,
-    GLRE,
-    READS_SRC,
-    RECEIVES,
-    SCRATCH,
-    SENDS,
-    WRITES_DST,
-    Program,
-)
+from synth.program import BUFFERS, GLRE, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
 
 __all__ = ["shape", "unused_scratch"]
 
