@@ -18,19 +18,45 @@ from dataclasses import replace
 import numpy as np
 
 from probes.base import Indices, UsageError, floats, ints
+from synth.network import Network
+from synth.program import Program
 from synth.schedules import REDUCE, Schedule
 
-__all__ = ["laned", "operations", "refuse_switches"]
+__all__ = ["laned", "operations", "operations_of_ranks", "refuse_switches", "with_lanes"]
 
 
-def refuse_switches(schedule: Schedule, who: str) -> None:
-    """Raise UsageError, for ``who`` knows ranks and links only, if switches carry out some sends."""
-    if schedule.uses_switches:
+def refuse_switches(made: Schedule | Program, who: str) -> None:
+    """Raise UsageError, for ``who`` knows ranks and links only, if switches carry out some sends or steps."""
+    if made.uses_switches:
+        name = made.name if isinstance(made, Program) else f"{made.method} on {made.network.name}"
         raise UsageError(
-            f"in {schedule.method} the switches of {schedule.network.name} sum and copy (NVLink SHARP), "
-            f"which {who} cannot express",
+            f"in {name} switches sum and copy (NVLink SHARP), which {who} cannot do",
             hint="A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums.",
         )
+
+
+def operations_of_ranks(schedule: Schedule, what: str, hint: str = "") -> list[list[tuple[int, int]]]:
+    """Return for each rank the (op, chunk) of its switch operations, in the order of the table.
+
+    Raises UsageError, for ``what`` is made of these only, if some sends are no operations, or if one rank
+    sums a chunk and another one copies the sum.
+    """
+    network, found = schedule.network, [list[tuple[int, int]]() for _ in range(schedule.network.ranks)]
+    if (schedule.multimem < 0).any():
+        hosts = len(set(network.hosts))
+        raise UsageError(f"{what} with switches is for one host, {network.name} has {hosts}", hint=hint)
+    reader: dict[int, int] = {}
+    for row in np.flatnonzero(np.diff(schedule.multimem, prepend=-1)).tolist():
+        chunk, link, op = int(schedule.chunk[row]), int(schedule.link[row]), int(schedule.op[row])
+        one = int((network.dst if op == REDUCE else network.src)[link])
+        if op == REDUCE:
+            reader[chunk] = one
+        elif reader.get(chunk, one) != one:
+            raise UsageError(
+                f"rank {reader[chunk]} sums chunk {chunk}, and rank {one} copies the sum", hint=hint
+            )
+        found[one].append((op, chunk))
+    return found
 
 
 def operations(schedule: Schedule) -> tuple[Indices, Indices]:
@@ -59,9 +85,19 @@ def laned(schedule: Schedule) -> Schedule:
     sums = (schedule.op[rows] == REDUCE).astype(np.int64)
     used, number = np.unique(sums * network.links + schedule.link[rows], return_inverse=True)
     is_sum, link = np.divmod(used, max(1, network.links))
+    moved = schedule.link.copy()
+    moved[rows] = network.links + number
+    return replace(schedule, network=with_lanes(network, link, is_sum), link=moved)
+
+
+def with_lanes(network: Network, link: Indices, is_sum: Indices) -> Network:
+    """Return the network with further links for operations of switches: one for each (link, whether it sums).
+
+    Such a link has no ports; it is as slow as its share of the busiest port makes it.
+    """
     one = np.where(is_sum == 1, network.dst[link], network.src[link]).astype(np.int64)
     shares = _shares(network.host_of, one, is_sum)
-    lanes = replace(
+    return replace(
         network,
         src=ints(np.append(network.src, network.src[link])),
         dst=ints(np.append(network.dst, network.dst[link])),
@@ -69,9 +105,6 @@ def laned(schedule: Schedule) -> Schedule:
         beta_s_per_byte=floats(np.append(network.beta_s_per_byte, network.multimem_s_per_byte * shares)),
         link_port_start=ints(np.append(network.link_port_start, np.full(len(link), len(network.link_port)))),
     )
-    moved = schedule.link.copy()
-    moved[rows] = network.links + number
-    return replace(schedule, network=lanes, link=moved)
 
 
 def _shares(host_of: Indices, one: Indices, is_sum: Indices) -> Indices:

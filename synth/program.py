@@ -15,6 +15,18 @@ the k-th message sent is the k-th received.
 
 In rrc, rrs and rrcs, the runtime adds the content of the slot ``src``, not ``dst``, to what is received.
 
+Where switches sum and copy (NVLink SHARP), a rank also has these, with the names of MSCCL++:
+
+| op     | meaning                                                                            |
+|--------|------------------------------------------------------------------------------------|
+| glre   | dst := the sum of src at all ranks of the group (PTX: ``multimem.ld_reduce``)      |
+| gstore | dst at all ranks of the group := src (PTX: ``multimem.st``)                        |
+| signal | send a message without data: what happened before is done                          |
+| wait   | receive a message without data                                                     |
+
+A glre or gstore finds the same buffer and slot at each rank of its group. It waits for none of them: a signal
+from each of the others must come before, and one to each of them after it.
+
 The chunks of a step have no order. A step reads exactly the slots that it writes, or only others: executors
 copy tile by tile, so a partial overlap would give different results.
 """
@@ -33,6 +45,9 @@ from synth.collective import Collective
 __all__ = [
     "BUFFERS",
     "FIFO_DEPTH",
+    "GC3_OPS",
+    "GLRE",
+    "GSTORE",
     "INPUT",
     "OPS",
     "OUTPUT",
@@ -40,6 +55,8 @@ __all__ = [
     "RECEIVES",
     "SCRATCH",
     "SENDS",
+    "SIGNAL",
+    "WAIT",
     "WRITES_DST",
     "Program",
     "Protocol",
@@ -47,11 +64,14 @@ __all__ = [
 ]
 
 Protocol = Literal["Simple", "LL", "LL128"]
-OPS = ("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs")
-SENDS = tuple(op in ("s", "rrs", "rcs", "rrcs") for op in OPS)
-RECEIVES = tuple(op in ("r", "rrc", "rrs", "rcs", "rrcs") for op in OPS)
-READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs") for op in OPS)
-WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs") for op in OPS)
+GC3_OPS = ("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs")
+OPS = (*GC3_OPS, "glre", "gstore", "signal", "wait")
+GLRE, GSTORE, SIGNAL, WAIT = map(OPS.index, ("glre", "gstore", "signal", "wait"))
+SENDS = tuple(op in ("s", "rrs", "rcs", "rrcs", "signal") for op in OPS)
+RECEIVES = tuple(op in ("r", "rrc", "rrs", "rcs", "rrcs", "wait") for op in OPS)
+READS_SRC = tuple(op in ("s", "cpy", "re", "rrc", "rrs", "rrcs", "glre", "gstore") for op in OPS)
+WRITES_DST = tuple(op in ("r", "cpy", "re", "rrc", "rcs", "rrcs", "glre", "gstore") for op in OPS)
+_WITHOUT_DATA = tuple(op in ("nop", "signal", "wait") for op in OPS)
 BUFFERS = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = range(3)
 # The number of messages that a connection holds unless a runtime sets another one. NCCL's protocol Simple has
@@ -81,6 +101,7 @@ class Program:
     of the schedule that was compiled, else empty. If several transfers could take a port at the same moment,
     the simulator gives it to the earliest turn. ``tb_bytes_per_s`` limits the rate of each threadblock on a
     network with queues, so that all end together with the schedule's busiest link or port (empty: no limit).
+    ``group`` is the number of each rank's group, whose switch sums and copies (empty: there is none).
     """
 
     name: str
@@ -110,6 +131,7 @@ class Program:
     line: Ints = field(default_factory=lambda: ints([]))
     turn: Ints = field(default_factory=lambda: ints([]))
     tb_bytes_per_s: Floats = field(default_factory=lambda: floats([]))
+    group: Ints = field(default_factory=lambda: ints([]))
 
     @property
     def ranks(self) -> int:
@@ -137,6 +159,26 @@ class Program:
     def tb_of(self) -> Ints:
         """The threadblock of each step."""
         return ints(np.repeat(np.arange(self.threadblocks), np.diff(self.tb_start)))
+
+    @cached_property
+    def in_group(self) -> Indices:
+        """The steps that sum or copy at all ranks of a group."""
+        return np.flatnonzero((self.op == GLRE) | (self.op == GSTORE))
+
+    @property
+    def uses_switches(self) -> bool:
+        """Whether switches carry out some steps."""
+        return len(self.in_group) > 0
+
+    @cached_property
+    def messages(self) -> Ints:
+        """The number of chunks in each step's message; 0 for a message without data."""
+        moves = (np.array(SENDS) | np.array(RECEIVES))[self.op]
+        return ints(np.where(moves & ~np.array(_WITHOUT_DATA)[self.op], self.count, 0))
+
+    def members(self, rank: int) -> Indices:
+        """Return the ranks of a rank's group."""
+        return np.flatnonzero(self.group == self.group[rank])
 
     def place(self, step: int) -> str:
         """Return the position of a step for people: its rank, threadblock, and number within it."""
@@ -173,17 +215,31 @@ class Program:
         for name in ("src_slot", "dst_slot"):
             found += _outside(name, getattr(self, name), -1, 1 << 31)
         found += _outside("count", self.count, 1, 1 << 31)
-        moves_nothing = np.flatnonzero((self.op == OPS.index("nop")) & (self.count != 1))
+        known = np.minimum(self.op, len(OPS) - 1)
+        moves_nothing = np.flatnonzero(np.array(_WITHOUT_DATA)[known] & (self.count != 1))
         found += [
-            f"count[{row}]: expected 1, as a nop moves nothing, found {self.count[row]}"
+            f"count[{row}]: expected 1, as a {OPS[known[row]]} moves nothing, found {self.count[row]}"
             for row in moves_nothing[:5]
         ]
+        found += self._wrong_groups()
         # dtype=object compares Python's unbounded integers: a file may hold numbers too large for a column.
         for name in ("scratch_chunks", "input_chunks", "output_chunks"):
             found += _outside(name, np.array(getattr(self, name), dtype=object), 0, _MOST_SCRATCH)
         waits = _outside("wait_tb", self.wait_tb, -1, self.threadblocks)
         found += (waits or self._waits()) + self._contradictions()
         return found or self._overlaps()
+
+    def _wrong_groups(self) -> list[str]:
+        """Return a finding if a step needs a group of ranks and there is none, or one for the protocol."""
+        if not self.uses_switches:
+            return []
+        found = []
+        if not len(self.group):
+            step = int(self.in_group[0])
+            found.append(f"group: expected {self.ranks} values, op[{step}] is {OPS[self.op[step]]}")
+        if self.protocol != "Simple":
+            found.append(f"protocol: expected Simple beside steps of a group, found {self.protocol}")
+        return found
 
     def _contradictions(self) -> list[str]:
         """Return contradictions between buffer sizes and the collective, and between the size limits."""
@@ -245,6 +301,7 @@ class Program:
         for name in ("input_chunks", "output_chunks"):
             expected |= {name: self.ranks} if self.input_chunks or self.output_chunks else {}
         expected |= {name: steps for name in ("line", "turn") if len(getattr(self, name))}
+        expected |= {"group": self.ranks} if len(self.group) else {}
         return [
             f"{name}: expected {length} values, found {len(getattr(self, name))}"
             for name, length in expected.items()

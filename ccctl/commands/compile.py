@@ -194,8 +194,8 @@ def compile(options: CompileOptions) -> None:  # noqa: A001 - the command has th
     multiprocessors = network.multiprocessors if network is not None else 0
     _refuse_beyond(program, options.target, multiprocessors)
     if options.to is not None:
-        hosts = _hosts_of(program, network, options.ranks_per_host)
-        _write_plan(program, hosts, multiprocessors, options.placement, options.output, json=options.json)
+        plan = _plan(program, found.schedule, network, options.ranks_per_host, options.placement)
+        _write_plan(plan, multiprocessors, options.output, json=options.json)
         return
     if options.output is not None:
         codec.write(options.output, "program", program, found.inputs)
@@ -237,22 +237,29 @@ def _hosts_of(program: Program, network: Network | None, ranks_per_host: int | N
     return hosts
 
 
-def _write_plan(
+def _plan(
     program: Program,
-    hosts: Sequence[int],
-    multiprocessors: int,
+    schedule: Schedule | None,
+    network: Network | None,
+    ranks_per_host: int | None,
     placement: str | None,
-    output: str | None,
-    *,
-    json: bool,
-) -> None:
-    from synth.mscclpp import examine_plan, plan_of, write_plan
+) -> ExecutionPlan:
+    """Return the plan of a program; where switches sum and copy, the plan is made of its schedule."""
+    from synth.mscclpp import plan_of, switch_plan
+
+    in_place = None if placement is None else placement == "in"
+    if schedule is not None and schedule.uses_switches:
+        return switch_plan(schedule, program.name, in_place=in_place)
+    return plan_of(program, _hosts_of(program, network, ranks_per_host), in_place=in_place)
+
+
+def _write_plan(plan: ExecutionPlan, multiprocessors: int, output: str | None, *, json: bool) -> None:
+    from synth.mscclpp import examine_plan, write_plan
     from synth.portfolio import plan_limit
 
-    plan = plan_of(program, hosts, in_place=None if placement is None else placement == "in")
     if limit := plan_limit(plan, multiprocessors):
         raise FoundProblem(
-            f"the plan of {program.name}: {limit}",
+            f"the plan of {plan.name}: {limit}",
             hint="ccctl synth --for mscclpp finds the fastest schedule that fits.",
         )
     verdict = examine_plan(plan)

@@ -271,7 +271,8 @@ def _program(read: Artifact, collective: str | None, depth: int, target: str | N
     within = f"; within the limits of {target}" if target else ""
     does = "run" if program.input_chunks else f"do {program.collective.label}"
     cautions = found.cautions + tuple(doubts(program, target or ""))
-    other = [] if target or found.findings else misread_steps(program) or [stuck_above(program)]
+    loads_there = not (target or found.findings or program.uses_switches)
+    other = (misread_steps(program) or [stuck_above(program)]) if loads_there else []
     if other and other[0]:
         cautions += (f"in MSCCL's runtimes, {other[0]}",)
     if program.input_chunks:

@@ -9,7 +9,7 @@ from exec.cuda.kernel import Device, gpus
 from exec.cuda.select import Facts
 from exec.cuda.streams import nccl
 
-__all__ = ["cuda_aware", "device_of", "gathered", "keeps_lines_whole", "on_one_host"]
+__all__ = ["cuda_aware", "device_of", "gathered", "keeps_lines_whole", "multicast", "on_one_host"]
 
 
 def device_of(comm: Any) -> Device:
@@ -46,6 +46,12 @@ def keeps_lines_whole(comm: Any, device: Device) -> bool:
     this_gpu = str(device.cupy.cuda.runtime.deviceGetPCIBusId(device.number))
     others = set(comm.allgather(this_gpu)) - {this_gpu}
     return bool(comm.allreduce(not others or _has_nvlink_to(this_gpu, others), op=MPI.LAND))
+
+
+def multicast(comm: Any, device: Device) -> tuple[list[str], list[bool]]:
+    """Return the names of all ranks' GPUs, and whether each has multicast memory; collective."""
+    every = comm.allgather((device.name, device.has_multicast()))
+    return [name for name, _ in every], [has for _, has in every]
 
 
 def gathered(comm: Any, device: Device, room: int) -> Facts:

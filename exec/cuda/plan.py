@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from exec.cuda.capabilities import device_of, gathered, keeps_lines_whole, on_one_host
+from exec.cuda.capabilities import device_of, gathered, keeps_lines_whole, multicast, on_one_host
 from exec.cuda.kernel import (
     SPARE_SLOTS,
     Device,
@@ -20,10 +20,11 @@ from exec.cuda.kernel import (
     arenas,
     divide_sums,
     encoded,
+    require_switch_sum,
     tile_bytes_for,
     wire_protocol_of,
 )
-from exec.cuda.select import ExecutorChoice, choose
+from exec.cuda.select import ExecutorChoice, choose, refuse_multicast
 from exec.cuda.streams import CudaStreams, Endpoints, StreamContexts, arena_bases, role_of
 from exec.program import Array, Layout, dtype_name
 from probes.base import LostRankError, UsageError
@@ -49,7 +50,7 @@ class CudaPlan:
     ``place`` copies both to the GPU, ``run`` runs the collective there, ``fetch`` copies the result into
     ``recv``. The constructor and these methods are collective over ``comm``. ``choice`` holds the executor,
     the wires and the reason for them. Raises UsageError if the buffers do not fit the program, and
-    UnavailableError if a rank has no GPU.
+    UnavailableError if a rank has no GPU, or if switches carry out some steps.
     """
 
     def __init__(self, layout: Layout, comm: Any, send: Array, recv: Array, redop: str = "sum") -> None:
@@ -59,6 +60,9 @@ class CudaPlan:
         self._layout, self._rank, self._send, self._recv = layout, rank, send, recv
         self._device = device = device_of(comm)
         dtype = dtype_name(recv.dtype)
+        if program.uses_switches:
+            require_switch_sum(dtype, redop)
+            refuse_multicast(program, *multicast(comm, device))
         by: WireProtocol = "Simple"
         if on_one_host(comm):
             message_bytes = layout.largest * recv.itemsize

@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from probes.base import UnavailableError
 from synth.program import Program
 
-__all__ = ["ExecutorChoice", "Facts", "Wire", "choose"]
+__all__ = ["ExecutorChoice", "Facts", "Wire", "choose", "refuse_multicast"]
 
 Wire = Literal["peer", "nccl", "direct", "staged"]
 
@@ -63,6 +64,24 @@ def choose(program: Program, facts: Facts) -> ExecutorChoice:
     if set(wires.values()) - {"peer"}:
         why = "GPUs of a host see each other's memory, proxies carry the rest, and the kernel fits"
     return ExecutorChoice("interpreter", why, wires)
+
+
+def refuse_multicast(program: Program, gpus: Sequence[str], supported: Sequence[bool]) -> None:
+    """Raise UnavailableError if switches carry out some steps of a program; say what is missing for it.
+
+    ``gpus`` are the names of the ranks' GPUs, ``supported`` says which of them have multicast memory.
+    """
+    if not program.uses_switches:
+        return
+    what = f"in {program.name} switches sum and copy (NVLink SHARP)"
+    hint = "A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums."
+    for rank, (gpu, has) in enumerate(zip(gpus, supported, strict=True)):
+        if not has:
+            raise UnavailableError(f"{what}, and the {gpu} of rank {rank} has no multicast memory", hint=hint)
+    raise UnavailableError(
+        f"{what}: the kernel has these instructions, but ccctl cannot map the multicast memory of GPUs yet",
+        hint=hint,
+    )
 
 
 def _pairs(program: Program) -> list[tuple[int, int]]:

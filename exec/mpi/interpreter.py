@@ -32,7 +32,7 @@ from exec.program import CHECKSUM_FACTOR, Array, dtype_of
 from probes.base import Indices
 from synth.kernels import compiled_always, machine_code
 from synth.prediction import BOUNCE_BYTES
-from synth.program import OPS
+from synth.program import GC3_OPS
 
 __all__ = [
     "DONE",
@@ -112,10 +112,10 @@ SRC, DST, FAR, AT, LENGTH, PID, BASE = range(PIECE_WORDS)
 # FLAG: the offset of the flag in a slot, 0 on wires. SEEN: the reader's counter as its writer last read it.
 # SETTLE: 1 if a run ends only once all messages of the link have been read.
 WRITTEN, READ, SLOTS, SLOT_BYTES, DEPTH, PER_TILE, SETTLE, FLAG, SEEN = range(LINK_WORDS)
-NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(OPS))
+NOP, S, R, CPY, RE, RRC, RRS, RCS, RRCS = range(len(GC3_OPS))
 # OPTIONAL is added to the operation RRC, RRS or RRCS of a step whose local operand is optional. Without the
 # operand these act as R, FORWARD (receive and send on) and RCS.
-OPTIONAL = len(OPS)
+OPTIONAL = len(GC3_OPS)
 FORWARD = 2 * OPTIONAL
 # A rank that waits polls SPINS times, then yields its core at each of _YIELDS polls, then sleeps _SLEEP_US at
 # each of _SLEEPS polls, then returns. Where other processes want the core each yield takes milliseconds, so

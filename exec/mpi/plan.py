@@ -38,6 +38,7 @@ from exec.program import (
 )
 from exec.sockets import FlowWires, Group
 from probes.base import SILENT, Indices, LostRankError, Mask, Progress, UsageError
+from synth.multimem import refuse_switches
 from synth.prediction import BOUNCE_BYTES
 from synth.program import INPUT, OUTPUT
 
@@ -58,8 +59,8 @@ class MpiPlan:
 
     ``send`` and ``recv`` are flat, contiguous arrays of one type. If they share memory, the program runs in
     place; they must then overlap as ``exec.program.layout.Layout.in_place`` lays them out. Raises UsageError
-    if the buffers do not fit the program, or if the program cannot run in place. ``progress`` shows whom a
-    waiting rank waits for.
+    if the buffers do not fit the program, if the program cannot run in place, and if switches carry out some
+    steps. ``progress`` shows whom a waiting rank waits for.
 
     With ``may_be_late`` this rank forwards what it receives without its own input, until `let_join` is
     called; `joined` then returns which elements were added. ``traced`` and ``summed`` must be equal on all
@@ -82,6 +83,7 @@ class MpiPlan:
     ) -> None:
         program = layout.program
         ufunc_of(redop)
+        refuse_switches(program, "an executor on CPUs")
         if comm.Get_size() != program.ranks:
             raise UsageError(f"the program is for {program.ranks} ranks, the world has {comm.Get_size()}")
         in_place = _any_in_place(comm, send, recv)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -46,13 +47,16 @@ def interpret(
         first = 0
         for part in move.parts:
             received, value = None, ranks.view(move.rank, part.src) if part.src else None
+            if move.op == "glre":
+                value = reduce(combine, (ranks.view(member, part.src) for member in move.members))
             if move.op == "re" and value is not None:
                 value = combine(ranks.view(move.rank, part.dst), value)
             if move.from_ >= 0:
                 received = fifos[move.from_].popleft()
                 value = received if value is None else combine(received, value)
             if part.dst is not None and value is not None:
-                ranks.view(move.rank, part.dst)[:] = value
+                for rank in move.members if move.op == "gstore" else (move.rank,):
+                    ranks.view(rank, part.dst)[:] = value
             if move.to >= 0 and value is not None:
                 fifos[move.to].append(value.copy())
             if see is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from exec.program.layout import Layout
 from probes.base import DataError
 from synth.check import Waits, blocked
-from synth.program import FIFO_DEPTH, OPS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST
+from synth.program import FIFO_DEPTH, GLRE, GSTORE, OPS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST
 from synth.simulation import connections, links_of, run
 
 __all__ = ["Move", "MovePart", "Span", "moves"]
@@ -34,7 +34,10 @@ class MovePart(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One step: it sends on connection ``to`` and receives on ``from_`` (-1: none). No part is empty."""
+    """One step: it sends on connection ``to`` and receives on ``from_`` (-1: none). No part is empty.
+
+    ``members`` are the ranks whose memory a glre reads or a gstore writes; other steps have none.
+    """
 
     step: int
     rank: int
@@ -42,6 +45,7 @@ class Move(NamedTuple):
     to: int
     from_: int
     parts: tuple[MovePart, ...]
+    members: tuple[int, ...] = ()
 
 
 def moves(layout: Layout, depth: int = FIFO_DEPTH) -> list[Move]:
@@ -84,7 +88,22 @@ class _Sizes:
             parts = tuple(self._parts(rank, step, op, lengths))
             if to >= 0:
                 fifos[to].append(lengths)
-            yield Move(step, rank, OPS[op], to, from_, parts)
+            members = self._members(rank, step) if op in (GLRE, GSTORE) else ()
+            yield Move(step, rank, OPS[op], to, from_, parts, members)
+
+    def _members(self, rank: int, step: int) -> tuple[int, ...]:
+        """Return the ranks of a step's group; raise DataError if a slot is another place at one of them."""
+        program, layout = self.program, self.layout
+        reads = program.op[step] == GLRE
+        buffer = int((program.src_buffer if reads else program.dst_buffer)[step])
+        slot = int((program.src_slot if reads else program.dst_slot)[step])
+        members: list[int] = program.members(rank).tolist()
+        for at in range(slot, slot + int(program.count[step])) if buffer != SCRATCH else ():
+            places = {(layout.start(one, buffer, at), layout.length(one, buffer, at)) for one in members}
+            if len(places) > 1:
+                problem = f"{program.place(step)} reaches different places of the members' buffers"
+                raise DataError(f"program {program.name}", [problem])
+        return tuple(members)
 
     def _source_lengths(self, rank: int, step: int) -> list[int]:
         """Return the length of each slot that the step reads; one total if chunks are equal."""

@@ -10,6 +10,7 @@ from exec.runtimes.mscclpp import run_plan
 from exec.runtimes.results import RuntimeReport
 from probes.base import UsageError, plural
 from synth.mscclpp import ExecutionPlan
+from synth.multimem import refuse_switches
 from synth.program import Program
 
 __all__ = ["try_in_runtime"]
@@ -32,13 +33,14 @@ def try_in_runtime(
     short chunks, and with chunks of several tiles in buffers that are smaller than the runtime's. Each run
     has an order of its own, drawn by a seed from ``seed`` on. The report adds up the runs until one goes
     wrong. Raises UsageError if a size is given for a plan, whose chunks have a few numbers, if the runtime
-    does not run the file at this size, or if the size needs too much memory.
+    does not run the file, or not at this size, or if the size needs too much memory.
     """
     orders = orders or (_ORDERS_OF_PLANS if isinstance(made, ExecutionPlan) else _ORDERS)
     if isinstance(made, ExecutionPlan):
         if size_bytes is not None:
             raise UsageError("a plan runs with a few numbers a chunk, at no other size")
         return _added_up(run_plan(made, seed + order) for order in range(orders))
+    refuse_switches(made, "MSCCL's interpreter")
     return _added_up(
         run_xml(made, elements, seed + number, in_place=inside, buffer=buffer)
         for number, ((elements, buffer), inside, _) in enumerate(

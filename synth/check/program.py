@@ -14,6 +14,7 @@ import numpy as np
 from probes.base import Indices
 from synth.check.races import overlaps, races
 from synth.check.slots import Slots, slots_of
+from synth.check.switches import absent_members
 from synth.check.symbolic_values import (
     COPIED,
     LENGTH,
@@ -59,7 +60,8 @@ def judge(program: Program, depth: int = FIFO_DEPTH) -> list[str]:
     nothing deadlocks with ``depth`` messages in each FIFO; no step reads an unwritten slot; each rank ends
     with every contribution to its output exactly once, added up in the collective's order if it fixes one; no
     step reads and writes slots that overlap partly; every two conflicting accesses to a slot have a certain
-    order. O(steps), and O(steps) more for each access that the waits within its rank leave unordered.
+    order; where a step sums or copies at all ranks of a group, each has started before it and ends after it.
+    O(steps), and O(steps) more for each access that the waits within its rank leave unordered.
     """
     return list(examine(program, depth).findings)
 
@@ -79,7 +81,7 @@ def examine(program: Program, depth: int = FIFO_DEPTH) -> Verdict:
     placements = [p for p in (False, True) if (program.in_place if p else program.out_of_place)]
     if not placements:
         return Verdict(("the program is valid neither out of place nor in place, as it says itself",))
-    every: list[str] = []
+    every: list[str] = absent_members(waits, order)
     other_bits: list[str] = []
     for in_place in placements:
         slots = slots_of(program, in_place=in_place)
@@ -131,7 +133,7 @@ def _wrong_on_the_way(waits: Waits, slots: Slots, values: Values) -> list[str]:
         for step, cell in values.unread
     ]
     return found + [
-        f"{program.place(int(step))} expects {program.count[step]} chunks, the message has {length}"
+        f"{program.place(int(step))} expects {program.messages[step]} chunks, the message has {length}"
         for step, length in values.uneven
     ]
 

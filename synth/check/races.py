@@ -8,9 +8,10 @@ import numpy as np
 
 from probes.base import Indices, Mask, spans
 from synth.check.slots import Slots
+from synth.check.switches import member_slots
 from synth.check.waits import Waits
 from synth.kernels import compiled
-from synth.program import OPS, READS_SRC, WRITES_DST, Program
+from synth.program import GLRE, GSTORE, OPS, READS_SRC, WRITES_DST, Program
 
 __all__ = ["overlaps", "races"]
 
@@ -22,7 +23,8 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
 
     ``order`` must be an order in which the steps can run. Vector clocks order accesses within a rank, in
     O(waits · threadblocks of a rank). For a pair that the clocks leave unordered, a search looks for a path
-    of messages through other ranks, in O(steps) for each later step of such pairs.
+    of messages through other ranks, in O(steps) for each later step of such pairs. Accesses of a switch to
+    the memory of several ranks are all such pairs.
     """
     program = waits.program
     rank_of = program.tb_rank.astype(np.int64)
@@ -39,13 +41,16 @@ def races(waits: Waits, slots: Slots, order: Indices) -> list[str]:
     by_rank = order[np.argsort(step_rank[order], kind="stable")]
     first_tb = np.searchsorted(rank_of, rank_of)
     count = program.count.astype(np.int64)
+    accesses = _Accesses(reads & ~idle, writes & ~idle, src, dst, count, same)
     suspects = _suspects(
         by_rank,
         _Blocks(program.tb_of.astype(np.int64), first_tb, np.bincount(rank_of, minlength=1)[rank_of]),
         waits.goal,
         _waited_for(waits),
-        _Accesses(reads & ~idle, writes & ~idle, src, dst, count, same),
+        accesses,
     )
+    if program.uses_switches:
+        suspects = np.concatenate([suspects, _across_ranks(program, slots, order, accesses)])
     if not len(suspects):
         return []
     return _messages(waits, slots, suspects[_open(waits, order, suspects)])
@@ -71,12 +76,63 @@ def overlaps(program: Program, slots: Slots) -> list[str]:
 
 
 def _messages(waits: Waits, slots: Slots, pairs: Indices) -> list[str]:
-    place = waits.program.place
-    found = dict.fromkeys(
-        f"{place(int(later))} and {place(int(earlier))} access {slots.name(int(cell))} in no certain order"
-        for earlier, later, cell in pairs
-    )
+    program = waits.program
+    place = program.place
+    found: dict[str, None] = {}
+    for earlier, later, cell in pairs.tolist():
+        owner = slots.rank(cell)
+        own = {int(program.tb_rank[program.tb_of[step]]) for step in (earlier, later)} == {owner}
+        where = slots.name(cell) + ("" if own else f" of rank {owner}")
+        found[f"{place(later)} and {place(earlier)} access {where} in no certain order"] = None
     return list(found)
+
+
+def _across_ranks(program: Program, slots: Slots, order: Indices, accesses: _Accesses) -> Indices:
+    """Return rows of (earlier step, later step, cell) of conflicts with a switch's access to several ranks.
+
+    Accesses of one threadblock are in order. O(slots touched · log).
+    """
+    members = member_slots(program, slots)
+    by_switch = np.repeat(np.arange(program.steps), np.diff(members.start))
+    reads = np.flatnonzero(accesses.reads & (program.op != GLRE))
+    writes = np.flatnonzero(accesses.writes & (program.op != GSTORE))
+    step = np.concatenate([by_switch, reads, writes])
+    first = np.concatenate([members.slot, accesses.src[reads], accesses.dst[writes]])
+    written = np.concatenate(
+        [program.op[by_switch] == GSTORE, np.zeros(len(reads), np.bool_), np.ones(len(writes), np.bool_)]
+    )
+    count = accesses.length[step]
+    cell = accesses.same[spans(first, count)]
+    step, written = np.repeat(step, count), np.repeat(written, count)
+    reached = np.zeros(len(accesses.same), dtype=bool)
+    reached[cell[: accesses.length[by_switch].sum()]] = True
+    kept = np.flatnonzero(reached[cell])
+    position = np.empty(program.steps, dtype=np.int64)
+    position[order] = np.arange(len(order))
+    rows = kept[np.lexsort((written[kept], position[step[kept]], cell[kept]))]
+    switch = (program.op == GLRE) | (program.op == GSTORE)
+    return _conflicts(step[rows], cell[rows], written[rows], switch, program.tb_of.astype(np.int64))
+
+
+@compiled
+def _conflicts(step: Indices, cell: Indices, written: Mask, switch: Mask, tb_of: Indices) -> Indices:
+    """Return (earlier, later, cell) of conflicting accesses, one of them a switch's; they come sorted."""
+    found = np.empty((3 * len(step) + 1, 3), dtype=np.int64)
+    size, last, since = 0, -1, 0
+    for at in range(len(step)):
+        if at == 0 or cell[at] != cell[at - 1]:
+            last, since = -1, at
+        for turn in range(since if written[at] else at, at + 1):
+            # The accesses since the last write are reads; the last turn is the last write itself.
+            before = turn if turn < at else last
+            if before < 0 or tb_of[step[before]] == tb_of[step[at]]:
+                continue
+            if switch[step[before]] or switch[step[at]]:
+                found[size, 0], found[size, 1], found[size, 2] = step[before], step[at], cell[at]
+                size += 1
+        if written[at]:
+            last, since = at, at + 1
+    return found[:size]
 
 
 def _waited_for(waits: Waits) -> Indices:

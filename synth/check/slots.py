@@ -47,6 +47,11 @@ class Slots:
         at = int(np.searchsorted(flat, number, side="right")) - 1
         return f"{BUFFERS[at % len(BUFFERS)]}[{number - flat[at]}]"
 
+    def rank(self, number: int) -> int:
+        """Return the rank whose memory a slot lies in."""
+        flat = self.first.ravel()
+        return (int(np.searchsorted(flat, number, side="right")) - 1) // len(BUFFERS)
+
 
 def slots_of(program: Program, *, in_place: bool) -> Slots:
     """Return the slots of a program, in place or out of place; O(slots · log slots)."""

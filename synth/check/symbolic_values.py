@@ -9,10 +9,11 @@ import numpy as np
 
 from probes.base import Indices, Mask
 from synth.check.slots import Slots
+from synth.check.switches import MemberSlots, member_slots
 from synth.check.waits import Waits
 from synth.collective import Collective
 from synth.kernels import compiled
-from synth.program import INPUT, OPS, READS_SRC, WRITES_DST, Program
+from synth.program import GLRE, GSTORE, INPUT, OPS, READS_SRC, WRITES_DST, Program
 
 __all__ = ["Values", "aligned_sums", "contributors", "follow", "missing"]
 
@@ -52,8 +53,11 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
     rank_of = program.tb_rank[program.tb_of].astype(np.int64)
     count = program.count.astype(np.int64)
     leaves = len(inputs.rank)
-    adds = np.array([op in ("re", "rrc", "rrs", "rrcs") for op in OPS])[program.op]
-    room = leaves + int(count[adds].sum()) + 2 * len(order) + 1
+    groups = member_slots(program, slots)
+    # A switch's sum makes a value for each member but the first.
+    adds = np.array([op in ("re", "rrc", "rrs", "rrcs") for op in OPS])[program.op].astype(np.int64)
+    adds[program.op == GLRE] = np.diff(groups.start)[program.op == GLRE]
+    room = leaves + int((count * adds).sum()) + 2 * len(order) + 1
     words = (program.ranks + _WORD - 1) // _WORD if reduced.any() else 1
     chunk = np.full(room, -1, dtype=np.int64)
     chunk[:leaves] = inputs.chunk
@@ -78,11 +82,12 @@ def follow(waits: Waits, slots: Slots, order: Indices) -> Values:
         count,
         waits.sender,
         offset,
+        program.messages.astype(np.int64),
     )
     table = _Table(chunk, bits, expression, np.zeros(room, dtype=np.int64), np.full(room, -1, dtype=np.int64))
     message = np.full(int(count[waits.sends].sum()) + 1, -1, dtype=np.int64)
     same = slots.same.astype(np.int64)
-    made, unread, uneven = _follow(order, steps, table, leaves, same, value, message, reduced)
+    made, unread, uneven = _follow(order, steps, groups, table, leaves, same, value, message, reduced)
     flaw, step = table.flaw[:made], table.step[:made]
     return Values(chunk[:made], bits[:made], expression[:made], flaw, step, value, unread, uneven)
 
@@ -139,6 +144,7 @@ class _Steps(NamedTuple):
     length: Indices
     sender: Indices
     offset: Indices
+    chunks_in_message: Indices
 
 
 class _Table(NamedTuple):
@@ -167,6 +173,32 @@ def _sum_of(one: Any, other: Any) -> Any:
 
 # The compiled form adds one pair inside a loop; ``_sum_of`` itself adds whole columns.
 _compiled_sum_of = compiled(_sum_of)
+# The order in which a switch adds up is unknown: the expression of its sum equals no other rank's.
+_OF_SWITCH = np.uint64(0xD6E8FEB86659FD93)
+
+
+@compiled
+def _add(table: _Table, result: int, a: int, b: int, step: int, reduced: Mask) -> None:
+    """Write the sum of the valid values ``a`` and ``b``, which ``step`` makes, into row ``result``."""
+    chunk, bits, expression, flaw, flaw_step = table
+    words = bits.shape[1]
+    overlap = False
+    for word in range(words):
+        if bits[a, word] & bits[b, word]:
+            overlap = True
+    chunk[result] = chunk[a]
+    if chunk[a] != chunk[b]:
+        flaw[result], flaw_step[result] = MIXED, step
+    elif not reduced[chunk[a]]:
+        flaw[result], flaw_step[result] = COPIED, step
+    elif overlap:
+        flaw[result], flaw_step[result] = TWICE, step
+        for word in range(words):
+            bits[result, word] = bits[a, word] & bits[b, word]
+    else:
+        for word in range(words):
+            bits[result, word] = bits[a, word] | bits[b, word]
+    expression[result] = _compiled_sum_of(expression[a], expression[b])
 
 
 # One compiled loop: functions could not share the variables that it changes.
@@ -174,6 +206,7 @@ _compiled_sum_of = compiled(_sum_of)
 def _follow(
     order: Indices,
     steps: _Steps,
+    groups: MemberSlots,
     table: _Table,
     made: int,
     same: Indices,
@@ -185,9 +218,8 @@ def _follow(
 
     ``made`` is the number of values before the first step; ``value`` holds the value of each cell.
     """
-    op, sends, receives, reads, writes, src, dst, count, sender, offset = steps
-    chunk, bits, expression, flaw, flaw_step = table
-    words = bits.shape[1]
+    op, sends, receives, reads, writes, src, dst, count, sender, offset, chunks_in_message = steps
+    flaw, flaw_step = table.flaw, table.step
     moved = np.empty(count.max() if len(count) else 1, dtype=np.int64)
     unread = np.empty((len(order), 2), dtype=np.int64)
     uneven = np.empty((len(order), 2), dtype=np.int64)
@@ -201,15 +233,40 @@ def _follow(
         # of another size, one stands for the whole message.
         blank = -1
         receiving = receives[step]
-        odd = receiving and count[sender[step]] != length
+        odd = receiving and chunks_in_message[sender[step]] != chunks_in_message[step]
         if odd:
-            uneven[unevens, 0], uneven[unevens, 1] = step, count[sender[step]]
+            uneven[unevens, 0], uneven[unevens, 1] = step, chunks_in_message[sender[step]]
             unevens += 1
             odd_value = made
             flaw[made], flaw_step[made] = LENGTH, step
             made += 1
         both = (receiving and reads[step]) or op[step] == _RE
+        first, last = groups.start[step], groups.start[step + 1]
         for at in range(length):
+            if op[step] == GLRE:
+                result = value[same[groups.slot[first] + at]]
+                for member in range(first, last):
+                    cell = same[groups.slot[member] + at]
+                    b = value[cell]
+                    if b < 0 and blank < 0:
+                        unread[unreads, 0], unread[unreads, 1] = step, cell
+                        unreads += 1
+                        blank = made
+                        flaw[made], flaw_step[made] = UNWRITTEN, step
+                        made += 1
+                    if b < 0 or result < 0:
+                        result = blank
+                    elif member > first and flaw[result] == 0:
+                        if flaw[b] != 0:
+                            result = b
+                        else:
+                            _add(table, made, result, b, step, reduced)
+                            result = made
+                            made += 1
+                if last - first > 2 and flaw[result] == 0:
+                    table.expression[result] ^= _OF_SWITCH + np.uint64(step)
+                moved[at] = result
+                continue
             a = -1
             if receiving:
                 a = odd_value if odd else message[offset[sender[step]] + at]
@@ -238,27 +295,15 @@ def _follow(
             elif flaw[b] != 0:
                 result = b
             else:
-                overlap = False
-                for word in range(words):
-                    if bits[a, word] & bits[b, word]:
-                        overlap = True
                 result = made
                 made += 1
-                chunk[result] = chunk[a]
-                if chunk[a] != chunk[b]:
-                    flaw[result], flaw_step[result] = MIXED, step
-                elif not reduced[chunk[a]]:
-                    flaw[result], flaw_step[result] = COPIED, step
-                elif overlap:
-                    flaw[result], flaw_step[result] = TWICE, step
-                    for word in range(words):
-                        bits[result, word] = bits[a, word] & bits[b, word]
-                else:
-                    for word in range(words):
-                        bits[result, word] = bits[a, word] | bits[b, word]
-                expression[result] = _compiled_sum_of(expression[a], expression[b])
+                _add(table, result, a, b, step, reduced)
             moved[at] = result
-        if writes[step]:
+        if op[step] == GSTORE:
+            for member in range(first, last):
+                for at in range(length):
+                    value[same[groups.slot[member] + at]] = moved[at]
+        elif writes[step]:
             for at in range(length):
                 value[same[dst[step] + at]] = moved[at]
         if sends[step]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from probes.base import Indices, offsets
 from synth.check.slots import slots_of
-from synth.program import BUFFERS, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
+from synth.program import BUFFERS, GLRE, READS_SRC, RECEIVES, SCRATCH, SENDS, WRITES_DST, Program
 
 __all__ = ["shape", "unused_scratch"]
 
@@ -18,7 +18,8 @@ def shape(program: Program) -> list[str]:
     sizes = slots_of(program, in_place=False).size
     found = _peers(program) + _ends(program)
     found += _slots(program, sizes, READS_SRC, program.src_buffer, program.src_slot, "reads")
-    return found + _slots(program, sizes, WRITES_DST, program.dst_buffer, program.dst_slot, "writes")
+    found += _slots(program, sizes, WRITES_DST, program.dst_buffer, program.dst_slot, "writes")
+    return found + _at_members(program, sizes)
 
 
 def unused_scratch(program: Program) -> list[str]:
@@ -93,3 +94,24 @@ def _slots(
         f"but that buffer has {size[step]} slots"
         for step in np.flatnonzero(outside).tolist()
     ]
+
+
+def _at_members(program: Program, sizes: Indices) -> list[str]:
+    """Return findings on steps of a group with one rank, or of which a member lacks the slots."""
+    found = []
+    for step in program.in_group.tolist():
+        rank = int(program.tb_rank[program.tb_of[step]])
+        others = [member for member in program.members(rank).tolist() if member != rank]
+        if not others:
+            found.append(f"{program.place(step)}: there is no other rank in the group of rank {rank}")
+        reads = program.op[step] == GLRE
+        buffer = int((program.src_buffer if reads else program.dst_buffer)[step])
+        slot = int((program.src_slot if reads else program.dst_slot)[step])
+        end = slot + int(program.count[step])
+        found += [
+            f"{program.place(step)} {'reads' if reads else 'writes'} {BUFFERS[buffer]}[{slot}:{end}] of rank "
+            f"{member}, where that buffer has {sizes[member, buffer]} slots"
+            for member in others
+            if end > sizes[member, buffer]
+        ]
+    return found

@@ -15,6 +15,7 @@ from synth.compiler.addends import exchanging_dag
 from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.compiler.merging import merged
+from synth.compiler.switches import switch_program
 from synth.compiler.threadblocks import looked_up
 from synth.memory_layout import Side, side_of
 from synth.multimem import refuse_switches
@@ -42,9 +43,11 @@ def lower(
 
     The program is valid out of place and, if the collective allows it, in place. Streams are paced. Messages
     of adjacent chunks are merged into messages of at most ``most_chunks``. With ``grid``, buffers have that
-    many chunks, and each chunk of the schedule is a range of them. Raises UsageError if a rank sends a chunk
-    that it does not hold, and for a schedule that switches carry out.
+    many chunks, and each chunk of the schedule is a range of them. Operations of switches are lowered as in
+    `switch_program`. Raises UsageError if a rank sends a chunk that it does not hold.
     """
+    if schedule.uses_switches:
+        return switch_program(schedule, name, instances=instances)
     dag = chunk_dag_of(schedule, name)
     if most_chunks > 1:
         dag = merged(dag, most_chunks)
@@ -68,7 +71,7 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
     collective, network = schedule.collective, schedule.network
-    refuse_switches(schedule, "a program")
+    refuse_switches(schedule, "a chunk DAG")
     if schedule.exchanges:
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
     homes = _Homes(schedule)

@@ -315,7 +315,13 @@ def _slots(program: Program, limits: RuntimeLimits) -> Iterator[str]:
         yield f"it uses slot {largest}, at most {limits.slot} can be counted"
 
 
+def _switches(program: Program, limits: RuntimeLimits) -> Iterator[str]:
+    for step in program.in_group[:1].tolist():
+        yield f"{program.place(step)} needs a switch that sums and copies, for which it has no instruction"
+
+
 _RULES: tuple[Callable[[Program, RuntimeLimits], Iterator[str]], ...] = (
+    _switches,
     _collective,
     _channels,
     _threadblocks,

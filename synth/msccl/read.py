@@ -12,7 +12,7 @@ from probes.base import LARGEST, DataError, Indices, bytes_of, first_of, ints, o
 from synth.collective import MOST_CHUNKS, Collective, custom
 from synth.msccl.elements import Elements, parse
 from synth.msccl.names import KIND, collective_of
-from synth.program import BUFFERS, OPS, READS_SRC, WRITES_DST, Program
+from synth.program import BUFFERS, GC3_OPS, READS_SRC, WRITES_DST, Program
 from synth.rank_sets import each
 
 __all__ = ["read_xml"]
@@ -161,7 +161,7 @@ def _steps(elements: Elements, blocks: _Blocks, found: list[str]) -> dict[str, A
         found.append(
             f"{_tb_name(blocks, tb[at])}: step {at - start[tb[at]]} is missing, or another has its number"
         )
-    op = table.choices("type", OPS, found)[order]
+    op = table.choices("type", GC3_OPS, found)[order]
     columns: dict[str, Any] = {"tb_start": ints(start), "op": bytes_of(op)}
     for side, uses in (("src", READS_SRC), ("dst", WRITES_DST)):
         used = np.array(uses)[op]

@@ -12,6 +12,7 @@ from probes.base import ints
 from synth.memory_layout import cells_of
 from synth.msccl.limits import MOST_FUSED, joined_reductions
 from synth.msccl.names import COLL, chunks_per_loop
+from synth.multimem import refuse_switches
 from synth.program import BUFFERS, OPS, Program
 
 __all__ = ["separate_reductions", "write_xml"]
@@ -22,11 +23,12 @@ _UNSAFE, _MOST_NAME = re.compile(r"[^A-Za-z0-9_. -]"), 200
 
 
 def write_xml(program: Program) -> bytes:
-    """Return the ``<algo>`` element. O(steps).
+    """Return the ``<algo>`` element; raise UsageError if switches carry out some steps. O(steps).
 
     The src of rrc, rrs and rrcs is the local operand, as the runtime expects. A slot that a step does not use
     is -1, except the dst of rrs, which repeats its src.
     """
+    refuse_switches(program, "MSCCL XML")
     return "".join(_lines(separate_reductions(program))).encode()
 
 

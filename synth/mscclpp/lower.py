@@ -15,6 +15,7 @@ from synth.mscclpp.block_waits import BlockWaits
 from synth.mscclpp.emission import Emission, RankPlan, Semaphores
 from synth.mscclpp.messages import MatchedMessages
 from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan
+from synth.multimem import refuse_switches
 from synth.program import Program
 
 __all__ = ["plan_of"]
@@ -25,9 +26,11 @@ def plan_of(program: Program, hosts: Sequence[int], *, in_place: bool | None = N
     """Return a plan equivalent to a proven program; ``hosts[rank]`` is the number of its host.
 
     With ``in_place`` None, the plan is in place if the program allows it. Raises UsageError for a collective
-    that plans do not have or that leaves out ranks, and for a placement that the program does not support.
-    Takes O(steps²) bits of memory.
+    that plans do not have or that leaves out ranks, for a placement that the program does not support, and
+    if switches carry out some steps: `switch_plan` makes the plan of their schedule. Takes O(steps²) bits of
+    memory.
     """
+    refuse_switches(program, "a plan made of a program")
     collective = program.collective
     if collective.kind not in COLLECTIVES or not collective.whole or program.input_chunks:
         raise UsageError(

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from probes.base import UsageError
 from synth.mscclpp.plan import COLLECTIVES, ExecutionPlan, Operand, Operation, PlanRank, Switch, Threadblock
 from synth.mscclpp.well_formed import MOST_CHANNELS, MOST_CHANNELS_AN_OPERATION, MOST_OPERATIONS
-from synth.schedules import REDUCE, Schedule
+from synth.multimem import operations_of_ranks
+from synth.schedules import COPY, Schedule
 
 __all__ = ["switch_plan"]
 
@@ -35,13 +34,8 @@ def switch_plan(schedule: Schedule, name: str = "", *, in_place: bool | None = N
     collective = schedule.collective
     if collective.kind not in ("all_reduce", "all_gather") or not collective.whole:
         raise UsageError(f"with switches a plan of MSCCL++ cannot do {collective.label}", hint=_HINT)
-    if (schedule.multimem < 0).any():
-        raise UsageError(
-            f"a plan of MSCCL++ with switches is for one host, {schedule.network.name} has "
-            f"{len(set(schedule.network.hosts))}",
-            hint=_HINT,
-        )
-    owned = _owned(schedule)
+    operations = operations_of_ranks(schedule, "a plan of MSCCL++", _HINT)
+    owned = [[chunk for op, chunk in each if op == COPY] for each in operations]
     ranks, most = collective.ranks, max(map(len, owned))
     blocks = max(
         min(_BLOCKS, most), -(-(ranks - 1) // MOST_CHANNELS), -(-most // (MOST_OPERATIONS - _AROUND))
@@ -58,25 +52,6 @@ def switch_plan(schedule: Schedule, name: str = "", *, in_place: bool | None = N
 
 
 _HINT = "It can do an all_reduce or all_gather of all ranks of one host."
-
-
-def _owned(schedule: Schedule) -> list[list[int]]:
-    """Return for each rank the chunks that it writes to all, in the order of the table."""
-    network, found = schedule.network, [list[int]() for _ in range(schedule.collective.ranks)]
-    reader: dict[int, int] = {}
-    heads = np.flatnonzero(np.diff(schedule.multimem, prepend=-1))
-    for row in heads.tolist():
-        chunk, link = int(schedule.chunk[row]), int(schedule.link[row])
-        if schedule.op[row] == REDUCE:
-            reader[chunk] = int(network.dst[link])
-            continue
-        writer = int(network.src[link])
-        if reader.get(chunk, writer) != writer:
-            raise UsageError(
-                f"rank {reader[chunk]} sums chunk {chunk}, and rank {writer} copies the sum", hint=_HINT
-            )
-        found[writer].append(chunk)
-    return found
 
 
 def _rank(schedule: Schedule, rank: int, chunks: Sequence[int], blocks: int, *, in_place: bool) -> PlanRank:

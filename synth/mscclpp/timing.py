@@ -201,6 +201,7 @@ class _Steps:
             receive,
             len(fifos),
             max(map(len, self.signals.values()), default=1),
+            link >= 0,
             np.maximum(link, 0),
             network.link_port_start.astype(np.int64),
             network.link_port.astype(np.int64),

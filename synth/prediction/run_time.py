@@ -74,16 +74,16 @@ def prediction(
     On one host whose memory was measured, the model is `synth.prediction.one_host`. Elsewhere the result is
     the geometric mean of two models of transfers that meet at a port: they wait for each other in the
     schedule's order, or they share it. TCP lies between, because the transfer that began first has filled the
-    queues. Large programs use only the first model. ``costs`` defaults to the costs of steps between hosts,
-    or inside a host if the network has only one. Raises UsageError if the network lacks a rank or a link of
-    the program.
+    queues. Large programs, and those in which switches sum or copy, use only the first model. ``costs``
+    defaults to the costs of steps between hosts, or inside a host if the network has only one. Raises
+    UsageError if the network lacks a rank or a link of the program.
     """
     chunk_bytes = max(1, chunk_bytes)
     costs = costs or (_COSTS if len(set(network.hosts)) > 1 else _COSTS_OF_ONE_HOST)
     in_turn = simulate_program(program, network, chunk_bytes, costs)
     if network.is_measured_host:
         return Prediction(costs, in_turn, 0.0, host_timing(program, network, chunk_bytes, network.memory[0]))
-    if program.steps * network.links > _MOST_WORK:
+    if program.uses_switches or program.steps * network.links > _MOST_WORK:
         return Prediction(costs, in_turn, 0.0)
     fair_s = fair_time_s(program, network, chunk_bytes, costs)
     return Prediction(costs, in_turn, float((in_turn.time_s * fair_s) ** 0.5) - in_turn.time_s)

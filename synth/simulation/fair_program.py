@@ -14,6 +14,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, Mask, offsets
 from synth.kernels import compiled, pop, push
+from synth.multimem import refuse_switches
 from synth.network import Network
 from synth.program import Program
 from synth.simulation.fifo_order import links_of
@@ -30,6 +31,7 @@ def fair_time_s(program: Program, network: Network, chunk_bytes: int, costs: Cos
     is infinite if the program deadlocks. Raises UsageError if the network lacks a link. O(messages · flows ·
     ports of the busiest moment).
     """
+    refuse_switches(program, "the model of flows")
     costs = costs or Costs()
     links = links_of(program)
     link = links_used(program, network, chunk_bytes)

@@ -9,12 +9,14 @@ same time, each at its given rate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from probes.base import Floats, Indices, UsageError, floats
+from synth.multimem import with_lanes
 from synth.network import Network, fastest_links
-from synth.program import FIFO_DEPTH, READS_SRC, WRITES_DST, Program
+from synth.program import FIFO_DEPTH, GLRE, READS_SRC, WRITES_DST, Program
 from synth.simulation.fifo_order import links_of
 from synth.simulation.threadblock_machine import CAUSES, run_threadblocks
 
@@ -48,7 +50,7 @@ class ProgramTiming:
     ``binding`` names the largest of them. ``link_busy`` is the share of the time for which each link is held.
     For each step, ``cause`` is the kind of its last wait (an index into CAUSES), ``culprit`` the step that
     caused the wait (-1: none), ``link`` the link that it holds, and ``wire_s`` the seconds for which it holds
-    the link (0: it sends nothing).
+    the link (0: it sends nothing, or a switch carries it out).
     """
 
     start_s: Floats
@@ -71,18 +73,25 @@ def simulate_program(
     Raises UsageError if the network lacks a rank or a link that the program needs.
     """
     costs = costs or Costs()
-    links = links_of(program)
+    links, real_links = links_of(program), network.links
     link = links_used(program, network, chunk_bytes)
-    size = program.count.astype(np.float64) * chunk_bytes
+    network, link, by_switches_s = _with_switches(program, network, chunk_bytes, link)
+    by_switch = np.zeros(program.steps, dtype=bool)
+    by_switch[program.in_group] = True
+    holds = links.sends | by_switch
+    talks = links.sends | links.receives
+    size = np.where(talks, program.messages, program.count).astype(np.float64) * chunk_bytes
     moved_s = size / costs.threadblock_bytes_per_s
-    direct_s = np.where(links.sends, network.beta_s_per_byte[link] * size, 0.0)
-    alpha = np.where(links.sends, network.alpha_s[link], 0.0)
+    direct_s = np.where(holds, network.beta_s_per_byte[link] * size, 0.0)
+    alpha = np.where(holds, network.alpha_s[link], 0.0)
     paced_s = _paced_s(program, size)
     alpha_held = alpha if network.hold_alpha else np.zeros_like(alpha)
     set_up_s = np.where(network.within_host[link], 0.0, costs.message_s)
-    wire_s = np.where(links.sends, np.maximum(direct_s, paced_s) + alpha_held + set_up_s, 0.0)
+    wire_s = np.where(holds, np.maximum(direct_s, paced_s) + alpha_held + set_up_s, 0.0)
     works = np.array(READS_SRC)[program.op] | np.array(WRITES_DST)[program.op]
-    busy_s = np.maximum(wire_s, np.where(works, moved_s, 0.0)) + costs.step_s
+    # A switch's operation ends when its data are there, not when they have left.
+    waited_s = np.where(by_switch, alpha, 0.0)
+    busy_s = np.maximum(wire_s, np.where(works, moved_s, 0.0)) + costs.step_s + waited_s
     start_s, end_s, cause, culprit = run_threadblocks(
         program.tb_start.astype(np.int64),
         program.tb_of.astype(np.int64),
@@ -94,6 +103,7 @@ def simulate_program(
         links.recv,
         links.fifos,
         costs.fifo,
+        holds,
         *_resources(program, network, link),
         busy_s,
         wire_s,
@@ -102,19 +112,54 @@ def simulate_program(
         1.0 / costs.slices,
     )
     time_s = float(end_s.max(initial=0.0))
-    shares = _chain(end_s, cause, culprit, wire_s, alpha, busy_s, costs.step_s)
+    shares = _chain(end_s, cause, culprit, wire_s, alpha, waited_s, busy_s, costs.step_s)
     held = floats(np.bincount(link, weights=direct_s + alpha_held, minlength=network.links))
+    held_links = held[:real_links] + by_switches_s
     return ProgramTiming(
         start_s,
         end_s,
         time_s,
         shares,
-        _binding(network, shares, held),
-        floats(held / time_s if 0 < time_s < np.inf else held * 0.0),
+        _binding(network, shares, held, real_links),
+        floats(held_links / time_s if 0 < time_s < np.inf else held_links * 0.0),
         cause,
         culprit,
-        link,
-        wire_s,
+        np.where(by_switch, 0, link),
+        np.where(by_switch, 0.0, wire_s),
+    )
+
+
+class _Switches(NamedTuple):
+    """The network with a link for each kind of operation of each rank, and the link of each step on it.
+
+    ``held_s`` are the seconds for which all operations hold each link of the network itself, as in
+    `Schedule.busy_s`.
+    """
+
+    network: Network
+    link: Indices
+    held_s: Floats
+
+
+def _with_switches(program: Program, network: Network, chunk_bytes: int, link: Indices) -> _Switches:
+    rows, held_s = program.in_group, np.zeros(network.links)
+    if not len(rows):
+        return _Switches(network, link, held_s)
+    rank = program.tb_rank[program.tb_of[rows]].astype(np.int64)
+    used, number = np.unique((program.op[rows] == GLRE) * program.ranks + rank, return_inverse=True)
+    is_sum, ranks = np.divmod(used, program.ranks)
+    carried_s = np.bincount(number, program.count[rows]) * chunk_bytes * network.multimem_s_per_byte
+    pairs = [
+        [(other, one)[:: 1 if sums else -1] for other in program.members(one).tolist() if other != one]
+        for one, sums in zip(ranks.tolist(), is_sum.tolist(), strict=True)
+    ]
+    fastest = fastest_links(network, chunk_bytes, {pair for each in pairs for pair in each})
+    for each, seconds in zip(pairs, carried_s.tolist(), strict=True):
+        held_s[[fastest[pair] for pair in each]] += seconds * (len(each) + 2) / (2 * len(each))
+    found = link.copy()
+    found[rows] = network.links + number
+    return _Switches(
+        with_lanes(network, np.array([fastest[each[0]] for each in pairs]), is_sum), found, held_s
     )
 
 
@@ -145,6 +190,10 @@ def links_used(program: Program, network: Network, chunk_bytes: int) -> Indices:
     The channels between two ranks are spread round-robin over the fastest of their parallel links. Raises
     UsageError if the network lacks a rank or link.
     """
+    if program.uses_switches and not network.multimem_s_per_byte:
+        raise UsageError(
+            f"switches sum and copy in {program.name} (NVLink SHARP), and no switch of {network.name} does"
+        )
     if network.ranks < program.ranks:
         raise UsageError(f"{network.name} has {network.ranks} ranks, {program.name} needs {program.ranks}")
     pairs = list(zip(program.tb_rank.tolist(), program.tb_send.tolist(), strict=True))
@@ -190,6 +239,7 @@ def _chain(
     culprit: Indices,
     wire_s: Floats,
     alpha_s: Floats,
+    waited_s: Floats,
     busy_s: Floats,
     step_s: float,
 ) -> dict[str, float]:
@@ -205,14 +255,15 @@ def _chain(
         elif why != "link":
             # The later step waited for this step's end, not for its message, and so also for its overheads.
             shares["instructions"] += step_s
-            late_s = float(busy_s[step] - wire_s[step] - step_s)
+            shares["latency"] += float(waited_s[step])
+            late_s = float(busy_s[step] - waited_s[step] - wire_s[step] - step_s)
             # A difference of sums: rounding leaves a small remainder of either sign where it should be 0.
             shares["threadblock"] += late_s if late_s > _ROUNDING * busy_s[step] else 0.0
         step, why = int(culprit[step]), CAUSES[cause[step]]
     return shares
 
 
-def _binding(network: Network, shares: dict[str, float], held_s: Floats) -> str:
+def _binding(network: Network, shares: dict[str, float], held_s: Floats, real_links: int) -> str:
     largest = max(shares, key=lambda name: shares[name])
     if largest != "transfer":
         return {
@@ -221,4 +272,6 @@ def _binding(network: Network, shares: dict[str, float], held_s: Floats) -> str:
             "instructions": "the overhead of instructions",
         }[largest]
     busiest = int(np.argmax(held_s))
+    if busiest >= real_links:
+        return "sums and copies of switches"
     return f"transfers, most on link {network.src[busiest]} -> {network.dst[busiest]}"

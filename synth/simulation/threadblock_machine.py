@@ -25,6 +25,7 @@ def run_threadblocks(
     recv: Indices,
     fifos: int,
     depth: int,
+    holds: Mask,
     link: Indices,
     port_start: Indices,
     port: Indices,
@@ -39,8 +40,9 @@ def run_threadblocks(
 ) -> tuple[Floats, Floats, Indices, Indices]:
     """Return (start, end, cause, culprit) of each step; both times are infinite if it never runs.
 
-    ``cause`` indexes CAUSES: what the step waited for last; ``culprit`` is the step that caused the wait. If
-    several steps could take a link or port at the same moment, the one with the least ``late_s`` does. A
+    ``cause`` indexes CAUSES: what the step waited for last; ``culprit`` is the step that caused the wait.
+    Steps that send, or that switches carry out, hold a link. If several steps could take a link or port at
+    the same moment, the one with the least ``late_s`` does. A
     message holds each port for ``port_part`` of the time that it holds the link. Messages move in slices,
     each ``slice_part`` of a message (1: whole): a receiving step starts when the first slice has arrived, and
     ends when it has processed the last slice.
@@ -105,6 +107,7 @@ def run_threadblocks(
             slot = sent[fifo] % depth
             if slot_free_s[fifo, slot] > ready_s:
                 ready_s, why, whom = slot_free_s[fifo, slot], 4, slot_user[fifo, slot]
+        if holds[step]:
             last = _free_last(free_s, link[step], links, port_start, port)
             if free_s[last] > ready_s:
                 ready_s, why, whom = free_s[last], 5, holder[last]
@@ -120,13 +123,15 @@ def run_threadblocks(
             left_s[step] = max(left_s[step], last_s + wire_s[step] * slice_part)
         cause[step], culprit[step] = why, whom
         reached[tb] = step + 1
-        if sends[step]:
-            fifo, edge = send[tb], link[step]
-            sent[fifo] += 1
+        if holds[step]:
+            edge = link[step]
             free_s[edge], holder[edge] = ready_s + wire_s[step], step
             for at in range(port_start[edge], port_start[edge + 1]):
                 p = links + port[at]
                 free_s[p], holder[p] = ready_s + wire_s[step] * port_part[at], step
+        if sends[step]:
+            fifo = send[tb]
+            sent[fifo] += 1
             if sleeper_of_fifo[fifo] >= 0:
                 size = push(key, what, size, ready_s, sleeper_of_fifo[fifo])
                 sleeper_of_fifo[fifo] = -1

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -124,6 +125,77 @@ inline unsigned short float_to_half(float value) {
     whole += 0xfffu + (whole >> 13 & 1u);
     return sign | ((whole >> 13) - (112u << 10));
 }
+
+#ifdef MULTIMEM
+// A switch: addresses from `first` on stand for the memory of all members of a group.
+struct Reach {
+    u64 first, bytes;
+    i64 members;
+    u64 memory[64];
+};
+static Reach reaches[64];
+static i64 reach_count = 0;
+extern "C" void reach(i64 count, const Reach* all) {
+    reach_count = count;
+    for (i64 each = 0; each < count; ++each) reaches[each] = all[each];
+}
+// Call `work` with the memory of each member.
+template <class Work>
+inline void at_members(const void* at, u64 bytes, Work work) {
+    const u64 address = reinterpret_cast<u64>(at);
+    if (address % bytes) abort();
+    for (i64 each = 0; each < reach_count; ++each) {
+        const Reach& one = reaches[each];
+        if (address < one.first || address + bytes > one.first + one.bytes) continue;
+        for (i64 member = 0; member < one.members; ++member)
+            work(reinterpret_cast<char*>(one.memory[member] + (address - one.first)));
+        return;
+    }
+    abort();
+}
+inline float summand(float value) { return value; }
+inline unsigned summand(int value) { return static_cast<unsigned>(value); }
+inline float summand(Half value) { return half_to_float(value.bits); }
+inline float summand(Bfloat value) { return float_of_bits(static_cast<unsigned>(value.bits) << 16); }
+inline void round_to(float& value, float sum) { value = sum; }
+inline void round_to(int& value, unsigned sum) { value = static_cast<int>(sum); }
+inline void round_to(Half& value, float sum) { value.bits = float_to_half(sum); }
+inline void round_to(Bfloat& value, float sum) {
+    const unsigned bits = bits_of_float(sum);
+    value.bits = static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+inline void order_aliases() {}
+// The sum has the precision of float, and is rounded once.
+template <class T, class Unit>
+inline Unit summed(const T* at) {
+    constexpr int COUNT = sizeof(Unit) / sizeof(T);
+    decltype(summand(T{})) sums[COUNT] = {};
+    at_members(at, sizeof(Unit), [&](const char* memory) {
+        T values[COUNT];
+        std::memcpy(values, memory, sizeof values);
+        for (int each = 0; each < COUNT; ++each) sums[each] += summand(values[each]);
+    });
+    T results[COUNT];
+    for (int each = 0; each < COUNT; ++each) round_to(results[each], sums[each]);
+    Unit unit;
+    std::memcpy(&unit, results, sizeof unit);
+    return unit;
+}
+template <class T>
+inline Bits sum_of_group(const T* at) {
+    return summed<T, Bits>(at);
+}
+template <class T>
+inline unsigned word_sum_of_group(const T* at) {
+    return summed<T, unsigned>(at);
+}
+inline void store_at_group(void* at, const Bits& bits) {
+    at_members(at, sizeof bits, [&](char* memory) { std::memcpy(memory, &bits, sizeof bits); });
+}
+inline void store_word_at_group(void* at, unsigned word) {
+    at_members(at, sizeof word, [&](char* memory) { std::memcpy(memory, &word, sizeof word); });
+}
+#endif
 
 // Runs `work` once on each thread of each block, all at the same time.
 template <class Work>

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from exec.cuda.kernel.encode import RECORD
+from exec.cuda.kernel.encode import RECORD, SPARE_SLOTS, encoded
 from exec.cuda.kernel.fifo_memory import arenas
-from exec.cuda.kernel.launch import own_tables
+from exec.cuda.kernel.launch import own_tables, waiters
 from exec.cuda.kernel.source import kernels
+from exec.program import dtype_of, expected_output
+from exec.program.layout import Layout
 from synth.program import OUTPUT, SCRATCH
 
-__all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of"]
+__all__ = ["COMPILER", "Outcome", "bits_of", "library", "run_on_host", "values_of", "wrong"]
 
 COMPILER = shutil.which("g++")
 # git ignores it, and `make clean` removes it.
@@ -51,11 +53,11 @@ class Outcome:
 
 
 @functools.cache
-def library(dtype, redop, *flags, wire_protocol="Simple"):
+def library(dtype, redop, *flags, wire_protocol="Simple", multimem=False):
     """The kernels as a shared library, compiled once on this machine for all that it is made of."""
     redop = "sum" if redop == "avg" else redop
     header = Path(__file__).with_name("blocks_as_threads.h")
-    text = f"{kernels(dtype, redop, wire_protocol)}\n{_LAUNCHER}"
+    text = f"{kernels(dtype, redop, wire_protocol, multimem=multimem)}\n{_LAUNCHER}"
     options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wall", "-Wno-unknown-pragmas", *flags]
     made_of = "\n".join([_compiler_version(), header.read_text(), text, *options])
     kept = _KEPT / f"{hashlib.sha256(made_of.encode()).hexdigest()}.so"
@@ -94,8 +96,10 @@ def run_on_host(
 
     ``apart``: each rank is a launch of its own, with its own tables only, as on several GPUs.
     """
-    kernel = library(dtype, redop, *flags, wire_protocol=encoded.wire_protocol)
     layout = encoded.layout
+    group = layout.program.group
+    multimem = {"multimem": True} if len(group) else {}
+    kernel = library(dtype, redop, *flags, wire_protocol=encoded.wire_protocol, **multimem)
     every = range(len(inputs))
     places = arenas(encoded)
     memory = [_aligned(int(size)) for size in places.sizes]
@@ -104,8 +108,9 @@ def run_on_host(
     launched = [_Launch(kernel, encoded, places.links, bases, group) for group in groups]
     for number in range(launches):
         buffers = [_buffers(layout, rank, given, in_place) for rank, given in enumerate(inputs)]
+        reached = _reached(kernel, buffers, group.tolist())
         with ThreadPoolExecutor(len(launched)) as pool:
-            running = [pool.submit(each.run, buffers, threads, number, limit_s) for each in launched]
+            running = [pool.submit(each.run, buffers, reached, threads, number, limit_s) for each in launched]
         for each in running:
             each.result()
     outputs = [own[OUTPUT] for own in buffers]
@@ -115,6 +120,35 @@ def run_on_host(
                 at = ctypes.c_void_p(output[start:].ctypes.data)
                 kernel.run_divide(at, ctypes.c_int64(stop - start), by)
     return Outcome(outputs, np.concatenate([each.records for each in launched]))
+
+
+def _storage(dtype):
+    """The type whose values the exact results are computed in."""
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+
+
+def wrong(
+    program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, by="Simple", **how
+):
+    """Elements that are not what they must be, over all ranks."""
+    layout = Layout(program, count)
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
+    cut["spare_slots"] = SPARE_SLOTS
+    table = encoded(layout, dtype_of(dtype).itemsize, **cut)
+    of = "sum" if redop == "avg" else redop
+    inputs = [
+        bits_of(expected_output.given(layout, rank, _storage(dtype), of), dtype)
+        for rank in range(program.ranks)
+    ]
+    found = run_on_host(table, inputs, dtype, redop, **how)
+    assert waiters(table, found.records) == []
+    bad = 0
+    for rank, output in enumerate(found.outputs):
+        right = expected_output.expected(layout, rank, _storage(dtype), of)
+        if redop == "avg" and program.collective.reduces:
+            right = np.trunc(right / program.ranks) if right.dtype.kind in "iu" else right / program.ranks
+        bad += int(np.count_nonzero(output != bits_of(right, dtype)))
+    return bad
 
 
 class _Launch:
@@ -129,9 +163,11 @@ class _Launch:
         self.records = np.zeros((len(self.blocks), len(RECORD)), dtype=np.int64)
         self.stop = np.zeros(1, dtype=np.uint64)
 
-    def run(self, buffers, threads, number, limit_s):
+    def run(self, buffers, reached, threads, number, limit_s):
         encoded = self.encoded
-        addresses = np.array([[each.ctypes.data for each in buffers[rank]] for rank in self.ranks], np.int64)
+        addresses = np.array(
+            [[*(each.ctypes.data for each in buffers[rank]), *reached[rank]] for rank in self.ranks], np.int64
+        )
         tables = (self.blocks, self.steps, encoded.more, addresses, self.links, self.flags, self.records)
         numbers = (number, encoded.tile, encoded.tiles, encoded.slices, int(limit_s * 1e9))
         self.kernel.run_interpreter(
@@ -140,6 +176,24 @@ class _Launch:
             *(ctypes.c_void_p(table.ctypes.data) for table in (*tables, self.stop)),
             *map(ctypes.c_int64, numbers),
         )
+
+
+def _reached(kernel, buffers, group):
+    """Let a switch reach the ranks of each group; return its addresses of every rank's buffers."""
+    if not group:
+        return [()] * len(buffers)
+    regions, reached = [], [[] for _ in buffers]
+    for number in sorted(set(group)):
+        members = [rank for rank, each in enumerate(group) if each == number]
+        for at in range(3):
+            first = len(regions) + 1 << 44
+            memory = [buffers[rank][at].ctypes.data for rank in members]
+            regions.append([first, buffers[members[0]][at].nbytes, len(members), *memory])
+            for rank in members:
+                reached[rank].append(first)
+    table = np.array([[*region, *[0] * (67 - len(region))] for region in regions], np.uint64)
+    kernel.reach(ctypes.c_int64(len(table)), ctypes.c_void_p(table.ctypes.data))
+    return reached
 
 
 def bits_of(values, dtype):

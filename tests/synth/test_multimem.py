@@ -13,7 +13,6 @@ from probes.base import UsageError, ints
 from synth.check import check
 from synth.check.times import on_lanes, replay as judged_times
 from synth.collective import collective, custom
-from synth.compiler import lower
 from synth.methods import nvls
 from synth.multimem import laned, operations
 from synth.networks.dgx import pod
@@ -105,11 +104,6 @@ def test_other_machines_have_no_such_switches():
     network = pod("dgx-a100")
     with pytest.raises(UsageError, match="nvls needs switches that sum and copy"):
         nvls.synthesize(network, collective("all_reduce", 8), 1)
-
-
-def test_a_program_cannot_say_them():
-    with pytest.raises(UsageError, match="which a program cannot express"):
-        lower(made())
 
 
 def test_those_that_know_only_ranks_refuse_them():

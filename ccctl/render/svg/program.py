@@ -24,7 +24,7 @@ __all__ = ["levels", "pictures"]
 # are drawn.
 _MOST_LANES, _MOST_ARROWS = 64, 160
 _LEAST_CELL, _MOST_CELL = 3.0, 34.0
-# The colour of each instruction, with the names of GC3.
+# The colour of each instruction, with the names of GC3 and MSCCL++.
 _LOOKS = {
     "nop": GREY,
     "s": COLOURS[0],
@@ -35,6 +35,10 @@ _LOOKS = {
     "rrs": COLOURS[3],
     "rcs": "#9ad1f2",
     "rrcs": COLOURS[1],
+    "glre": "#332288",
+    "gstore": "#c5a3e0",
+    "signal": "#b0b0b0",
+    "wait": "#d0d0d0",
 }
 _AXIS = Axis("steps that come first (no times)", short, counted=True)
 

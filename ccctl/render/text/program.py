@@ -18,7 +18,8 @@ __all__ = ["MEANINGS", "draw", "draw_timing", "limit_of_program"]
 _WIDTH = 64
 # Capital letters are steps that forward what they receive.
 _LETTERS = dict(zip(("nop", "s", "r", "cpy", "re", "rrc", "rrs", "rcs", "rrcs"), ".srce+FPA", strict=True))
-# The meaning of each instruction, by its name in GC3.
+_LETTERS |= {"glre": "g", "gstore": "w", "signal": "!", "wait": "?"}
+# The meaning of each instruction, by its name in GC3 or MSCCL++.
 MEANINGS = {
     "nop": "only waits",
     "s": "send",
@@ -29,6 +30,10 @@ MEANINGS = {
     "rrs": "receive, add, send on",
     "rcs": "receive, keep, send on",
     "rrcs": "receive, add, keep, send on",
+    "glre": "sum of all ranks by the switch",
+    "gstore": "copy to all ranks by the switch",
+    "signal": "send without data",
+    "wait": "receive without data",
 }
 
 

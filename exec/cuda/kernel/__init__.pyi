@@ -1,5 +1,6 @@
 from .compile import architectures as architectures
 from .device import Device as Device, Kernels as Kernels, gpus as gpus
+from .elements import require_switch_sum as require_switch_sum
 from .encode import (
     BLOCK as BLOCK,
     SPARE_SLOTS as SPARE_SLOTS,

@@ -39,8 +39,15 @@ class Cubin:
 
 
 @cache
-def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol = "Simple") -> Cubin:
-    """Return the kernels for one type, operator and protocol.
+def cubin(
+    dtype: str,
+    redop: str,
+    architecture: int,
+    wire_protocol: WireProtocol = "Simple",
+    *,
+    multimem: bool = False,
+) -> Cubin:
+    """Return the kernels for one type, operator and protocol, with the instructions of switches if asked for.
 
     ``architecture`` is 90 for compute capability 9.0. Raises UnavailableError if NVRTC is not installed or
     does not know the architecture.
@@ -53,7 +60,7 @@ def cubin(dtype: str, redop: str, architecture: int, wire_protocol: WireProtocol
             f"NVRTC compiles for sm_{min(known)} to sm_{max(known)}, this GPU is sm_{architecture}",
             hint="Install the NVRTC of a CUDA version that knows this GPU.",
         )
-    text = kernels(dtype, redop, wire_protocol).encode()
+    text = kernels(dtype, redop, wire_protocol, multimem=multimem).encode()
     status, program = nvrtc.nvrtcCreateProgram(text, b"interpreter.cu", 0, [], [])
     options = [f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v", *OPTIONS]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])

@@ -49,6 +49,17 @@ class Device:
             self.name = str(self._runtime.getDeviceProperties(number)["name"].decode())
             self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
+    def has_multicast(self) -> bool:
+        """Return whether the GPU has multicast memory, through which switches sum and copy."""
+        from cuda.bindings import driver
+
+        attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+        # The runtime, which CuPy calls, does not know the attribute.
+        status, device = driver.cuDeviceGet(self.number)
+        if not int(status):
+            status, supported = driver.cuDeviceGetAttribute(attribute, device)
+        return not int(status) and bool(supported)
+
     def translating_errors(self) -> AbstractContextManager[None]:
         """Return a context that turns errors of CUDA into an UnavailableError that names the GPU."""
         return cuda_errors(self.number)

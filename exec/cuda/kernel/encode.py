@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from exec.cuda.kernel.rows import DOES, STEP, Rows
+from exec.cuda.kernel.rows import BY_SWITCH, DOES, STEP, Rows
 from exec.program import Layout, moves
-from probes.base import DataError, Indices
+from probes.base import DataError, Indices, UsageError
 from synth.program import FIFO_DEPTH, Program
 from synth.simulation import links_of
 
@@ -71,6 +71,8 @@ _MOST_SLICES = 4
 SPARE_SLOTS = 14
 # The kernel moves 16 bytes at once; its tiles and slices end at multiples of them.
 PACK_BYTES = 16
+# Switches sum and copy at least this many bytes.
+WORD_BYTES = 4
 # LL128 is fastest for messages between these sizes, LL for shorter and Simple for longer ones. TO BE MEASURED
 # over NVLink: the sizes follow from the latency and the rate of a threadblock in NCCL's tuning model
 # (synth.simulation.protocols). LL takes 1.3 us less than LL128 and 50 ps a byte more, Simple 1.5 us more and
@@ -161,13 +163,14 @@ def encoded(
     whole tiles would take.
 
     Raises DataError if the program deadlocks with ``depth`` messages in each FIFO, or if two threadblocks of
-    a rank share one end of a connection.
+    a rank share one end of a connection; UsageError if a switch would sum or copy a part of a word.
     """
     program = layout.program
     links = links_of(program)
     _refuse_shared_ends(program, links.send, links.recv)
     rows = Rows(layout)
     rows.fill(moves(layout, depth))
+    _refuse_parts_of_words(layout, rows.table(), itemsize)
     tile = _tile(layout.largest, itemsize, tile_bytes)
     longest = min(tile, layout.largest) * itemsize
     slices = 1 if wire_protocol != "Simple" else max(1, min(_MOST_SLICES, longest // slice_bytes))
@@ -207,6 +210,18 @@ def _refuse_shared_ends(program: Program, *ends: Indices) -> None:
             shared = np.flatnonzero(fifos == int(np.argmax(counts)))[:2].tolist()
             problem = f"{' and '.join(map(program.tb_name, shared))} share one end of a connection"
             raise DataError(f"program {program.name}", [problem])
+
+
+def _refuse_parts_of_words(layout: Layout, steps: Indices, itemsize: int) -> None:
+    """Raise UsageError for a row that a switch carries out and whose elements do not fill words."""
+    by_switch = steps[:, STEP.index("does")] & sum(BY_SWITCH.values()) != 0
+    ends = steps[by_switch][:, [STEP.index(name) for name in ("src_start", "dst_start", "length")]] * itemsize
+    if (ends % WORD_BYTES).any():
+        raise UsageError(
+            f"switches sum and copy words of {WORD_BYTES} bytes, and chunks of {layout.program.name} end "
+            f"within one at {layout.count} elements",
+            hint=f"Choose a size of which each of {layout.program.collective.share} chunks is whole words.",
+        )
 
 
 def _blocks(program: Program, rows: Rows, fifos: Indices, room: Indices, needed: Indices) -> Indices:

@@ -2,7 +2,7 @@
 //
 // exec/cuda/kernel/source.py puts definitions before this text: the columns of the tables (STEP_*, BLOCK_*, LINK_*,
 // RECORD_*), the actions of a step (RECEIVES ...), ELEMENT, OPERATOR, THREADS, LL for the protocol LL, and both LL and
-// LL128 for LL128. A build for the host defines CCCTL_HOST as a header with the same primitives on threads.
+// LL128 for LL128, MULTIMEM for programs with glre and gstore. A build for the host defines CCCTL_HOST as a header with the same primitives on threads.
 //
 // A FIFO and the count of messages put in are in the receiver's memory. The count of messages taken out is in the
 // sender's memory. Each count has one writer, so plain stores with release order are enough. PCIe has no atomics
@@ -17,6 +17,9 @@
 // A line of LL128 has 128 bytes: 15 words of data and the number of the message. Eight neighbouring threads store
 // and load it at the same time, 16 bytes each. Within a GPU and over NVLink the line arrives whole (Demystifying
 // NCCL, arXiv 2507.04786). PTX and PCIe do not promise this.
+//
+// With MULTIMEM, rows may SUM or SPREAD through a switch (NVLink SHARP), by Simple only. Each rank then has six
+// addresses: of its buffers, and multicast addresses of the buffers of all ranks of its group.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -165,6 +168,48 @@ DEVICE unsigned short float_to_half(float value) {
 }
 DEVICE float float_of_bits(unsigned bits) { return __uint_as_float(bits); }
 DEVICE unsigned bits_of_float(float value) { return __float_as_uint(value); }
+
+#ifdef MULTIMEM
+// Order accesses through multicast addresses and through others, which are aliases of the same memory.
+DEVICE void order_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
+#define GROUP_SUM(type, instruction)                                                                       \
+    DEVICE Bits sum_of_group(const type* at) {                                                        \
+        Bits sum;                                                                                     \
+        asm volatile("multimem.ld_reduce.relaxed.sys.global.add." instruction " {%0, %1, %2, %3}, [%4];" \
+                     : "=r"(sum.word[0]), "=r"(sum.word[1]), "=r"(sum.word[2]), "=r"(sum.word[3])     \
+                     : "l"(at)                                                                        \
+                     : "memory");                                                                     \
+        return sum;                                                                                   \
+    }
+#define GROUP_WORD_SUM(type, instruction)                                                                  \
+    DEVICE unsigned word_sum_of_group(const type* at) {                                               \
+        unsigned sum;                                                                                 \
+        asm volatile("multimem.ld_reduce.relaxed.sys.global.add." instruction " %0, [%1];"            \
+                     : "=r"(sum)                                                                      \
+                     : "l"(at)                                                                        \
+                     : "memory");                                                                     \
+        return sum;                                                                                   \
+    }
+GROUP_SUM(float, "v4.f32")
+GROUP_SUM(Half, "acc::f32.v4.f16x2")
+GROUP_SUM(Bfloat, "acc::f32.v4.bf16x2")
+GROUP_WORD_SUM(float, "f32")
+GROUP_WORD_SUM(Half, "acc::f32.f16x2")
+GROUP_WORD_SUM(Bfloat, "acc::f32.bf16x2")
+GROUP_WORD_SUM(int, "s32")
+// There is no vector of integers.
+DEVICE Bits sum_of_group(const int* at) {
+    return Bits{{word_sum_of_group(at), word_sum_of_group(at + 1), word_sum_of_group(at + 2), word_sum_of_group(at + 3)}};
+}
+DEVICE void store_at_group(void* at, const Bits& bits) {
+    asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(bits.word[0]),
+                 "r"(bits.word[1]), "r"(bits.word[2]), "r"(bits.word[3])
+                 : "memory");
+}
+DEVICE void store_word_at_group(void* at, unsigned word) {
+    asm volatile("multimem.st.relaxed.sys.global.u32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
+}
+#endif
 #endif
 
 // ---- elements: narrow ones are widened, combined and rounded once, as in NumPy and NCCL
@@ -324,6 +369,47 @@ DEVICE void move(const Operands<T>& operands, i64 length, i64 worker, i64 worker
     }
 }
 
+#ifdef MULTIMEM
+template <class T, int PACKS>
+DEVICE void move_packs_by_switch(const T* from, T* into, bool sums, i64 at, i64 stride) {
+    constexpr int ELEMENTS = 16 / sizeof(T);
+    Bits bits[PACKS];
+#pragma unroll
+    for (int u = 0; u < PACKS; ++u) {
+        const T* here = from + (at + u * stride) * ELEMENTS;
+        bits[u] = sums ? sum_of_group(here) : load_bits(here);
+    }
+#pragma unroll
+    for (int u = 0; u < PACKS; ++u) {
+        T* here = into + (at + u * stride) * ELEMENTS;
+        if (sums)
+            store_bits(here, bits[u]);
+        else
+            store_at_group(here, bits[u]);
+    }
+}
+
+// Read the sum of `length` elements at all ranks of the group, or write them there. Elements fill words of 4 bytes.
+template <class T>
+DEVICE void move_by_switch(const T* from, T* into, bool sums, i64 length, i64 worker, i64 workers) {
+    constexpr int ELEMENTS = 16 / sizeof(T), OF_WORD = 4 / sizeof(T);
+    const bool aligned = (reinterpret_cast<u64>(from) | reinterpret_cast<u64>(into)) % 16 == 0;
+    const i64 packs = aligned ? length / ELEMENTS : 0;
+    order_aliases();
+    i64 at = worker;
+    for (; at + (WIDTH - 1) * workers < packs; at += WIDTH * workers)
+        move_packs_by_switch<T, WIDTH>(from, into, sums, at, workers);
+    for (; at < packs; at += workers) move_packs_by_switch<T, 1>(from, into, sums, at, workers);
+    for (i64 one = packs * ELEMENTS + worker * OF_WORD; one < length; one += workers * OF_WORD) {
+        if (sums)
+            store_one(reinterpret_cast<unsigned*>(into + one), word_sum_of_group(from + one));
+        else
+            store_word_at_group(into + one, load_one(reinterpret_cast<const unsigned*>(from + one)));
+    }
+    order_aliases();
+}
+#endif
+
 template <class T>
 union Word {
     u64 bits;
@@ -335,13 +421,19 @@ union Word {
 enum { FOR_MESSAGE = 1, FOR_ROOM, FOR_STEP };
 enum { RAN_OUT = 1, WAS_STOPPED };
 
+// Addresses of each rank; see MULTIMEM.
+#ifdef MULTIMEM
+constexpr i64 BUFFERS = 6;
+#else
+constexpr i64 BUFFERS = 3;
+#endif
 // Rows of the table of steps that a block holds at a time.
 constexpr i64 ROWS = 64;
 
 // A block's tables and progress, in shared memory because each acquire empties the L1 cache: rows of steps would come
 // from global memory again and again.
 struct BlockState {
-    i64 block[BLOCK_COLUMNS], link[LINK_COLUMNS], buffers[3], rows[ROWS * STEP_COLUMNS];
+    i64 block[BLOCK_COLUMNS], link[LINK_COLUMNS], buffers[BUFFERS], rows[ROWS * STEP_COLUMNS];
     i64* record;
     u64* stop;
     i64 limit_ns, origin, tile, slice;
@@ -608,10 +700,11 @@ APART bool ready(const Machine& machine, BlockState& near, Operands<T>& operands
     near.finished[turn] = round * near.block[BLOCK_STEPS] + number + 1;
     count = does ? larger(smaller(length - first, each), 0) : 0;
 
+    const i64 from = step[STEP_SRC_BUFFER] + (does & SUMS ? 3 : 0), to = step[STEP_DST_BUFFER] + (does & SPREADS ? 3 : 0);
     T* own = nullptr;
-    if (does & READS) own = reinterpret_cast<T*>(near.buffers[step[STEP_SRC_BUFFER]]) + step[STEP_SRC_START] + offset;
+    if (does & READS) own = reinterpret_cast<T*>(near.buffers[from]) + step[STEP_SRC_START] + offset;
     T* into = nullptr;
-    if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[step[STEP_DST_BUFFER]]) + step[STEP_DST_START] + offset;
+    if (does & WRITES) into = reinterpret_cast<T*>(near.buffers[to]) + step[STEP_DST_START] + offset;
 #ifdef LL
     // A slot has the lines of the longest message; a message is one slice.
 #ifdef LL128
@@ -666,7 +759,7 @@ DEVICE void interpret(const Machine& machine) {
     copy_words(near.block, machine.blocks + block_number() * BLOCK_COLUMNS, BLOCK_COLUMNS);
     copy_words(near.link, machine.links + block_number() * LINK_COLUMNS, LINK_COLUMNS);
     meet();
-    copy_words(near.buffers, machine.buffers + near.block[BLOCK_BUFFERS] * 3, 3);
+    copy_words(near.buffers, machine.buffers + near.block[BLOCK_BUFFERS] * BUFFERS, BUFFERS);
     const bool leads = thread_number() == 0;
     if (leads) {
         const i64 room_out = near.block[BLOCK_ROOM_OUT], room_in = near.block[BLOCK_ROOM_IN];
@@ -700,6 +793,11 @@ DEVICE void interpret(const Machine& machine) {
                 if (leads) near.alive = ready(machine, near, operands, count, step, number, parts, slice, turn);
                 meet();
                 if (!near.alive) return;
+#ifdef MULTIMEM
+                if (count > 0 && does & (SUMS | SPREADS))
+                    move_by_switch(operands.first, operands.into, does & SUMS, count, thread_number(), threads());
+                else
+#endif
 #ifdef LL
                 if (count > 0 && (operands.in || operands.out)) {
                     const i64 received = static_cast<i64>(near.credit[turn]);

@@ -11,7 +11,7 @@ from exec.program import Layout, Move, Span
 from probes.base import Indices
 from synth.program import INPUT, OUTPUT, READS_SRC, RECEIVES, SENDS, WRITES_DST
 
-__all__ = ["DOES", "STEP", "Rows"]
+__all__ = ["BY_SWITCH", "DOES", "STEP", "Rows"]
 
 # Columns of the table; exec.cuda.kernel.source turns them into an enumeration of the kernel.
 STEP = (
@@ -30,6 +30,8 @@ STEP = (
 )
 # Actions of a row, as bits of its column "does".
 DOES = {"receives": 1, "accumulates": 2, "reads": 4, "writes": 8, "sends": 16}
+# Further bits: through a switch a row reads the sum of all members' memory, or writes into all of it.
+BY_SWITCH = {"sums": 32, "spreads": 64}
 # The most sources of one row; further reductions into the same place go into the next row.
 _MOST_SOURCES = 16
 _FEATURES = {"receives": RECEIVES, "reads": READS_SRC, "writes": WRITES_DST, "sends": SENDS}
@@ -133,10 +135,13 @@ class Rows:
     def _action_bits(self, move: Move) -> int:
         code = int(self.program.op[move.step])
         does = sum(DOES[name] for name, has in _FEATURES.items() if has[code])
+        does |= {"glre": BY_SWITCH["sums"], "gstore": BY_SWITCH["spreads"]}.get(move.op, 0)
         return does | (DOES["accumulates"] if move.op == "re" else 0)
 
     def _pieces(self, move: Move) -> Iterator[tuple[Span | None, Span | None, int]]:
-        """Yield a piece for each chunk of a step."""
+        """Yield a piece for each chunk of a step, and an empty one for a message without data."""
+        if move.op in ("signal", "wait"):
+            yield None, None, 0
         for part in move.parts:
             if not self.layout.even:
                 yield part.src, part.dst, part.length

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from exec.cuda.kernel.elements import element_of, operator_of
+from exec.cuda.kernel.elements import element_of, operator_of, require_switch_sum
 from exec.cuda.kernel.encode import BLOCK, LINK, RECORD, WireProtocol
-from exec.cuda.kernel.rows import DOES, STEP
+from exec.cuda.kernel.rows import BY_SWITCH, DOES, STEP
 
 __all__ = ["OPTIONS", "SHORT_THREADS", "THREADS", "kernels"]
 
@@ -21,12 +21,15 @@ OPTIONS = ("--std=c++17",)
 _DEFINES: dict[WireProtocol, str] = {"Simple": "", "LL": "#define LL", "LL128": "#define LL\n#define LL128"}
 
 
-def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> str:
+def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple", *, multimem: bool = False) -> str:
     """Return the CUDA C++ of ``ccctl_interpret``, ``ccctl_combine`` and ``ccctl_divide``.
 
-    The source is for one element type, operator and protocol. It includes no header, so any C++ compiler can
-    compile it.
+    The source is for one element type, operator and protocol; with ``multimem`` it has the instructions of
+    switches, for GPUs from sm_90 on. It includes no header, so any C++ compiler can compile it. Raises
+    UsageError if switches do not sum such elements.
     """
+    if multimem:
+        require_switch_sum(dtype, redop)
     return "\n".join(
         (
             _enumerations(),
@@ -34,6 +37,7 @@ def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> s
             f"#define OPERATOR {operator_of(redop)}",
             f"#define THREADS {THREADS}",
             _DEFINES[wire_protocol],
+            "#define MULTIMEM" if multimem else "",
             (files("exec.cuda.kernel") / "interpreter.cu").read_text(),
         )
     )
@@ -43,7 +47,8 @@ def kernels(dtype: str, redop: str, wire_protocol: WireProtocol = "Simple") -> s
 def _enumerations() -> str:
     tables = {"STEP": STEP, "BLOCK": BLOCK, "LINK": LINK, "RECORD": RECORD}
     lines = [_enumeration(name, (*columns, "columns")) for name, columns in tables.items()]
-    lines.append(f"enum {{ {', '.join(f'{name.upper()} = {bit}' for name, bit in DOES.items())} }};")
+    bits = DOES | BY_SWITCH
+    lines.append(f"enum {{ {', '.join(f'{name.upper()} = {bit}' for name, bit in bits.items())} }};")
     return "\n".join(lines)
 
 

@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 from sample_schedules import ring_all_reduce
 
-from exec.cuda.select import Facts, choose
+from exec.cuda.select import Facts, choose, refuse_multicast
+from probes.base.errors import UnavailableError
+from synth.collective import collective
 from synth.compiler.lowering import lower
+from synth.methods import nvls
+from synth.networks.dgx import pod
 
 PROGRAM = lower(ring_all_reduce(4))
 BOX = Facts(
@@ -70,3 +74,14 @@ def test_nccl_is_not_used_where_ranks_share_a_gpu():
     found = choose(PROGRAM, shared)
     assert found.wires[1, 2] == "staged"
     assert found.wires[0, 1] == "peer"
+
+
+def test_programs_for_switches_are_refused_by_the_name_of_the_gpu():
+    network = pod("dgx-h100+nvls")
+    program = lower(nvls.synthesize(network, collective("all_reduce", 8, 8), 1 << 12))
+    names = ["NVIDIA H100 80GB HBM3"] * 7 + ["NVIDIA A100-SXM4-80GB"]
+    with pytest.raises(UnavailableError, match="the NVIDIA A100-SXM4-80GB of rank 7 has no multicast memory"):
+        refuse_multicast(program, names, [True] * 7 + [False])
+    with pytest.raises(UnavailableError, match="ccctl cannot map the multicast memory of GPUs yet"):
+        refuse_multicast(program, names, [True] * 8)
+    refuse_multicast(PROGRAM, names, [False] * 8)

@@ -30,12 +30,15 @@ from exec.program.interpreter import interpret
 from exec.program.layout import Layout
 from exec.program.move import moves
 from probes.base.columns import floats
+from probes.base.errors import UsageError
 from synth.check.program import judge
 from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.lang import chunk, program as algorithm
 from synth.lang.algorithm_file import compiled_algorithm
+from synth.methods import nvls
 from synth.msccl.read import read_xml
+from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
@@ -496,3 +499,10 @@ def test_a_message_is_read_where_it_lies_by_the_simple_protocol_only(protocol, s
         return found
 
     assert ranks.on_all(one_run) == [(settles, [3] * 8)] * 2
+
+
+def test_what_only_switches_can_do_is_refused_before_any_rank_starts():
+    network = pod("dgx-h100+nvls")
+    program = lower(nvls.synthesize(network, collective("all_reduce", 8, 8), 1 << 12))
+    with pytest.raises(UsageError, match=r"switches sum and copy .* which an executor on CPUs cannot do"):
+        MpiPlan(Layout(program, 8), None, np.zeros(8), np.zeros(8))

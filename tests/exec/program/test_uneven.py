@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from assembler import Assembler
 from drawn_examples import drawn
 from hypothesis import given, settings, strategies as st
 from sample_networks import networks
 
 from exec.program.interpreter import interpret
 from exec.program.layout import Layout, count_fitting, count_of, size_bytes_of
+from exec.program.move import moves
 from exec.run_once import fitting
 from probes.base.columns import ints, longs
-from probes.base.errors import UsageError
+from probes.base.errors import DataError, UsageError
 from synth import synthesize
 from synth.check.program import judge
 from synth.collective import UNEVEN_KINDS, uneven
@@ -22,7 +24,7 @@ from synth.compiler.lowering import lower
 from synth.network import Link, build
 from synth.portfolio.request import CollectiveRequest, Request
 from synth.portfolio.uneven import uneven_request
-from synth.program import INPUT, OUTPUT
+from synth.program import GLRE, INPUT, OUTPUT
 
 ITEM_BYTES = 4
 
@@ -131,6 +133,14 @@ def test_blocks_that_contradict_the_sets_are_found(data, ranks):
         replace(blocks, root=ranks),
     ):
         assert replace(whole, custom=replace(whole.custom, blocks=wrong)).problems()
+
+
+def test_a_switch_reaches_one_place_of_all_buffers():
+    build = Assembler(uneven("all_gather", 2, [8, 12], 40))
+    build.step(build.threadblock(0), GLRE, (INPUT, 0), (OUTPUT, 0))
+    program = replace(build.program("by hand", [0, 0]), group=ints([0, 0]))
+    with pytest.raises(DataError, match=r"\(glre\) reaches different places of the members' buffers"):
+        moves(Layout(program, 3))
 
 
 def _program(collective):

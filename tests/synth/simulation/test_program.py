@@ -150,7 +150,8 @@ def test_turns_rise_within_a_threadblock(kind, ranks, seed):
 def test_a_share_that_is_nothing_is_not_below_nothing():
     """The cost of a threadblock is the difference of two sums of the same parts."""
     one, nobody = np.zeros(1, dtype=np.int32), np.full(1, -1, dtype=np.int32)
-    shares = _chain(np.ones(1), one, nobody, np.array([0.1 + 0.2]), np.zeros(1), np.array([0.3]), 0.0)
+    nothing = np.zeros(1)
+    shares = _chain(np.ones(1), one, nobody, np.array([0.1 + 0.2]), nothing, nothing, np.array([0.3]), 0.0)
     assert shares["threadblock"] == 0.0
 
 

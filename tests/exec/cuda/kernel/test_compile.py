@@ -5,7 +5,7 @@ from cubins import NVCC, NVRTC, by_nvcc
 from drawn_examples import chessboard
 
 from exec.cuda.kernel.compile import cubin
-from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, element_of
+from exec.cuda.kernel.elements import ELEMENTS, OPERATORS, SWITCH_ELEMENTS, element_of
 from exec.cuda.kernel.source import THREADS, kernels
 from probes.base.errors import UnavailableError, UsageError
 
@@ -83,3 +83,14 @@ def test_lines_of_every_architecture(kind, by):
     need = cubin(dtype, "sum", architecture, by).needs["ccctl_interpret"]
     assert need.registers <= MOST_REGISTERS // (1 if architecture < 75 else 2)
     assert need.spilled_bytes == 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", [90, 100])
+@pytest.mark.parametrize("dtype", SWITCH_ELEMENTS)
+def test_instructions_of_switches(dtype, architecture):
+    need, without = (
+        cubin(dtype, "sum", architecture, multimem=there).needs["ccctl_interpret"] for there in (True, False)
+    )
+    assert need.registers <= MOST_REGISTERS // 2
+    assert need.spilled_bytes == 0 or (architecture == 100 and without.spilled_bytes > 0)

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from cubins import NVRTC
 
 from exec.cuda.kernel.device import Device, refuse_too_many
 from probes.base.errors import UnavailableError
@@ -22,3 +23,23 @@ def test_without_cupy_the_hint_says_what_to_install(monkeypatch):
     with pytest.raises(UnavailableError, match="CuPy cannot be loaded") as caught:
         Device()
     assert "cupy-cuda12x" in caught.value.hint
+
+
+@pytest.mark.skipif(not NVRTC, reason="cuda-bindings is not installed")
+@pytest.mark.parametrize(("status", "value", "has"), [(0, 1, True), (0, 0, False), (1, 1, False)])
+def test_the_driver_says_whether_there_is_multicast_memory(status, value, has, monkeypatch):
+    from cuda.bindings import driver
+
+    asked = []
+
+    def attribute_of(attribute, device):
+        asked.append((attribute, device))
+        return status, value
+
+    monkeypatch.setattr(driver, "cuDeviceGet", lambda number: (0, f"device {number}"))
+    monkeypatch.setattr(driver, "cuDeviceGetAttribute", attribute_of)
+    device = object.__new__(Device)
+    device.number = 3
+    assert device.has_multicast() is has
+    wanted = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED
+    assert asked == [(wanted, "device 3")]

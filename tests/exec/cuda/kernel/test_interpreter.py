@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_on_host import COMPILER, bits_of, library, run_on_host, values_of
+from cuda_on_host import COMPILER, library, run_on_host, values_of, wrong
 from drawn_examples import chessboard, drawn
 from fixed_order import drawn_inputs, fixed_sum, reproducible_program
 from hypothesis import given, settings, strategies as st
@@ -20,7 +20,7 @@ from sample_schedules import random_schedule, ring_all_reduce
 from ccctl.arguments.proven import proven_program
 from ccctl.errors import CcctlError
 from exec.cuda.kernel.elements import ELEMENTS, OPERATORS
-from exec.cuda.kernel.encode import BLOCK, SPARE_SLOTS, encoded
+from exec.cuda.kernel.encode import BLOCK, encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
 from exec.cuda.kernel.rows import STEP
@@ -43,35 +43,6 @@ HELPERS = Path(__file__).parents[3] / "helpers"
 def stem(value):
     """Return the name of an example without its folder; pytest names other values itself."""
     return value.stem if isinstance(value, Path) else None
-
-
-def storage(dtype):
-    """The type whose values the exact results are computed in."""
-    return np.dtype("float32" if dtype == "bfloat16" else dtype)
-
-
-def wrong(
-    program, count, dtype="float32", redop="sum", *, tile_bytes=1024, slice_bytes=256, by="Simple", **how
-):
-    """Elements that are not what they must be, over all ranks."""
-    layout = Layout(program, count)
-    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "wire_protocol": by}
-    cut["spare_slots"] = SPARE_SLOTS
-    table = encoded(layout, dtype_of(dtype).itemsize, **cut)
-    of = "sum" if redop == "avg" else redop
-    inputs = [
-        bits_of(expected_output.given(layout, rank, storage(dtype), of), dtype)
-        for rank in range(program.ranks)
-    ]
-    found = run_on_host(table, inputs, dtype, redop, **how)
-    assert waiters(table, found.records) == []
-    bad = 0
-    for rank, output in enumerate(found.outputs):
-        right = expected_output.expected(layout, rank, storage(dtype), of)
-        if redop == "avg" and program.collective.reduces:
-            right = np.trunc(right / program.ranks) if right.dtype.kind in "iu" else right / program.ranks
-        bad += int(np.count_nonzero(output != bits_of(right, dtype)))
-    return bad
 
 
 @pytest.mark.parametrize(("example", "instances"), chessboard(EXAMPLES, [1, 3]), ids=stem)

@@ -21,14 +21,23 @@ ORDERS = ("acquire", "release", "relaxed", "acq_rel", "sc", "fence", "membar", "
 COUNT = {"ld.acquire.sys.global.u64", "st.release.sys.global.u64"}
 FLAG = {"ld.acquire.gpu.global.u64", "st.release.gpu.global.u64"}
 LINE = "st.volatile.global.v4.u32"
+# The instructions of switches: a sum's ending for each type, and the stores.
+SUM = "multimem.ld_reduce.relaxed.sys.global.add."
+SPREADS = {"multimem.st.relaxed.sys.global.v4.f32", "multimem.st.relaxed.sys.global.u32"}
+SUMS = {
+    "float32": {"v4.f32", "f32"},
+    "float16": {"acc::f32.v4.f16x2", "acc::f32.f16x2"},
+    "bfloat16": {"acc::f32.v4.bf16x2", "acc::f32.bf16x2"},
+    "int32": {"s32"},
+}
 PARTS = {"st.volatile.global.v2.u64", "ld.volatile.global.v2.u64"}
 
 
-def instructions(architecture, by, change=lambda text: text):
-    """Count each instruction of the PTX that reads or writes memory."""
+def ptx_of(architecture, by, change=lambda text: text, dtype="float32", *, multimem=False):
+    """The PTX of the kernels for an architecture."""
     from cuda.bindings import nvrtc
 
-    text = change(kernels("float32", "sum", by)).encode()
+    text = change(kernels(dtype, "sum", by, multimem=multimem)).encode()
     _, program = nvrtc.nvrtcCreateProgram(text, b"interpreter.cu", 0, [], [])
     options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
@@ -37,7 +46,12 @@ def instructions(architecture, by, change=lambda text: text):
     ptx = b" " * size
     nvrtc.nvrtcGetPTX(program, ptx)
     nvrtc.nvrtcDestroyProgram(program)
-    return Counter(ORDERED.findall(ptx.decode()))
+    return ptx.decode()
+
+
+def instructions(*arguments, **kinds):
+    """Count each instruction of the PTX that reads or writes memory."""
+    return Counter(ORDERED.findall(ptx_of(*arguments, **kinds)))
 
 
 def findings(found, by):
@@ -84,3 +98,20 @@ def test_a_dropped_order_or_a_narrower_scope_is_found(old, new, by):
         return text.replace(old, new)
 
     assert findings(instructions(90, by, change), by) != []
+
+
+@pytest.mark.parametrize("architecture", [90, 100])
+@pytest.mark.parametrize("dtype", SUMS)
+def test_what_switches_do_has_the_scope_of_the_system(dtype, architecture):
+    text = ptx_of(architecture, "Simple", dtype=dtype, multimem=True)
+    assert set(re.findall(r"multimem\.[\w.:]+", text)) == SPREADS | {SUM + one for one in SUMS[dtype]}
+
+
+def test_aliases_are_ordered_before_and_after_what_a_switch_does():
+    text = ptx_of(90, "Simple", multimem=True)
+    first, last = (re.search(r"multimem\.", text).start(), text.rindex("multimem."))
+    assert "fence.proxy.alias" in text[:first] and "fence.proxy.alias" in text[last:]
+    found = Counter(ORDERED.findall(text))
+    del found["fence.proxy.alias"]
+    assert findings(found, "Simple") == []
+    assert not instructions(90, "Simple")["fence.proxy.alias"]
