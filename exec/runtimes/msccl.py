@@ -63,7 +63,7 @@ _ENOUGH = 20
 # The content of memory that nobody has written.
 _POISON = -(1 << 40)
 _NOTHING = (-1, -1)
-_NOP, _RE = OPS.index("nop"), OPS.index("re")
+_NOP, _RE, _CPY = map(OPS.index, ("nop", "re", "cpy"))
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,11 @@ class _Action:
     waits: tuple[tuple[int, tuple[int, int]], ...]
     """The flags that must be set first, as (threadblock, (tile, step))."""
     tells: tuple[int, int] | None
+
+    @property
+    def copies_onto_itself(self) -> bool:
+        """Whether this is a copy in place: it stores what is there, so others may read it meanwhile."""
+        return self.transmission.op == _CPY and self.reads == [self.write]
 
 
 @dataclass(slots=True)
@@ -485,7 +490,7 @@ class _Machine:
             cells.read(self._cells(rank, span), thread, row)
             operand = whole[span[0] : span[1]]
             value = operand if value is None else _added(value, operand)
-        if action.write is not None and value is not None:
+        if action.write is not None and value is not None and not action.copies_onto_itself:
             cells.write(self._cells(rank, action.write), thread, row)
             _store(whole[action.write[0] : action.write[1]], value)
         if SENDS[op] and block.send is not None and value is not None:

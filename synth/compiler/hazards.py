@@ -94,6 +94,13 @@ def _dependences(
                 noted[source] = row
                 before[size], true[size] = source, False
                 size += 1
+            offset = at - written[row]
+            is_alone = second_count[row] == 0 and offset < first_count[row]
+            if is_alone and source < 0 and same[first[row] + offset] == cell:
+                # In place this copies an input onto itself, and out of place to where nobody reads yet:
+                # others may read the input meanwhile. The next write comes after them all.
+                writer[cell] = row
+                continue
             link = chain[cell]
             while link >= 0:
                 source = link_row[link]

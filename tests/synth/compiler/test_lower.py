@@ -13,6 +13,7 @@ from synth.check.program import examine, judge
 from synth.collective import KINDS, collective
 from synth.compiler.lowering import lower
 from synth.network import Link, build
+from synth.networks import family
 from synth.program import OPS
 from synth.schedules import COPY, REDUCE, Schedule
 
@@ -115,3 +116,13 @@ def test_streams_are_paced_where_the_network_queues(method, queues, paced):
         for rank in range(3):
             sent = program.tb_bytes_per_s[program.tb_rank == rank].sum()
             assert 0 < sent <= 1 / beta[rank] * (1 + 1e-9)
+
+
+def test_no_send_holds_back_a_copy_that_is_none_in_place():
+    """An own block goes from input to output, in place onto itself, so others may send it meanwhile."""
+    network = family("fully_connected:9", [1e-6], [1e9])
+    program = lower(synthesize(network, "all_gather", size_bytes=9 << 10, method="direct").listed)
+    assert program.in_place and program.out_of_place
+    assert judge(program) == []
+    assert not (program.op == OPS.index("nop")).any()
+    assert (program.wait_tb[program.op == OPS.index("cpy")] < 0).all()
