@@ -123,7 +123,7 @@ def pod(spec: str, *, hold_alpha: bool = False) -> Network:
         raise UsageError(f"network {spec}: operations of switches have no model in which alpha holds links")
     listing = partial(_listed, spec, machine, fabric, hosts, hold_alpha)
     # A symmetric schedule has sends between ranks only.
-    folding = (lambda: None) if multimem_s_per_byte else partial(symmetric_pod, spec, hold_alpha=hold_alpha)
+    folding = None if multimem_s_per_byte else partial(symmetric_pod, spec, hold_alpha=hold_alpha)
     return named_network(
         spec,
         hosts,
