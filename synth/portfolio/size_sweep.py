@@ -127,6 +127,9 @@ def candidates_of(
     if library:
         libraries = library_schedules(replace(at_each_size, size_bytes=sizes[-1]))
         found += [_algorithm(replace(one, seed=request.seed)) for one in libraries]
+    if here:
+        # As in `soonest`: the costs of thousands of messages are not predicted, and are more than they gain.
+        found = [one for one in found if one.sends <= MOST_SENDS] or found
     pool = {_digest(algorithm): algorithm for algorithm in found}
     race = _Race(request.network, tuple(pool.values()), predicted=here)
     progress.update(len(sizes), len(sizes))

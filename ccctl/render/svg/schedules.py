@@ -177,7 +177,7 @@ def selection(made: Selection, width: int) -> Iterator[Drawing]:
         name, colour = f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}", palette(number)
         points = [point for point in made.points if point.algorithm == number]
         sizes = [point.size_bytes for point in points]
-        rates.append(series(name, colour, sizes, [busbw_gbs(made, point) for point in points]))
+        rates.append(series(name, colour, sizes, [busbw_gbs(made, point, point.time_s) for point in points]))
         times.append(series(name, colour, sizes, [point.time_s for point in points]))
     sizes, bounds_s = [point.size_bytes for point in made.points], [point.bound_s for point in made.points]
     times.append(series("proven bound", GREY, sizes, bounds_s, dashed=True))

@@ -9,8 +9,7 @@ import pytest
 
 from probes.base.errors import UsageError
 from synth.networks.dgx import pod, pod_names
-from synth.networks.families import family, shape_of
-from synth.networks.families import names as family_names
+from synth.networks.families import family, names as family_names, shape_of
 from synth.networks.named import symmetry_of
 
 

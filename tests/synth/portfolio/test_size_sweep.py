@@ -16,7 +16,7 @@ from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
 from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, timed
-from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
+from synth.prediction.run_time import MOST_SENDS, is_clearly_sooner, schedule_run_s
 from synth.schedules import Race, Raced
 from synth.simulation.schedule import replay
 
@@ -142,6 +142,17 @@ def test_measured_winners_make_ranges_that_meet_between_their_sizes():
     assert [selection.library(size) for size in SIZES] == libraries
     assert SIZES[0] < selection.ranges[1].from_bytes <= SIZES[1]
     assert [point.race for point in selection.points] == races
+
+
+def test_on_one_host_what_is_too_long_to_predict_is_not_chosen():
+    network = measured_host(4)
+    sizes = (1 << 16, 1 << 24)
+    found = synthesize(Request(network, "all_reduce", sizes=sizes))
+    for size_bytes in sizes:
+        alone = synthesize(Request(network, "all_reduce", size_bytes=size_bytes)).listed
+        chosen = found.schedule.choose(size_bytes)
+        assert alone.sends <= MOST_SENDS and chosen.sends <= MOST_SENDS
+        assert not is_clearly_sooner(schedule_run_s(alone), schedule_run_s(chosen)), size_bytes
 
 
 def test_on_one_host_no_method_by_name_is_predicted_clearly_sooner_than_what_a_sweep_chooses():
