@@ -166,7 +166,10 @@ def tune(options: TuneOptions) -> None:
                 "measured again, so something else ran"
             )
         if found.crowded:
-            console.doubt(f"{found.crowded}: times are not reliable; tune with at most one rank a core")
+            console.doubt(
+                f"{found.crowded}: times are not reliable, so rules may be wrong; tune with at most one rank "
+                "a core"
+            )
         for line in _gains(found.summary(), exports, merged=options.merge is not None):
             console.note(line)
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -46,6 +47,7 @@ __all__ = [
     "pod_aliases",
     "pod_names",
     "pods_of",
+    "public_busbw_gbs",
     "threadblock_bytes_per_s",
     "trays_of",
 ]
@@ -86,6 +88,18 @@ def hosts_named(spec: str) -> int | None:
 def trays_of(spec: str) -> int:
     """Return how many parts of the machine have an operating system of their own: 18 in an NVL72."""
     return int(_table()[_plain(spec)].get("trays", 1))
+
+
+def public_busbw_gbs(spec: str) -> Mapping[str, float]:
+    """Return what others measured for a large all_reduce on one such machine, by NCCL's algorithm.
+
+    The sources are in docs/explanation/results/normal-bandwidth.md. The result is empty for several machines
+    and where nothing is known.
+    """
+    if not is_pod(spec) or hosts_named(spec) not in (None, 1):
+        return {}
+    found: Mapping[str, float] = _table()[_plain(spec)].get("public_busbw_gbs", {})
+    return found
 
 
 def pods_of(gpus: int, model: str) -> tuple[str, ...]:

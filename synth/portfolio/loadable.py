@@ -163,12 +163,13 @@ _Run = tuple[float, int, int, Variant]
 
 def _runs(number: int, schedule: Schedule, variants: Iterable[Variant], at_bytes: int) -> Iterator[_Run]:
     """Yield the run of each variant of a schedule that loads at a size, with its fastest protocol."""
-    size_bytes = schedule.collective.total_bytes(schedule.chunk_bytes)
+    size_bytes, links_s = schedule.collective.total_bytes(schedule.chunk_bytes), _time_s(schedule)
     for variant in variants:
         if not variant.limit_at(at_bytes):
             times = variant.times_s(schedule.network, size_bytes)
             protocol = min(times, key=times.__getitem__)
-            yield times[protocol], number, variant.instances, variant.by(protocol)
+            # Costs of a runtime, which only come on top of those of links, were fitted apart.
+            yield max(times[protocol], links_s), number, variant.instances, variant.by(protocol)
 
 
 def _fastest_proven(runs: Iterable[_Run]) -> _Run | None:
