@@ -199,6 +199,7 @@ def _in_words(line: str) -> str:
 
 def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, merged: bool) -> Iterator[str]:
     """Yield a line on what the rules of each collective gain, then how to load them, if that is worth it."""
+    from ccctl.render import about
     from exec.library_rules import OWN
 
     worth = merged
@@ -211,7 +212,7 @@ def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, mer
             for point in points:
                 if point["algorithm"] != OWN:
                     yield (
-                        f"  {format_size(point['size_bytes'])}: {point['algorithm']} "
+                        f"  {about(point['size_bytes'])}: {point['algorithm']} "
                         f"{seconds(point['time_s'])}, library {seconds(point['untouched_s'])}"
                     )
         else:

@@ -172,7 +172,7 @@ def judged(
         shown = row.shown
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
-        # Where switches sum and copy, all bounds count that.
+        # All bounds count sums and copies of switches, if the network has any.
         sums = network.multimem_s_per_byte > 0
         bounds = _bounds(network, row.collective, row.size_bytes, max(0, row.root))
         rates = library_rates(network, row.collective, max(0, row.root))

@@ -197,8 +197,8 @@ def _port_reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, tables: Bandwidths) ->
         if other is not None:
             peer = next(one for one in host.gpus if one.bus_id == other.through)
             carried = f", {other.gbs:.4g} GB/s" if other.gbs else ""
-            better = f"{label(peer)}, which is near {label(nic)}, there is a better way (PXN{carried})"
-            yield f"over NVLink and {better}"
+            near = f"{label(peer)}, which is near {label(nic)}"
+            yield f"NCCL can go over NVLink and {near}, instead (PXN{carried})"
 
 
 def _up(host: Host, gpu: Gpu) -> list[FabricLink]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, Say, figures, print_table, seconds
+from ccctl.render import Column, Say, about, figures, print_table, seconds
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def _called(one: dict[str, Any]) -> str:
 
 def _end(to_bytes: int, followed: bool) -> str:
     """Return a range's last size; if another range follows, the first size of that one, as in <319K."""
-    return f"<{format_size(to_bytes + 1)}" if followed else format_size(to_bytes)
+    return f"<{about(to_bytes + 1)}" if followed else about(to_bytes)
 
 
-_FROM = Column("from", "from_bytes", format_size)
+_FROM = Column("from", "from_bytes", about)
 _RANGE = (Column("method", _called), Column("chunks", "chunks"), Column("sends", "sends"))
 _POINT = (
     Column("size", "size_bytes", format_size),

@@ -315,7 +315,7 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
     yield f"for {loaded.runtime}: {length}, at most {blocks} a rank, {channels}; proven"
     multiples = f"it runs buffers of any multiple of {format_size(loaded.granule_bytes)}"
     if plan is not None:
-        yield f"{multiples} up to {format_size(plan.max_bytes)}"
+        yield f"{multiples} up to {about(plan.max_bytes)}"
     else:
         own = "RCCL" if loaded.runtime == "rccl" else "NCCL"
         yield f"{multiples} in float32; others are left to an algorithm of {own}"
@@ -331,7 +331,7 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
         how = ", ".join(shared if program is None or plan is not None else [*shared, program.protocol])
         yield (
             f"as {loaded.runtime} runs it{f' ({how})' if how else ''}: {seconds(loaded.time_s)}"
-            "; the times above are of links alone, without what threadblocks and steps cost"
+            "; the times of methods above are of links alone, without what threadblocks and steps cost"
         )
 
 

@@ -12,7 +12,7 @@ def _sentence(name, time_s):
     row = Row("all_reduce", 1 << 30, 1 << 28, "float", "sum", -1, "", measured, None, None, {})
     report = Report(8, ("h",), "nccl-tests", "NCCL", 1, 20, (row,))
     rows = tuple(judged(report, pod(name)))
-    return Explained("log", name, 8, report, rows, (0,), None, {}, None)._sentence(0)
+    return Explained("log", name, 8, report, rows, (0,), None, {}, ())._sentence(0)
 
 
 def test_a_normal_row_stands_beside_what_others_measured_on_such_a_machine():
