@@ -52,6 +52,8 @@ _MOST_MESSAGES = 40_000
 # 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
 _LAPS = (8, 4, 2, 1)
 _T = TypeVar("_T")
+# A plan of 10,000 sends takes 10 s to make, and a sweep makes those of several sizes.
+_MOST_SWEPT_PLAN_SENDS = 4_000
 _NO_RANGES = "plans in which switches sum and copy are made for one size, not for ranges"
 
 
@@ -215,12 +217,12 @@ def _timed_as_merged(found: Synthesis, made: Variant) -> Synthesis:
     outcome = schedule.outcome
     assert outcome is not None
     assert loaded is not None
+    assert made.program is not None
+    time_s = _merged_time_s(made.program, schedule)
     if made.plan is not None:
         size_bytes = schedule.collective.total_bytes(schedule.chunk_bytes)
         (run_s,) = made.times_s(schedule.network, size_bytes).values()
-        loaded = replace(loaded, time_s=run_s)
-    assert made.program is not None
-    time_s = _merged_time_s(made.program, schedule)
+        loaded = replace(loaded, time_s=max(run_s, time_s))
     timed = replace(schedule, outcome=replace(outcome, time_s=time_s, status="feasible"))
     return replace(found, schedule=timed, why=f"{found.why}, in merged messages", loaded=loaded)
 
@@ -349,7 +351,8 @@ class _Compiled:
         grids = (grid_of(schedule.collective.cut(count), self.runtime, size_bytes) for count in INSTANCES)
         key = (number, *grids)
         if key not in self._variants:
-            made = variants_of(schedule, self.runtime, size_bytes, most_steps=_MOST_RUN_SENDS)
+            most = _MOST_SWEPT_PLAN_SENDS if self.runtime == "mscclpp" else _MOST_RUN_SENDS
+            made = variants_of(schedule, self.runtime, size_bytes, most_steps=most)
             self._variants[key] = list(made)
         return self._variants[key]
 
@@ -440,7 +443,7 @@ class _Compiled:
         for entry in runtime_sweep(selection, self.runtime, progress=progress):
             assert entry.program is not None  # one instance of each of these schedules loads
             points = [
-                replace(self._point(selection, entry.algorithm, one.size_bytes), time_s=one.time_s)
+                self._point(selection, entry.algorithm, one.size_bytes, run_s=one.time_s)
                 for one in entry.points
             ]
             found.append(
@@ -457,7 +460,12 @@ class _Compiled:
         return found
 
     def _point(
-        self, selection: Selection, algorithm: int, size_bytes: int, merged: Program | None = None
+        self,
+        selection: Selection,
+        algorithm: int,
+        size_bytes: int,
+        merged: Program | None = None,
+        run_s: float = 0.0,
     ) -> LoadedPoint:
         """Return how near to the bound a schedule of the selection is at a size, and the best schedule."""
         race = self.found.race
@@ -467,7 +475,8 @@ class _Compiled:
         least_s = min(race.time_s(number, size_bytes) for number in range(len(race.candidates)))
         percent, free = (100 * min(1.0, bound_s / each) if each else 100.0 for each in (time_s, least_s))
         # The runtime's costs may have chosen a schedule that is not in the race and is faster.
-        return LoadedPoint(size_bytes, percent, max(percent, free), self.fastest(size_bytes)[1])
+        limit, run_s = self.fastest(size_bytes)[1], max(run_s, time_s) if run_s else 0.0
+        return LoadedPoint(size_bytes, percent, max(percent, free), limit, run_s)
 
 
 def _named(one: Schedule | UnsizedSchedule) -> str:

@@ -313,6 +313,14 @@ def test_a_sweep_makes_a_proven_file_for_each_range_of_sizes(runtime: str) -> No
         assert (one.plan.min_bytes, one.plan.max_bytes) == (one.from_bytes, one.to_bytes)
 
 
+def test_a_run_takes_at_least_the_time_of_its_links() -> None:
+    # The executor's costs of operations of switches count no turns at ports.
+    request = Request(pod("dgx-h100+nvls"), "all_reduce", size_bytes=1 << 26, method="nvls", jobs=0)
+    found = synthesize(replace(request, runtime="mscclpp"))
+    assert found.loaded is not None and found.listed.outcome is not None
+    assert found.loaded.time_s >= found.listed.outcome.time_s
+
+
 @pytest.mark.parametrize("runtime", ["msccl", "mscclpp"])
 def test_a_sweep_is_as_fast_at_each_size_as_the_size_alone(runtime: str) -> None:
     request = Request(pod("dgx-h100"), "all_reduce", jobs=0, runtime=runtime)
