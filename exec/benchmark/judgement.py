@@ -182,7 +182,7 @@ def judged(
                 ranks=report.ranks,
                 time_s=shown.time_s,
                 bound=_largest(bounds),
-                in_network=_largest((not sums and crossing(bounds)) or bounds),
+                in_network=_largest(bounds if sums else crossing(bounds) or bounds),
                 libraries=tuple(
                     LibraryTime(one.algorithm, one.s_per_byte * row.size_bytes, one.binding) for one in rates
                 ),
