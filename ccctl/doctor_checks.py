@@ -188,9 +188,9 @@ def _compiled_loops() -> Iterator[Check]:
         yield Check("compiled code", "ok", f"{fitting} loops came compiled with ccctl")
     else:
         found = "what came with ccctl is for other versions" if shipped else "none came with ccctl"
-        found += ": each user's first commands take about a minute longer"
+        found += ": first commands of each user take a minute longer"
         once = f"{sys.executable} -m ccctl.compile_loops"
-        yield Check("compiled code", "note", found, f"to compile once for all users: {once}")
+        yield Check("compiled code", "note", found, f"compile once for all users: {once}")
     if problem := loop_store().problem:
         yield Check("compile cache", "note", problem, "without it each command compiles again, for seconds")
     else:

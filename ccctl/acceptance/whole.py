@@ -96,7 +96,9 @@ class WholeStage:
                 self._left_out.append(f"{kind}: {error.message}")
             except TimeoutExpired:
                 self.request.seconds_left()
-                self._left_out.append(f"{kind}: it took longer than what was left of the budget")
+                done = sum(len(report.rows) for report in self._reports[before:])
+                after = f", after {plural(done, 'row')}" if done else ""
+                self._left_out.append(f"{kind}: it took longer than what was left of the budget{after}")
             return
 
     def _bench(self, kind: Kind, sizes_bytes: tuple[int, ...], libraries: list[str]) -> None:

@@ -291,8 +291,7 @@ WiresOption = Annotated[
         metavar="KIND",
         autocompletion=words.one_of("auto", "mpi", "sockets"),
         help="Transport between ranks: mpi; sockets, ccctl's own TCP, which needs no MPI; or "
-        "auto: sockets between hosts if the schedule sets a rate for each connection, "
-        "else mpi.",
+        "auto: mpi, or sockets between hosts if the schedule needs connections of set rates.",
     ),
 ]
 Seed = Annotated[
@@ -311,8 +310,8 @@ Unwind = Annotated[
     _network(
         "--unwind",
         metavar="D",
-        help="Replace each switch of a named network by links from each rank to its D next neighbours, for "
-        "comparison with the TACOS paper; max,1 gives a D for each switch dimension.",
+        help="Only to compare with the TACOS paper: replace each switch of a named network by links from "
+        "each rank to the next D; max,1 gives a D for each switch dimension.",
     ),
 ]
 Without = Annotated[
@@ -349,7 +348,7 @@ HoldAlpha = Annotated[
     bool,
     _network(
         "--hold-alpha",
-        help="Count a link as busy for its latency, too, for comparison with the TACOS paper.",
+        help="Only to compare with the TACOS paper: count a link as busy for its latency, too.",
     ),
 ]
 

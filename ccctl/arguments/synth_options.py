@@ -119,7 +119,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             metavar="N",
             min=1,
             max=MOST_COUNT,
-            help="Number of chunks that each rank starts with. [chosen]",
+            help="Cut each rank's input into so many chunks. [chosen]",
         ),
     ] = None
     root: Annotated[
@@ -215,7 +215,7 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             "--mechanism",
             metavar="NAME",
             autocompletion=words.one_of(*words.MECHANISMS),
-            help="With --method ilp, for comparison with the TACOS paper: use one of its two mechanisms. "
+            help="Only to compare with the TACOS paper, with --method ilp: one of its two mechanisms. "
             "early-termination is one program, stopped at --time-limit and completed by shortest paths; "
             "time-clustering is a program for each short window of time, in turn. [both, "
             "starting from the greedy schedule]",

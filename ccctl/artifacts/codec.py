@@ -230,6 +230,8 @@ def _long_numbers(value: object, path: str) -> Iterator[str]:
 def _kind_of(document: object, source: str, kinds: tuple[str, ...]) -> str:
     label = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(label, str) or label.count("/") != 2 or not label.startswith("ccctl/"):
+        if isinstance(document, dict) and {"gpus", "collective", "protocol"} <= document.keys():
+            raise DataError(source, ["a plan of MSCCL++, not a file of ccctl"], hint="ccctl verify reads it.")
         raise DataError(source, ["schema: not a ccctl artifact (expected ccctl/<kind>/<major>)"])
     _, kind, major = label.split("/")
     if kind not in KINDS:

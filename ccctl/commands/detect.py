@@ -97,8 +97,8 @@ class DetectOptions(GeneralOptions, WorldOptions):
             "--declared",
             metavar="FILE PROFILE",
             help="Compare a topology (any file that --from takes) with a measured profile of the "
-            "same machines: exit 1 if they contradict each other. -o and --export write the "
-            "topology with what the measured rates correct in it.",
+            "same machines: exit 1 if they contradict each other. -o and --export then write the "
+            "topology with declared rates replaced by measured ones.",
         ),
     ] = None
     export: Annotated[

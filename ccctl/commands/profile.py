@@ -128,8 +128,8 @@ class ProfileOptions(GeneralOptions, WorldOptions):
         typer.Option(
             "--topology",
             metavar="FILE",
-            help="Use the NICs of this topology: all NICs of a host at once, and of NICs that are alike "
-            "only a sample alone. The word live looks at each host instead of a file.",
+            help="Use the NICs of this topology: all NICs of a host at once, and one by one a sample of "
+            "those that are alike. The word live reads the topology from each host instead of a file.",
         ),
     ] = None
     baseline: Annotated[

@@ -100,8 +100,8 @@ class SimulateOptions(GeneralOptions, NetworkOptions):
             "--protocol",
             metavar="NAME",
             autocompletion=words.one_of(*words.PROTOCOLS),
-            help="Time a program as NCCL's Simple, LL128 or LL carries it on GPUs: in pieces (tiles of 4 "
-            "MiB, each of four slices), at the costs in NCCL's tuning. [each chunk as one message, at the "
+            help="Time a program as NCCL's Simple, LL128 or LL carries it on GPUs: in pieces of 4 "
+            "MiB, each in four parts, at the costs in NCCL's tuning. [each chunk as one message, at the "
             "network's costs]",
         ),
     ] = None

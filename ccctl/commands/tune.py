@@ -166,7 +166,10 @@ def tune(options: TuneOptions) -> None:
                 "measured again, so something else ran"
             )
         if found.crowded:
-            console.doubt(f"{found.crowded}: times are not reliable; tune with at most one rank a core")
+            console.doubt(
+                f"{found.crowded}: times are not reliable, so rules may be wrong; tune with at most one rank "
+                "a core"
+            )
         for line in _gains(found.summary(), exports, merged=options.merge is not None):
             console.note(line)
 
@@ -196,6 +199,7 @@ def _in_words(line: str) -> str:
 
 def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, merged: bool) -> Iterator[str]:
     """Yield a line on what the rules of each collective gain, then how to load them, if that is worth it."""
+    from ccctl.render import about
     from exec.library_rules import OWN
 
     worth = merged
@@ -208,7 +212,7 @@ def _gains(summary: Mapping[str, Sequence[dict[str, Any]]], exports: str, *, mer
             for point in points:
                 if point["algorithm"] != OWN:
                     yield (
-                        f"  {format_size(point['size_bytes'])}: {point['algorithm']} "
+                        f"  {about(point['size_bytes'])}: {point['algorithm']} "
                         f"{seconds(point['time_s'])}, library {seconds(point['untouched_s'])}"
                     )
         else:

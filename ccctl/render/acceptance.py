@@ -212,7 +212,7 @@ def whole_notes(rows: Iterable[WholeRow], columns: Sequence[Column]) -> Iterator
     heads = {column.head for column in columns}
     yield from _beaten(rows)
     if _UNRELIABLE.head in heads:
-        yield "no: cores means that ranks waited for cores, so these times do not say which library is faster"
+        yield "`no: cores`: ranks waited for cores, so these times do not say which library is faster"
     if "algbw" in heads:
         yield "algbw, busbw: GB/s as nccl-tests defines them"
     for head, network in (("of bound", "this network as it is"), ("of bought", "the network as bought")):
@@ -266,6 +266,8 @@ def change_lines(changes: Changes) -> Iterator[tuple[str, str]]:
     for sizes, when in ((changes.sizes_now_only, "before"), (changes.sizes_before_only, "now")):
         if sizes:
             yield "not compared", f"{', '.join(map(size_text, sizes))}: not measured {when}"
+    if changes.ranks != changes.ranks_before:
+        yield "ranks", f"{changes.ranks}, were {changes.ranks_before}"
     for word, names in (("hosts new", changes.hosts_new), ("hosts gone", changes.hosts_gone)):
         if names:
             yield word, some(names, _MOST_NAMED)

@@ -96,7 +96,7 @@ def _cases(certificate: Certificate) -> Iterator[Case]:
         yield _row_case(row)
     for stage in certificate.stages:
         yield Case(
-            stage.name,
+            stage.label,
             max(0.0, stage.seconds),
             "passed" if stage.done else "skipped",
             "\n".join(f"left out: {words}" for words in stage.left_out),
@@ -260,7 +260,7 @@ def add_acceptance(exposition: Exposition, certificate: Certificate) -> None:
     _add_rows(exposition, certificate.whole)
     for stage in certificate.stages:
         meaning = "Duration of the stage."
-        exposition.add("ccctl_acceptance_stage_seconds", meaning, stage.seconds, stage=stage.name)
+        exposition.add("ccctl_acceptance_stage_seconds", meaning, stage.seconds, stage=stage.label)
 
 
 def _add_culprits(exposition: Exposition, culprits: Sequence[Culprit]) -> None:

@@ -215,7 +215,9 @@ def _judged(report: Report, others: Sequence[Artifact]) -> Iterator[_Pair]:
     for verdict, rows in found.items():
         for kind in dict.fromkeys(one.row.collective for one in rows):
             own = [one for one in rows if one.row.collective == kind]
-            yield "slow" if verdict in _SLOW else "doubtful", _shortfall(own, network.name)
+            crowded = "; not reliable: ranks waited for cores" if all(one.row.crowded for one in own) else ""
+            is_slow = verdict in _SLOW and not crowded
+            yield "slow" if is_slow else "doubtful", f"{_shortfall(own, network.name)}{crowded}"
 
 
 def _shortfall(rows: Sequence[JudgedRow], network: str) -> str:

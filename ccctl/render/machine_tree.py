@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.base import plural, some
-from probes.paths import link_gbs, load
+from probes.paths import is_same_model, link_gbs, load, pcie_words, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, NumaNode, PciDevice
 
 __all__ = ["TreeLine", "counted", "device_tree", "fabric_words", "gib", "labels_of"]
@@ -107,7 +107,7 @@ class _Tree:
                 "switch" if device.role in ("switch", "upstream") else "bridge"
             )
             word = "function" if device.role == "device" else what
-            own = [TreeLine(depth, what, bus_id, bus_id, (word,), _pcie(device))]
+            own = [TreeLine(depth, what, bus_id, bus_id, (word,), self._pcie(device))]
         yield from own
         for child in below:
             yield from self._subtree(child, depth + 1)
@@ -117,12 +117,12 @@ class _Tree:
         for gpu in self._host.gpus:
             if gpu.bus_id == bus_id:
                 words = (self._labels[bus_id], *_gpu_words(gpu))
-                yield TreeLine(depth, "gpu", bus_id, bus_id, words, _pcie(device))
+                yield TreeLine(depth, "gpu", bus_id, bus_id, words, self._pcie(device))
         for nic in self._host.physical_nics:
             if nic.bus_id == bus_id:
                 yield self._nic_line(nic, depth, device)
         if any(link.target == bus_id and link.target_kind == "switch" for link in self._host.fabric):
-            yield TreeLine(depth, "nvswitch", bus_id, bus_id, ("NVSwitch",), _pcie(device))
+            yield TreeLine(depth, "nvswitch", bus_id, bus_id, ("NVSwitch",), self._pcie(device))
 
     def _nic_line(self, nic: Nic, depth: int, device: PciDevice | None = None) -> TreeLine:
         name = "" if nic.name == nic.bus_id else nic.name
@@ -130,9 +130,12 @@ class _Tree:
         errors = ", ".join(f"{name} {count}" for name, count in nic.errors.items() if count)
         state = "up" if nic.state == "active" else nic.state
         words = (self._labels[nic.name], name, nic.rdma_device, nic.link_layer, speed, state, errors)
-        pcie = _pcie(device) if device is not None and device.role == "device" else ""
+        pcie = self._pcie(device) if device is not None and device.role == "device" else ""
         bus_id = device.bus_id if device is not None else ""
         return TreeLine(depth, "nic", nic.name, bus_id, tuple(word for word in words if word), pcie)
+
+    def _pcie(self, device: PciDevice) -> str:
+        return pcie_words(uplink(device, self._devices), load())
 
     def _numa(self, bus_id: str) -> int:
         return _index(self._devices[bus_id].numa)
@@ -175,7 +178,7 @@ def _fabric_links_up(host: Host, gpu: Gpu) -> int:
 
 
 def _alike(host: Host, gpu: Gpu) -> list[Gpu]:
-    return [other for other in host.gpus if other.name == gpu.name]
+    return [other for other in host.gpus if is_same_model(host, gpu, other)]
 
 
 def _down_words(down: int, up: int, most_up: int) -> str:
@@ -208,15 +211,6 @@ def _gpu_words(gpu: Gpu) -> tuple[str, ...]:
     kept = "not given to this process" if gpu.usable is False else ""
     words = (gpu.name or gpu.vendor, gpu.arch, memory, "MIG" if gpu.mig else "", kept)
     return tuple(word for word in words if word)
-
-
-def _pcie(device: PciDevice) -> str:
-    speed, width = device.max_speed_gts or device.speed_gts, device.max_width or device.width
-    gbs = load().pcie_gbs(speed, width)
-    if speed is None:
-        return ""
-    lanes = f" x{width}" if width else ""
-    return f"PCIe {speed:g} GT/s{lanes}" + (f", {gbs:g} GB/s" if gbs else "")
 
 
 def _index(numa: int | None) -> int:

@@ -55,12 +55,15 @@ class Changes:
     unreliable: bool = False
     sizes_now_only: tuple[int, ...] = ()
     sizes_before_only: tuple[int, ...] = ()
+    ranks_before: int = 0
+    ranks: int = 0
 
     @property
     def none(self) -> bool:
         """Whether nothing changed; culprits that are still there are no change."""
         changed = (self.new, self.gone, self.untested, self.hosts_new, self.hosts_gone, self.stages_missing)
-        return self.verdict == self.verdict_before and not any((*changed, self.slower, self.faster))
+        same = (self.verdict, self.ranks) == (self.verdict_before, self.ranks_before)
+        return same and not any((*changed, self.slower, self.faster))
 
 
 def changes(before: Certificate, now: Certificate) -> Changes:
@@ -88,6 +91,8 @@ def changes(before: Certificate, now: Certificate) -> Changes:
         unreliable=unreliable and bool(_common_rows(before.whole, now.whole)),
         sizes_now_only=tuple(sorted(sizes_now - sizes_before)) if sizes_before else (),
         sizes_before_only=tuple(sorted(sizes_before - sizes_now)) if sizes_now else (),
+        ranks_before=before.ranks,
+        ranks=now.ranks,
     )
 
 

@@ -172,6 +172,8 @@ def judged(
         shown = row.shown
         if row.collective not in KINDS or shown is None or not shown.time_s or not row.size_bytes:
             continue
+        # All bounds count sums and copies of switches, if the network has any.
+        sums = network.multimem_s_per_byte > 0
         bounds = _bounds(network, row.collective, row.size_bytes, max(0, row.root))
         rates = library_rates(network, row.collective, max(0, row.root))
         found.append(
@@ -180,7 +182,7 @@ def judged(
                 ranks=report.ranks,
                 time_s=shown.time_s,
                 bound=_largest(bounds),
-                in_network=_largest(crossing(bounds) or bounds),
+                in_network=_largest(bounds if sums else crossing(bounds) or bounds),
                 libraries=tuple(
                     LibraryTime(one.algorithm, one.s_per_byte * row.size_bytes, one.binding) for one in rates
                 ),

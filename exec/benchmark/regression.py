@@ -23,13 +23,17 @@ _MEDIAN_ERROR = 1.2533 / 1.349
 
 @dataclass(frozen=True)
 class RowChange:
-    """Seconds of a row and placement in two reports; ``noise_s`` is the error of new - old."""
+    """Seconds of a row and placement in two reports; ``noise_s`` is the error of new - old.
+
+    With ``crowded``, ranks waited for cores in one of the two.
+    """
 
     label: str
     old_s: float
     new_s: float
     noise_s: float
     tolerance: float
+    crowded: bool = False
 
     @property
     def ratio(self) -> float:
@@ -68,7 +72,12 @@ def compare(old: Report, new: Report, tolerance: float = 0.1) -> list[RowChange]
     """
     by_program = _programs(old) > 1 and _programs(new) > 1
     before, after = _measured(old.rows, by_program), _measured(new.rows, by_program)
-    return [_change(key, before[key], found, tolerance) for key, found in after.items() if key in before]
+    crowded = {label_of(row) for row in (*old.rows, *new.rows) if row.crowded}
+    return [
+        _change(key, before[key], found, tolerance, crowded=key[0] in crowded)
+        for key, found in after.items()
+        if key in before
+    ]
 
 
 def label_of(row: Row) -> str:
@@ -92,7 +101,9 @@ def _measured(rows: Iterable[Row], by_program: bool) -> dict[Key, list[Measureme
     return found
 
 
-def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance: float) -> RowChange:
+def _change(
+    key: Key, old: list[Measurement], new: list[Measurement], tolerance: float, *, crowded: bool
+) -> RowChange:
     spread = all(one.spread is not None for one in [*old, *new])
     return RowChange(
         label=", ".join(filter(None, key)),
@@ -100,6 +111,7 @@ def _change(key: Key, old: list[Measurement], new: list[Measurement], tolerance:
         new_s=_typical(new, spread),
         noise_s=math.hypot(_error(old), _error(new)) if spread else 0.0,
         tolerance=tolerance,
+        crowded=crowded,
     )
 
 

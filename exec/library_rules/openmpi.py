@@ -118,11 +118,17 @@ def write_rules(
     table: Table, notes: Sequence[str] = (), names: Mapping[int, Mapping[int, str]] | None = None
 ) -> str:
     """Return the text of a table; ``notes`` and the ``names`` of algorithms by collective become comments."""
-    lines = [*(f"# {note}" for note in notes), f"{len(table)}  # collectives"]
+    lines = [*(f"# {note}" for note in notes), f"{len(table)}  # number of collectives"]
     for number, sizes in sorted(table.items()):
-        lines += [f"{number}  # {_NAMES.get(number, 'collective')}", f"{len(sizes)}  # communicator sizes"]
+        lines += [
+            f"{number}  # {_NAMES.get(number, 'collective')}, by its number",
+            f"{len(sizes)}  # number of communicator sizes",
+        ]
         for ranks, entries in sorted(sizes.items()):
-            lines += [f"{ranks}  # ranks", f"{len(entries)}  # message sizes: from, algorithm, fan, segment"]
+            lines += [
+                f"{ranks}  # from so many ranks on",
+                f"{len(entries)}  # message sizes: from, algorithm, fan, segment",
+            ]
             for entry in entries:
                 name = (names or {}).get(number, {}).get(entry.algorithm, "")
                 name = "the library's choice" if entry.algorithm == _OWN_CHOICE else name

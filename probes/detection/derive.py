@@ -8,7 +8,14 @@ from typing import TypeVar
 
 from probes.base import plural
 from probes.detection.unknown_links import unknown_nvlinks
-from probes.paths import Bandwidths, architecture, architecture_of_model, functions, product_name
+from probes.paths import (
+    Bandwidths,
+    architecture,
+    architecture_of_model,
+    functions,
+    is_same_model,
+    product_name,
+)
 from probes.topology import FabricLink, Finding, Gpu, Host, Nic, PciDevice, Topology
 
 __all__ = ["complete"]
@@ -183,7 +190,6 @@ def _links_down(host: Host) -> Iterator[Finding]:
     down is compared only if GPUs like it are on NVSwitches: a bridge may join some GPUs and not others, but a
     board with switches joins all.
     """
-    switched = {(gpu.name, gpu.arch) for gpu in host.gpus if _is_on_switch(host, gpu)}
     up, down = (
         {
             gpu.bus_id: sum(
@@ -196,8 +202,10 @@ def _links_down(host: Host) -> Iterator[Finding]:
         for is_down in (False, True)
     )
     for gpu in host.gpus:
-        alike = max((up[other.bus_id] for other in host.gpus if other.name == gpu.name), default=0)
-        is_joined = (gpu.name, gpu.arch) in switched and gpu.usable is not False and not gpu.mig
+        equal = [other for other in host.gpus if is_same_model(host, gpu, other)]
+        alike = max(up[other.bus_id] for other in equal)
+        is_switched = any(_is_on_switch(host, other) and other.arch == gpu.arch for other in equal)
+        is_joined = is_switched and gpu.usable is not False and not gpu.mig
         compared = is_joined or down[gpu.bus_id]
         if compared and up[gpu.bus_id] < alike:
             gone = f"{plural(down[gpu.bus_id], 'link')} down, " if down[gpu.bus_id] else ""

@@ -216,7 +216,7 @@ def serial_number(root: Path) -> tuple[str, str]:
 _PLACEHOLDERS = frozenset(
     ("0", "none", "default string", "not specified", "system serial number", "to be filled by o.e.m.")
 )
-_ABSENT = "{} is not there: this kernel does not have it, or the machine was recorded without it"
+_ABSENT = "{} is not there: this kernel or network namespace does not have it, or a recording lacks it"
 _SMBIOS = "/sys/class/dmi/id is not there: the machine has no SMBIOS, as some virtual machines"
 _CPUFREQ = (
     "/sys/devices/system/cpu/cpufreq is empty: only the firmware or the hypervisor sets the clocks here"

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from probes.base import plural
 from probes.nvml.call import METHOD, Driver, bus_id_of
 from probes.nvml.links import peers_of, read_links, read_matrices
-from probes.topology import PCIE_GTS, FabricState, Gpu, Host, PciDevice, Topology
+from probes.topology import PCIE_GTS, FabricState, Finding, Gpu, Host, PciDevice, Topology
 
 __all__ = ["METHOD", "MOST_GPUS", "read"]
 
@@ -25,6 +26,8 @@ _FABRIC_STATES: Mapping[int, FabricState] = {
     3: "completed",
 }
 _NO_DRIVER = "no NVIDIA driver answers"
+_HANDLE, _LOST = "nvmlDeviceGetHandleByIndex", "GPU is lost"
+_CURE = "it fell off the bus; see dmesg for NVRM lines, then reset it or reboot"
 
 # Most GPUs read from one host: more than any host has. It bounds the number that a recording may state.
 MOST_GPUS = 1024
@@ -44,18 +47,21 @@ def read(host: str, nvml: Any) -> Topology:
         found = _host(host, driver)
     finally:
         driver.ask("nvmlShutdown", quiet=True)
+    lost = driver.refused.pop((_HANDLE, _LOST), 0)
+    text = f"{plural(lost, 'GPU')} lost, by NVML: {_CURE}"
+    doubts = [Finding("lost-gpu", f"{host}/nvml", text)] if lost else []
     notes = tuple(
         f"{host}: nvml: {call} is not answered: {reason}" + (f" ({count} times)" if count > 1 else "")
         for (call, reason), count in driver.refused.items()
     )
-    return Topology((found,), notes=notes)
+    return Topology((found,), tuple(doubts), notes)
 
 
 def _host(host: str, driver: Driver) -> Host:
     handles: dict[str, Any] = {}
     gpus, pci, fabric = [], [], []
     for index in range(min(driver.ask("nvmlDeviceGetCount") or 0, MOST_GPUS)):
-        handle = driver.ask("nvmlDeviceGetHandleByIndex", index)
+        handle = driver.ask(_HANDLE, index)
         place = None if handle is None else driver.ask("nvmlDeviceGetPciInfo", handle)
         if place is None:
             continue

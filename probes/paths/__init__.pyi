@@ -21,8 +21,10 @@ from .pci_tree import (
     chain as chain,
     flat as flat,
     functions as functions,
+    is_same_model as is_same_model,
     numa_of as numa_of,
     states_fabric as states_fabric,
     uplink as uplink,
 )
 from .reasons import PEER_REFUSALS as PEER_REFUSALS, nvlink_of as nvlink_of
+from .route import pcie_words as pcie_words

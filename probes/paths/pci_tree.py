@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from probes.topology import Gpu, Host, Nic, PciDevice
 
-__all__ = ["Uplink", "chain", "flat", "functions", "numa_of", "states_fabric", "uplink"]
+__all__ = ["Uplink", "chain", "flat", "functions", "is_same_model", "numa_of", "states_fabric", "uplink"]
 
 _Number = TypeVar("_Number", int, float)
 
@@ -31,6 +31,16 @@ class Uplink:
 def functions(host: Host) -> dict[str, PciDevice]:
     """Return the PCI functions of a host by bus id."""
     return {device.bus_id: device for device in host.pci}
+
+
+def is_same_model(host: Host, one: Gpu, other: Gpu) -> bool:
+    """Return whether two GPUs have one PCI model; where that is unknown, whether they have one name."""
+    devices = functions(host)
+    models = [
+        (device.vendor, device.device) if device is not None and device.device else None
+        for device in (devices.get(one.bus_id), devices.get(other.bus_id))
+    ]
+    return models[0] == models[1] if all(models) else one.name == other.name
 
 
 def chain(bus_id: str, devices: Mapping[str, PciDevice]) -> list[PciDevice]:

@@ -13,7 +13,7 @@ from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected
 from probes.paths.path_type import PathType
 from probes.paths.pci_ids import first_match
-from probes.paths.pci_tree import chain, flat, functions, numa_of, states_fabric, uplink
+from probes.paths.pci_tree import chain, flat, functions, is_same_model, numa_of, states_fabric, uplink
 from probes.topology import FabricLink, Gpu, Host, Matrix, Nic, label
 
 __all__ = ["PEER_REFUSALS", "nvlink_of", "reasons"]
@@ -85,7 +85,7 @@ def _lost_links(host: Host, gpu: Gpu, tables: Bandwidths) -> Iterator[str]:
     """Yield a sentence about NVLinks that are down or unused; some boards wire only a part."""
     down = sum(link.count for link in host.fabric if link.source == gpu.bus_id and link.state == "down")
     up = _count(host, gpu)
-    like = max((_count(host, other) for other in host.gpus if other.name == gpu.name), default=0)
+    like = max((_count(host, other) for other in host.gpus if is_same_model(host, gpu, other)), default=0)
     if down and (up < like or not up):
         yield f"{down} of {label(gpu)}'s {down + up} NVLinks {'is' if down == 1 else 'are'} down"
     elif down:
@@ -197,8 +197,8 @@ def _port_reasons(host: Host, a: Gpu | Nic, b: Gpu | Nic, tables: Bandwidths) ->
         if other is not None:
             peer = next(one for one in host.gpus if one.bus_id == other.through)
             carried = f", {other.gbs:.4g} GB/s" if other.gbs else ""
-            better = f"{label(peer)}, which is near {label(nic)}, there is a better way (PXN{carried})"
-            yield f"over NVLink and {better}"
+            near = f"{label(peer)}, which is near {label(nic)}"
+            yield f"NCCL can go over NVLink and {near}, instead (PXN{carried})"
 
 
 def _up(host: Host, gpu: Gpu) -> list[FabricLink]:

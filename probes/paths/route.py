@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from probes.paths.bandwidth import Bandwidths
 from probes.paths.expected import Expected, link_gbs
 from probes.paths.path_type import PathType
-from probes.paths.pci_tree import chain, functions, numa_of, uplink
+from probes.paths.pci_tree import Uplink, chain, functions, numa_of, uplink
 from probes.topology import FabricLink, Gpu, Host, Nic, PciDevice, label
 
-__all__ = ["Step", "steps_between"]
+__all__ = ["Step", "pcie_words", "steps_between"]
 
 _ROLES = {
     "root": "root port",
@@ -120,13 +120,17 @@ def _part(device: PciDevice, end: Gpu | Nic, devices: Mapping[str, PciDevice], t
     what = label(end) if device.bus_id == end.bus_id else _ROLES[device.role]
     if device.role in ("root", "downstream"):
         return Step(what, device.bus_id)
-    wire = uplink(device, devices)
+    return Step(what, device.bus_id, pcie_words(uplink(device, devices), tables))
+
+
+def pcie_words(wire: Uplink, tables: Bandwidths) -> str:
+    """Return a PCIe link such as "PCIe 16 GT/s x8 (x16 is possible), 12 GB/s"; "" if its speed is unknown."""
     if not (wire.max_speed_gts or wire.speed_gts):
-        return Step(what, device.bus_id)
+        return ""
     gbs = tables.pcie_gbs(wire.max_speed_gts or wire.speed_gts, wire.width or wire.max_width)
     narrow = wire.width and wire.max_width and wire.width < wire.max_width
     possible = f" (x{wire.max_width} is possible)" if narrow else ""
-    return Step(what, device.bus_id, f"{wire}{possible}" + (f", {gbs:g} GB/s" if gbs else ""))
+    return f"{wire}{possible}" + (f", {gbs:g} GB/s" if gbs else "")
 
 
 _End = tuple[Gpu | Nic, list[PciDevice]]

@@ -406,9 +406,9 @@ def _doubts(fits: Fits, explained: Set[Pair]) -> tuple[str, ...]:
             found.append(f"{plural(len(rows), 'link')} {what}: {_worst(fits, names, rows, times)}")
     if noisy := own["noisy"]:
         found.append(
-            f"{plural(len(noisy), 'link')} unsteady: many messages take longer than the fastest, up to "
-            f"{_NOISY:g} times is normal: {_worst(fits, names, noisy, unsteady)}; measure again on idle "
-            "hosts: a link that is named again may have a bad cable or port"
+            f"{plural(len(noisy), 'link')} unsteady (time of slow messages over the fastest; up to "
+            f"{_NOISY:g} is normal): {_worst(fits, names, noisy, unsteady)}; measure again while nothing "
+            "else runs: between hosts, a link that is named again may have a bad cable or port"
         )
     return tuple(found)
 

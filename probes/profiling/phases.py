@@ -244,7 +244,7 @@ class Steps:
         ]
         self._prober.expect((plan.passes - number + 1) * sum(len(alpha) + len(beta) for alpha, beta in cut))
         for index, (alpha, beta) in enumerate(cut, start=1):
-            part = f"pass {number} of {plan.passes}, set of links {index} of {len(rounds)}"
+            part = f"pass {number} of {plan.passes}, links that run at once: set {index} of {len(rounds)}"
             steps: list[tuple[str, Probe, list[Pair]]]
             steps = [(f"latency, {part}", self._prober.alpha, wave) for wave in alpha]
             steps += [(f"bandwidth, {part}", self._prober.beta, wave) for wave in beta]

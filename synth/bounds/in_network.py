@@ -57,7 +57,7 @@ def port_bounds(network: Network, collective: Collective, chunk_bytes: int) -> I
     largest = int(sizes.max())
     by_switch = (largest + 1) / (largest - 1) * network.multimem_s_per_byte
     need_s = min(by_switch, _least_cost(network, np.flatnonzero(within), inside))
-    detail = f"{needs} times {size_text(total)}"
+    detail = f"{needs} transfers of {size_text(total)} through the ports of all ranks"
     if within.all():
         yield Bound(_NAME, total * needs * need_s / len(inside) + alpha_s, detail)
         return

@@ -12,6 +12,7 @@ from .dgx import (
     pod_aliases as pod_aliases,
     pod_names as pod_names,
     pods_of as pods_of,
+    public_busbw_gbs as public_busbw_gbs,
     threadblock_bytes_per_s as threadblock_bytes_per_s,
     trays_of as trays_of,
 )

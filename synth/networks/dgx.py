@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -46,6 +47,7 @@ __all__ = [
     "pod_aliases",
     "pod_names",
     "pods_of",
+    "public_busbw_gbs",
     "threadblock_bytes_per_s",
     "trays_of",
 ]
@@ -88,6 +90,18 @@ def trays_of(spec: str) -> int:
     return int(_table()[_plain(spec)].get("trays", 1))
 
 
+def public_busbw_gbs(spec: str) -> Mapping[str, float]:
+    """Return what others measured for a large all_reduce on one such machine, by NCCL's algorithm.
+
+    The sources are in docs/explanation/results/normal-bandwidth.md. The result is empty for several machines
+    and where nothing is known.
+    """
+    if not is_pod(spec) or hosts_named(spec) not in (None, 1):
+        return {}
+    found: Mapping[str, float] = _table()[_plain(spec)].get("public_busbw_gbs", {})
+    return found
+
+
 def pods_of(gpus: int, model: str) -> tuple[str, ...]:
     """Return the named machines with this many GPUs of this model, such as "A100 SXM4 40GB"."""
     words = model.replace("-", " ").split()
@@ -123,7 +137,7 @@ def pod(spec: str, *, hold_alpha: bool = False) -> Network:
         raise UsageError(f"network {spec}: operations of switches have no model in which alpha holds links")
     listing = partial(_listed, spec, machine, fabric, hosts, hold_alpha)
     # A symmetric schedule has sends between ranks only.
-    folding = (lambda: None) if multimem_s_per_byte else partial(symmetric_pod, spec, hold_alpha=hold_alpha)
+    folding = None if multimem_s_per_byte else partial(symmetric_pod, spec, hold_alpha=hold_alpha)
     return named_network(
         spec,
         hosts,

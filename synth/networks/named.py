@@ -51,7 +51,7 @@ def named_network(
     name: str,
     hosts: Sequence[str],
     listing: Callable[[], Network],
-    folding: Callable[[], SymmetricNetwork | None],
+    folding: Callable[[], SymmetricNetwork | None] | None,
     *,
     hold_alpha: bool = False,
     multiprocessors: int = 0,
@@ -59,7 +59,8 @@ def named_network(
 ) -> Network:
     """Return the network that ``listing`` makes; ``folding`` makes its symmetric form, None if it has none.
 
-    With more than 1024 ranks and a symmetric form, ``listing`` is called only when a link is first needed.
+    Both must be picklable, because worker processes get the network. With more than 1024
+    ranks and a symmetric form, ``listing`` is called only when a link is first needed.
     """
     made = object.__new__(NamedNetwork)
     vars(made).update(

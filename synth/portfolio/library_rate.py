@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, floats
+from probes.base import Floats, Indices, Mask, floats, plural
 from synth.collective import Kind
 from synth.errors import NotApplicableError
 from synth.methods import parents
@@ -237,7 +237,7 @@ def _rate(network: Network, algorithm: str, candidates: Sequence[_Hops]) -> Libr
     order = np.argsort(solved.ineqlin.marginals, kind="stable")
     names = [_name_of(network, int(used[at])) for at in order if load[at] > _BUSY]
     ports = [name for name in names if not name.startswith("link ")] or names
-    also = f" and {len(ports) - 1} as busy" if len(ports) > 1 else ""
+    also = f" and {plural(len(ports) - 1, 'other')} as busy" if len(ports) > 1 else ""
     return LibraryRate(algorithm, float(scale / -solved.fun), f"{ports[0]}{also}")
 
 

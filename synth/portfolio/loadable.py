@@ -6,10 +6,11 @@ the runtime and proven by its rules. A sweep does so at each size and makes a fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, takewhile
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -50,6 +51,9 @@ _MOST_MESSAGES = 40_000
 # The numbers of overlapping laps to try with merged messages (`synth.methods.host_halving`). On dgx-h100:4 at
 # 64 MiB, 1 lap reached 50 % of the bound, 4 laps 77 %; more laps take more operations.
 _LAPS = (8, 4, 2, 1)
+_T = TypeVar("_T")
+# A plan of 10,000 sends takes 10 s to make, and a sweep makes those of several sizes.
+_MOST_SWEPT_PLAN_SENDS = 4_000
 _NO_RANGES = "plans in which switches sum and copy are made for one size, not for ranges"
 
 
@@ -134,42 +138,63 @@ def _as_run(
     """
     loaded, schedule = found.loaded, found.listed
     assert loaded is not None
-    tried = _worth_running(schedule, others)
-    runs = []
-    for number, one in enumerate(tried, start=1):
-        progress.update(number, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
-        size_bytes = one.collective.total_bytes(one.chunk_bytes)
-        known = [only] if number == 1 else []
-        counts = INSTANCES[1:] if number == 1 else INSTANCES
+    tried = _worth_running([schedule, *others], lambda one: (_time_s(one), one.sends))
+    runs: list[_Run] = []
+    for number, one in enumerate(tried):
+        progress.update(number + 1, len(tried), f"timing {one.method} by the costs of {loaded.runtime}")
+        known = [only] if number == 0 else []
+        counts = INSTANCES[1:] if number == 0 else INSTANCES
         at_bytes = _size_of(one, asked_bytes)
-        for variant in chain(known, variants_of(one, loaded.runtime, at_bytes, counts, _MOST_RUN_SENDS)):
-            if variant.limit_at(at_bytes):
-                continue
-            times = variant.times_s(one.network, size_bytes)
+        variants = chain(known, variants_of(one, loaded.runtime, at_bytes, counts, _MOST_RUN_SENDS))
+        runs += _runs(number, one, variants, at_bytes)
+    fastest = _fastest_proven(runs)
+    if fastest is None:
+        return found
+    time_s, number, count, variant = fastest
+    made = replace(loaded, program=variant.program, plan=variant.plan, instances=count, time_s=time_s)
+    if number == 0:
+        return replace(found, loaded=made)
+    assert schedule.outcome is not None
+    proven = proven_with(replace(tried[number], seed=schedule.seed), schedule.outcome.bounds)
+    return replace(found, schedule=proven, why=f"the fastest in {loaded.runtime}", loaded=made)
+
+
+_Run = tuple[float, int, int, Variant]
+"""(seconds by the runtime's costs, number of the schedule, instances, the variant with its protocol)."""
+
+
+def _runs(number: int, schedule: Schedule, variants: Iterable[Variant], at_bytes: int) -> Iterator[_Run]:
+    """Yield the run of each variant of a schedule that loads at a size, with its fastest protocol."""
+    size_bytes, links_s = schedule.collective.total_bytes(schedule.chunk_bytes), _time_s(schedule)
+    for variant in variants:
+        if not variant.limit_at(at_bytes):
+            times = variant.times_s(schedule.network, size_bytes)
             protocol = min(times, key=times.__getitem__)
-            runs.append((times[protocol], number, variant.instances, variant.by(protocol)))
-    for time_s, number, count, variant in sorted(runs, key=lambda run: run[:3]):
-        if variant.findings:
-            continue
-        made = replace(loaded, program=variant.program, plan=variant.plan, instances=count, time_s=time_s)
-        if number == 1:
-            return replace(found, loaded=made)
-        assert schedule.outcome is not None
-        proven = proven_with(replace(tried[number - 1], seed=schedule.seed), schedule.outcome.bounds)
-        return replace(found, schedule=proven, why=f"the fastest in {loaded.runtime}", loaded=made)
-    return found
+            # Costs of a runtime, which only come on top of those of links, were fitted apart.
+            yield max(times[protocol], links_s), number, variant.instances, variant.by(protocol)
 
 
-def _worth_running(fastest: Schedule, others: Iterable[Schedule]) -> list[Schedule]:
+def _fastest_proven(runs: Iterable[_Run]) -> _Run | None:
+    """Return the fastest run whose variant its judge accepts; None if there is none."""
+    ascending = sorted(runs, key=lambda run: run[:3])
+    return next((run for run in ascending if not run[-1].findings), None)
+
+
+def _worth_running(ascending: Sequence[_T], cost: Callable[[_T], tuple[float, int]]) -> list[_T]:
     """Return the fastest schedule, the next ones near it, and each later one with fewer sends than these.
 
-    A schedule that takes longer over links and saves no sends is seldom faster in a run.
+    ``ascending`` is ordered by time over links; ``cost`` is (this time, sends). A schedule that takes longer
+    over links and saves no sends is seldom faster in a run.
     """
-    kept, least_s = [fastest], _time_s(fastest)
-    for one in takewhile(lambda one: _time_s(one) <= _NEAR_IN_FEWER * least_s, others):
-        is_next = len(kept) < _MOST_RUN and _time_s(one) <= _NEAR * least_s
-        if is_next or one.sends < min(each.sends for each in kept):
+    kept = [ascending[0]]
+    least_s, fewest = cost(kept[0])
+    for one in ascending[1:]:
+        time_s, sends = cost(one)
+        if time_s > _NEAR_IN_FEWER * least_s:
+            break
+        if (len(kept) < _MOST_RUN and time_s <= _NEAR * least_s) or sends < fewest:
             kept.append(one)
+            fewest = min(fewest, sends)
     return kept[: 2 * _MOST_RUN]
 
 
@@ -192,12 +217,12 @@ def _timed_as_merged(found: Synthesis, made: Variant) -> Synthesis:
     outcome = schedule.outcome
     assert outcome is not None
     assert loaded is not None
+    assert made.program is not None
+    time_s = _merged_time_s(made.program, schedule)
     if made.plan is not None:
         size_bytes = schedule.collective.total_bytes(schedule.chunk_bytes)
         (run_s,) = made.times_s(schedule.network, size_bytes).values()
-        loaded = replace(loaded, time_s=run_s)
-    assert made.program is not None
-    time_s = _merged_time_s(made.program, schedule)
+        loaded = replace(loaded, time_s=max(run_s, time_s))
     timed = replace(schedule, outcome=replace(outcome, time_s=time_s, status="feasible"))
     return replace(found, schedule=timed, why=f"{found.why}, in merged messages", loaded=loaded)
 
@@ -224,7 +249,11 @@ def loadable_sweep(
         compiled.fastest(size)
     if not compiled.usable:
         return compiled.merged(progress)
-    swept = found.chosen(compiled.usable_at)
+    winners = []
+    for at, own in enumerate(found.own):
+        progress.update(at, len(found.sizes), f"timing by the costs of {runtime}")
+        winners.append((compiled.winner(found.sizes[at], own), "", None))
+    swept = found.decided(winners)
     selection = swept.schedule
     assert isinstance(selection, Selection)
     return replace(swept, ranges=tuple(compiled.timed(selection, progress)))
@@ -281,6 +310,8 @@ class _Compiled:
     runtime: str
     # The keys are the number of the candidate, and the number of chunks that a size asks for, or 0.
     attempts: dict[tuple[int, int], _Attempt] = field(default_factory=dict)
+    # The keys are the number of the candidate, and the grid of each number of instances.
+    _variants: dict[tuple[int, ...], list[Variant]] = field(default_factory=dict)
 
     @property
     def usable(self) -> list[int]:
@@ -290,6 +321,44 @@ class _Compiled:
     def usable_at(self, size_bytes: int) -> list[int]:
         """Return those of ``usable`` that load at a size; if none does, all, as other sizes are near."""
         return [number for number in self.usable if not self.limit(number, size_bytes)] or self.usable
+
+    def winner(self, size_bytes: int, own: Sequence[int]) -> int:
+        """Return the candidate that the runtime carries out fastest at a size, of those found for it.
+
+        As for one size alone, those that take hardly longer over links than the fastest that loads are
+        compared. If none of ``own`` loads, the fastest that does is returned.
+        """
+        race = self.found.race
+        loads = [one for one in own if not self._never(one)]
+        order = sorted(loads, key=lambda one: race.time_s(one, size_bytes))
+        first = next((at for at, one in enumerate(order) if not self.limit(one, size_bytes)), None)
+        fallback, _ = self.fastest(size_bytes)
+        assert fallback is not None  # some candidate loads
+        if first is None:
+            return fallback
+        tried = _worth_running(
+            order[first:], lambda one: (race.time_s(one, size_bytes), race.candidates[one].sends)
+        )
+        runs: list[_Run] = []
+        for number in tried:
+            schedule = race.scheduled(number, size_bytes)
+            runs += _runs(number, schedule, self.variants(number, schedule, size_bytes), size_bytes)
+        fastest = _fastest_proven(runs)
+        return fallback if fastest is None else fastest[1]
+
+    def variants(self, number: int, schedule: Schedule, size_bytes: int) -> list[Variant]:
+        """Return a candidate in each number of instances, in the chunks that suit a size."""
+        grids = (grid_of(schedule.collective.cut(count), self.runtime, size_bytes) for count in INSTANCES)
+        key = (number, *grids)
+        if key not in self._variants:
+            most = _MOST_SWEPT_PLAN_SENDS if self.runtime == "mscclpp" else _MOST_RUN_SENDS
+            made = variants_of(schedule, self.runtime, size_bytes, most_steps=most)
+            self._variants[key] = list(made)
+        return self._variants[key]
+
+    def _never(self, number: int) -> bool:
+        """Return whether no range of sizes can have the candidate: switches carry it out."""
+        return len(self.found.race.candidates[number].multimem) > 0
 
     def fastest(self, size_bytes: int) -> tuple[int | None, str]:
         """Return (the fastest candidate that loads at a size, the limit of the fastest of all, or "").
@@ -371,10 +440,10 @@ class _Compiled:
     def timed(self, selection: Selection, progress: Progress) -> list[LoadedRange]:
         """Return the program of each range, with the protocol and instances that suit its sizes."""
         found = []
-        for entry in runtime_sweep(selection, self.runtime, as_selected=True, progress=progress):
+        for entry in runtime_sweep(selection, self.runtime, progress=progress):
             assert entry.program is not None  # one instance of each of these schedules loads
             points = [
-                replace(self._point(selection, entry.algorithm, one.size_bytes), time_s=one.time_s)
+                self._point(selection, entry.algorithm, one.size_bytes, run_s=one.time_s)
                 for one in entry.points
             ]
             found.append(
@@ -391,7 +460,12 @@ class _Compiled:
         return found
 
     def _point(
-        self, selection: Selection, algorithm: int, size_bytes: int, merged: Program | None = None
+        self,
+        selection: Selection,
+        algorithm: int,
+        size_bytes: int,
+        merged: Program | None = None,
+        run_s: float = 0.0,
     ) -> LoadedPoint:
         """Return how near to the bound a schedule of the selection is at a size, and the best schedule."""
         race = self.found.race
@@ -401,7 +475,8 @@ class _Compiled:
         least_s = min(race.time_s(number, size_bytes) for number in range(len(race.candidates)))
         percent, free = (100 * min(1.0, bound_s / each) if each else 100.0 for each in (time_s, least_s))
         # The runtime's costs may have chosen a schedule that is not in the race and is faster.
-        return LoadedPoint(size_bytes, percent, max(percent, free), self.fastest(size_bytes)[1])
+        limit, run_s = self.fastest(size_bytes)[1], max(run_s, time_s) if run_s else 0.0
+        return LoadedPoint(size_bytes, percent, max(percent, free), limit, run_s)
 
 
 def _named(one: Schedule | UnsizedSchedule) -> str:

@@ -157,7 +157,8 @@ def _why_predicted(best: Schedule, of_links: Schedule) -> str:
     ratio = replay(best).time_s / replay(of_links).time_s
     other = of_links.method
     if other == best.method:
-        other += f" with {plural(of_links.collective.chunks, 'chunk')}"
+        same = of_links.collective.chunks == best.collective.chunks
+        other = f"{'another ' if same else ''}{other} with {plural(of_links.collective.chunks, 'chunk')}"
     costs = "copies and sums in memory" if best.network.is_measured_host else "steps and shared ports"
     if ratio <= 1:
         return f"as fast as {other} over the links, and faster once {costs} count"

@@ -76,14 +76,12 @@ def runtime_sweep(
     target: str = "msccl",
     *,
     instances: Sequence[int] = INSTANCES,
-    as_selected: bool = False,
     progress: Progress = SILENT,
 ) -> list[SizedProgram]:
     """Return the entries for all sizes of a selection, ascending.
 
-    O(sizes · schedules · instances · steps). ``instances`` must ascend. With ``as_selected`` each size keeps
-    the schedule that the selection has for it, and only protocol and instances are chosen. Raises UsageError
-    if ``target`` is no known runtime.
+    O(sizes · schedules · instances · steps). ``instances`` must ascend. Raises UsageError if ``target`` is no
+    known runtime.
     """
     require_runtime(target)
     variants = _variants(selection, target, instances)
@@ -92,10 +90,9 @@ def runtime_sweep(
     for at, point in enumerate(selection.points):
         progress.update(at, len(selection.points), f"{point.size_bytes} bytes")
         library = selection.library(point.size_bytes)
-        able = {key: one for key, one in variants.items() if not as_selected or key[0] == point.algorithm}
-        loading = {key: one for key, one in able.items() if not one.limit_at(point.size_bytes)}
+        loading = {key: one for key, one in variants.items() if not one.limit_at(point.size_bytes)}
         # If no plan has a chunk size for this size, the range may still have other sizes that load.
-        best = None if library else _best(selection, loading or able, point.size_bytes, before)
+        best = None if library else _best(selection, loading or dict(variants), point.size_bytes, before)
         if best is None:
             why = f"{library} is faster" if library else f"no schedule fits {target}"
             found.append((point.size_bytes, None, None, why))

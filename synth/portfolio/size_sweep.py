@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from probes.base import SILENT, Progress, UsageError, plural
 from synth.check import check
@@ -20,14 +21,14 @@ from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.plain import bounds_of, fastest_plain, library_schedules
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import early_limit
-from synth.portfolio.synthesis import RaceRunner, RaceWinner, Synthesis
+from synth.portfolio.synthesis import RaceRunner, Synthesis
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
 from synth.schedules import Bound, Point, Race, Range, Schedule, Selection, UnsizedSchedule
 from synth.simulation import replay
 
-__all__ = ["Candidates", "candidates_of", "measured", "sizes_between", "sweep", "timed"]
+__all__ = ["Candidates", "candidates_of", "sizes_between", "sweep", "timed"]
 
 # Candidates are sought at each size, so a factor close to 1 would take too long.
 _MOST_SIZES = 1000
@@ -74,16 +75,21 @@ def sweep(
     """
     found = candidates_of(request, progress, library=race is not None, pools=pools)
     if race is not None:
-        return measured(found, race([(size, found.at(size)) for size in found.sizes], progress))
+        won = race([(size, found.at(size)) for size in found.sizes], progress)
+        return found.decided([(one.number, one.library, one.race) for one in won])
     return found.chosen(lambda _: range(len(found.race.candidates)))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The schedules found at every size of a sweep, and the proven bound of each size."""
+    """The schedules found at every size of a sweep, and the proven bound of each size.
+
+    ``own`` are the numbers of those that were found at each size.
+    """
 
     sizes: tuple[int, ...]
     bounds: tuple[Bound, ...]
+    own: tuple[tuple[int, ...], ...]
     race: _Race
     begun_s: float
     workers_bytes: int
@@ -97,6 +103,24 @@ class Candidates:
         winners = self.race.winners(self.sizes, among)
         ranges = tuple(_ranges(self.race, self.sizes, winners))
         points = [(*each, None) for each in zip(self.sizes, winners, self.bounds, strict=True)]
+        return self.swept(_selection(self.race, ranges, points))
+
+    def decided(self, winners: Sequence[tuple[int, str, Race | None]]) -> Synthesis:
+        """Return the checked selection of each size's winner: (number, faster library or "", race).
+
+        Ranges meet at the geometric mean of two sizes, because nothing was timed between them.
+        """
+        sizes, chosen = self.sizes, [(number, library) for number, library, _ in winners]
+        switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]
+        starts = [sizes[0], *(math.isqrt(sizes[at - 1] * sizes[at]) + 1 for at in switches[1:])]
+        ends = [*(start - 1 for start in starts[1:]), sizes[-1]]
+        ranges = tuple(
+            Range(start, end, *chosen[at]) for start, end, at in zip(starts, ends, switches, strict=True)
+        )
+        points = [
+            (size, number, bound, race)
+            for size, (number, _, race), bound in zip(sizes, winners, self.bounds, strict=True)
+        ]
         return self.swept(_selection(self.race, ranges, points))
 
     def swept(self, selection: Selection) -> Synthesis:
@@ -123,33 +147,20 @@ def candidates_of(
     here = request.method == "auto" and request.network.is_measured_host
     at_each_size = replace(request, sizes=(), solving=False, sweeping=True, predicted=here)
     explored, workers_bytes = _all_explored(at_each_size, sizes, progress, pools)
-    found = [algorithm for one in explored for algorithm in one.found]
+    found = [[(_digest(one), one) for one in each.found] for each in explored]
+    pool = dict(chain.from_iterable(found))
     if library:
         libraries = library_schedules(replace(at_each_size, size_bytes=sizes[-1]))
-        found += [_algorithm(replace(one, seed=request.seed)) for one in libraries]
-    pool = {_digest(algorithm): algorithm for algorithm in found}
+        algorithms = [_algorithm(replace(one, seed=request.seed)) for one in libraries]
+        pool |= {_digest(one): one for one in algorithms}
+    if here:
+        # As in `soonest`: the costs of thousands of messages are not predicted, and are more than they gain.
+        pool = {digest: one for digest, one in pool.items() if one.sends <= MOST_SENDS} or pool
+    number = {digest: place for place, digest in enumerate(pool)}
+    own = tuple(tuple(dict.fromkeys(number[key] for key, _ in each if key in number)) for each in found)
     race = _Race(request.network, tuple(pool.values()), predicted=here)
     progress.update(len(sizes), len(sizes))
-    return Candidates(sizes, tuple(one.bound for one in explored), race, begun_s, workers_bytes)
-
-
-def measured(found: Candidates, winners: Sequence[RaceWinner]) -> Synthesis:
-    """Return the selection of each size's race winner: a candidate, or a library that was faster.
-
-    Ranges meet at the geometric mean of two sizes, because nothing was measured between them.
-    """
-    chosen = [(won.number, won.library) for won in winners]
-    switches = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1])]
-    starts = [found.sizes[0], *(math.isqrt(found.sizes[at - 1] * found.sizes[at]) + 1 for at in switches[1:])]
-    ends = [*(start - 1 for start in starts[1:]), found.sizes[-1]]
-    ranges = tuple(
-        Range(start, end, *chosen[at]) for start, end, at in zip(starts, ends, switches, strict=True)
-    )
-    points = [
-        (size, won.number, bound, won.race)
-        for size, won, bound in zip(found.sizes, winners, found.bounds, strict=True)
-    ]
-    return found.swept(_selection(found.race, ranges, points))
+    return Candidates(sizes, tuple(one.bound for one in explored), own, race, begun_s, workers_bytes)
 
 
 def timed(selection: Selection) -> Selection:

@@ -52,7 +52,7 @@ class _Use:
 def schedule(made: Schedule, width: int) -> Iterator[Drawing]:
     """Yield a picture of the use of links, ports and ranks over time; at most 64 ranks have lanes."""
     about = f"{plural(made.sends, 'send')}: which share of links and ports is busy, which ranks send."
-    words = ["busy; a rank is busy while it sends", "busy for part of the moment"]
+    words = ["busy; a rank is busy while it sends", "busy for part of that time step"]
     if (more := made.network.ranks - _MOST_LANES) > 0:
         words.append(f"and {more} more ranks")
     return _over_time(made, replay(made), about, words, _classes(made), _ranks(made), width)
@@ -77,7 +77,7 @@ def symmetric(made: SymmetricSchedule, width: int) -> Iterator[Drawing]:
         f"{plural(len(made.chunk), 'send')} listed, {network.translations - 1} shifted copies of each: "
         "which share of links and ports is busy."
     )
-    words = ["busy; links: all alike", "busy for part of the moment"]
+    words = ["busy; links: all alike", "busy for part of that time step"]
     if (more := len(network.src) - _MOST_LANES) > 0:
         words.append(f"and {plural(more, 'more kind')} of links")
     held_s, rows = network.hold_s(made.chunk_bytes)[made.link], np.arange(len(made.link))
@@ -96,7 +96,7 @@ def _classes(made: Schedule) -> Iterator[_Use]:
     network, link = made.network, made.link
     held_s = network.hold_s(made.chunk_bytes)[link]
     # A link behind ports only stands for a pair of ranks, so that its own share is no limit.
-    pairs = " (pairs of ranks; the ports below fill up first)" if is_behind_ports(network) else ""
+    pairs = " (pairs of ranks; the ports below are the bottleneck)" if is_behind_ports(network) else ""
     for name, chosen in classes(network):
         rows = np.flatnonzero(chosen[link])
         yield _Use(name.replace("_", " ") + pairs, rows, held_s[rows], int(chosen.sum()))
@@ -177,7 +177,7 @@ def selection(made: Selection, width: int) -> Iterator[Drawing]:
         name, colour = f"{algorithm.method}, {plural(algorithm.collective.chunks, 'chunk')}", palette(number)
         points = [point for point in made.points if point.algorithm == number]
         sizes = [point.size_bytes for point in points]
-        rates.append(series(name, colour, sizes, [busbw_gbs(made, point) for point in points]))
+        rates.append(series(name, colour, sizes, [busbw_gbs(made, point, point.time_s) for point in points]))
         times.append(series(name, colour, sizes, [point.time_s for point in points]))
     sizes, bounds_s = [point.size_bytes for point in made.points], [point.bound_s for point in made.points]
     times.append(series("proven bound", GREY, sizes, bounds_s, dashed=True))

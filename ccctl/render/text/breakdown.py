@@ -58,12 +58,12 @@ def _draw_steps(forecast: Forecast, breakdown: Breakdown) -> None:
     memory = "copies and sums of the busiest rank"
     steps = [
         ("bound", forecast.bound_s, forecast.bound),
-        ("schedule", forecast.schedule_s, f"its transfers on {forecast.network}, one at a time at a port"),
+        ("schedule", forecast.schedule_s, f"its transfers on {forecast.network}, taking turns at each port"),
         ("+ steps", forecast.schedule_s + forecast.steps_s, "what each step costs a rank"),
         (
             "+ sharing",
             forecast.time_s - forecast.memory_s,
-            "ports that several transfers share at once, instead of in turn (may be less)",
+            "the same if transfers share ports instead of taking turns (may be less)",
         ),
         (
             "+ memory",

@@ -32,6 +32,9 @@ _MUCH_WAITING = 0.2
 _MOST_NAMED = 4
 # A rate this near to that of a whole number of NICs, whose headers take some per cent, counts as theirs.
 _ALIKE = 0.94
+# From this size on, rates hardly grow; a difference above the share _NOTABLE is named.
+_LARGE = 1 << 28
+_NOTABLE = 0.05
 
 
 @dataclass(frozen=True)
@@ -223,9 +226,10 @@ class Explained:
     def _sentence(self, at: int) -> str:
         judged = self.rows[at]
         most = _gbs(judged.busbw_gbs(judged.bound.time_s))
+        who = "ranks and switches" if judged.bound.name == "ports of switches" else "ranks"
         parts = [
             f"{_label(judged)}: {_gbs(judged.busbw_gbs(judged.time_s))} GB/s busbw, "
-            f"{percent(judged.reached)} of the {most} that ranks can reach here at most "
+            f"{percent(judged.reached)} of the {most} that {who} can reach here at most "
             f"(proven: {judged.bound.told})."
         ]
         if judged.verdict in ("in-network", "impossible"):
@@ -247,10 +251,26 @@ class Explained:
             parts.append(f"Verdict: wrong results ({judged.row.wrong_results}).")
         else:
             parts.append(f"Verdict: {_MEANS[judged.verdict]}.")
+            parts += self._public(judged)
             parts += self._next_steps(judged)
         if waiting := self.waiting(at):
             parts.append(_waited(waiting))
         return " ".join(parts)
+
+    def _public(self, judged: JudgedRow) -> Iterator[str]:
+        """Yield what others measured on such a machine, for a large all_reduce."""
+        from synth.networks import public_busbw_gbs
+
+        known = public_busbw_gbs(self.network)
+        if not known or judged.row.collective != "all_reduce" or judged.row.size_bytes < _LARGE:
+            return
+        least, *more = known.items()
+        name, gbs = least
+        below = 1 - judged.busbw_gbs(judged.time_s) / gbs
+        others = "".join(f", {rate:g} with {algorithm}" for algorithm, rate in more)
+        this = f"; this is {percent(below)} below {name}" if below > _NOTABLE else ""
+        off = f", and {more[0][0]} seems not to be used" if this and more else ""
+        yield f"On such machines others measured {gbs:g} with {name}{others}{this}{off}."
 
     def _next_steps(self, judged: JudgedRow) -> Iterator[str]:
         """Yield what a slow row may mean, and where to look."""

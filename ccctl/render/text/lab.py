@@ -51,7 +51,7 @@ def draw(result: dict[str, Any]) -> None:
     names = [host["name"] for host in hosts]
     rates = {(path["src"], path["dst"]): _rate(path["bytes_per_s"]) for path in result["paths"]}
     paths = [[src, *(rates.get((src, dst), "-") for dst in names)] for src in names]
-    console.table(("one flow from", *(f"to {name}" for name in names)), paths)
+    console.table(("rate of one flow, from", *(f"to {name}" for name in names)), paths)
 
 
 def _duration(seconds: float) -> str:

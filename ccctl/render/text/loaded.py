@@ -151,7 +151,7 @@ _RANGE = (
     Column("protocol", "program.protocol"),
     Column("instances", "instances"),
     Column("threadblocks", lambda one: (one.plan or one.program).threadblocks_max),
-    Column("length", _length),
+    Column("program", _length),
     Column("multiples of", "granule_bytes", format_size),
 )
 _POINT = (

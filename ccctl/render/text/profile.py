@@ -224,14 +224,16 @@ _HOST_COPIES = (
 def _memory(profile: Profile) -> None:
     """Print the rates at which a core of each host copies and adds while all ranks work, by size."""
     for memory in profile.memory:
-        costs = {"copy": memory.copy_s_per_byte, "sum": memory.add_s_per_byte}
+        costs = {"copy": memory.copy_s_per_byte, "add": memory.add_s_per_byte}
         if memory.fetch_s_per_byte:
-            costs["read from another rank"] = memory.fetch_s_per_byte
-            costs["read from another rank, just written"] = memory.written_fetch_s_per_byte
+            costs["read a peer's memory"] = memory.fetch_s_per_byte
+            costs["the same, just written"] = memory.written_fetch_s_per_byte
         sizes = map(format_size, memory.sizes_bytes)
         rows = [
             (size, *(f"{1e-9 / cost:.3g}" for cost in values))
             for size, *values in zip(sizes, *costs.values(), strict=True)
         ]
-        title = f"memory of {memory.host}, GB/s of a core while all ranks work, for predictions of runs"
-        console.table(("size", *costs), rows, title=title)
+        title = (
+            f"memory of {memory.host}, GB/s a core while all ranks work (only predictions of runs use this)"
+        )
+        console.table(("block", *costs), rows, title=title)

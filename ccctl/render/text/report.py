@@ -106,6 +106,7 @@ _HEAD = (
     Column("redop", "redop"),
     Column("root", "root"),
 )
+_COLLECTIVE = Column("collective", "collective")
 _PROGRAM = Column("program", "program")
 _PLACEMENT = (
     Column("time (us)", "time_us", _US),
@@ -355,7 +356,8 @@ def _groups(
     rows: Sequence[Row], peers: Sequence[str], *, programs: bool
 ) -> Iterator[tuple[str, str, Sequence[Column]]]:
     """Yield (kind, name, columns) of each group that the rows fill."""
-    yield "row", "", (*_HEAD, _PROGRAM) if programs else _HEAD
+    first = (_COLLECTIVE,) if len({row.collective for row in rows}) > 1 else ()
+    yield "row", "", (*first, *_HEAD, _PROGRAM) if programs else (*first, *_HEAD)
     measured = [one for row in rows for one in (row.out_of_place, row.in_place) if one is not None]
     detailed = any(one.spread is not None and one.spread.samples_s for one in measured)
     kinds = iter(_EITHER)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 # Names of the values of ``RawSamples.quantity``.
-_QUANTITIES = ("round trips", "trains of messages", "trains of messages, no other link measured")
+_QUANTITIES = ("round trips", "messages back to back", "messages back to back, no other link measured")
 
 
 def draw(samples: RawSamples) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, Say, figures, print_table, seconds
+from ccctl.render import Column, Say, about, figures, print_table, seconds
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
@@ -27,15 +27,23 @@ def summary(selection: Selection) -> dict[str, Any]:
             | {"library": one.library or None}
             for one in selection.ranges
         ],
-        "sizes": [
-            figures(point, "size_bytes time_s bound_s binding_bound=bound percent_of_optimal race")
-            | {
-                "method": selection.algorithms[point.algorithm].method,
-                "library": selection.library(point.size_bytes) or None,
-                "busbw_gbs": busbw_gbs(selection, point),
-            }
-            for point in selection.points
-        ],
+        "sizes": [_point(selection, point) for point in selection.points],
+    }
+
+
+def _point(selection: Selection, point: Point) -> dict[str, Any]:
+    """Return the figures of one size; on a measured host also the predicted run, which chose the schedule."""
+    from synth.prediction import schedule_run_s
+
+    algorithm = selection.algorithms[point.algorithm]
+    run_s = None
+    if selection.network.is_measured_host:
+        run_s = schedule_run_s(algorithm.scheduled(selection.network, point.size_bytes))
+    return figures(point, "size_bytes time_s bound_s binding_bound=bound percent_of_optimal race") | {
+        "method": algorithm.method,
+        "library": selection.library(point.size_bytes) or None,
+        "predicted_run_s": run_s,
+        "busbw_gbs": busbw_gbs(selection, point, run_s or point.time_s),
     }
 
 
@@ -55,6 +63,8 @@ def draw(selection: Selection, say: Say = console.data, *, proven: bool = True) 
     if proven:
         say("")
         print_table(_POINT, result["sizes"], say)
+        if any(one["predicted_run_s"] for one in result["sizes"]):
+            say("predicted: a run, with copies and sums in memory; % of optimal: of links alone")
 
 
 def _called(one: dict[str, Any]) -> str:
@@ -64,15 +74,15 @@ def _called(one: dict[str, Any]) -> str:
 
 def _end(to_bytes: int, followed: bool) -> str:
     """Return a range's last size; if another range follows, the first size of that one, as in <319K."""
-    return f"<{format_size(to_bytes + 1)}" if followed else format_size(to_bytes)
+    return f"<{about(to_bytes + 1)}" if followed else about(to_bytes)
 
 
-_FROM = Column("from", "from_bytes", format_size)
+_FROM = Column("from", "from_bytes", about)
 _RANGE = (Column("method", _called), Column("chunks", "chunks"), Column("sends", "sends"))
 _POINT = (
     Column("size", "size_bytes", format_size),
     Column("method", _called),
-    Column("predicted", "time_s"),
+    Column("predicted", lambda one: one["predicted_run_s"] or one["time_s"], seconds),
     Column("measured", lambda one: one["race"] and seconds(one["race"]["entries"][0]["time_s"])),
     Column("busbw", "busbw_gbs", "{:.2f}"),
     Column("% of optimal", "percent_of_optimal", "{:.1f}"),
@@ -85,12 +95,12 @@ def range_columns(ranges: Sequence[Any]) -> tuple[Column, Column]:
     return _FROM, Column("to", lambda one: _end(one.to_bytes, one is not ranges[-1]))
 
 
-def busbw_gbs(selection: Selection, point: Point) -> float:
-    """Return the predicted bus bandwidth in GB/s, as defined by nccl-tests."""
+def busbw_gbs(selection: Selection, point: Point, time_s: float) -> float:
+    """Return the bus bandwidth in GB/s if a size takes ``time_s``, as defined by nccl-tests."""
     from exec.benchmark import busbw_factor
 
     factor = busbw_factor(selection.collective.kind, selection.collective.size)
-    return factor * point.size_bytes / point.time_s / 1e9 if point.time_s else 0.0
+    return factor * point.size_bytes / time_s / 1e9 if time_s else 0.0
 
 
 def runtime_summary(entries: Sequence[SizedProgram]) -> dict[str, Any]:

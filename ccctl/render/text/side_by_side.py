@@ -20,9 +20,14 @@ CHANGES = (
     Column("before", "old_s"),
     Column("now", "new_s"),
     Column("now/before", "ratio", "{:.2f}x"),
-    Column("counts from", lambda change: f"± {seconds(change.least_s)}"),
-    Column("", lambda change: "SLOWER" if change.slower else "faster" if change.faster else "same"),
+    Column("least that counts", lambda change: f"± {seconds(change.least_s)}"),
+    Column("verdict", lambda change: _verdict(change)),
 )
+
+
+def _verdict(change: RowChange) -> str:
+    found = "SLOWER" if change.slower else "faster" if change.faster else "same"
+    return f"{found}, not reliable: ranks waited for cores" if change.crowded else found
 
 
 def draw_changes(changes: Sequence[RowChange]) -> None:

@@ -325,7 +325,7 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
     yield f"for {loaded.runtime}: {length}, at most {blocks} a rank, {channels}; proven"
     if plan is not None:
         granule = format_size(plan.granule_bytes)
-        yield f"it runs buffers of any multiple of {granule} up to {format_size(plan.max_bytes)}"
+        yield f"it runs buffers of any multiple of {granule} up to {about(plan.max_bytes)}"
     else:
         yield multiples(loaded.granule_bytes, loaded.runtime)
     whole = schedule.whole.chunks * loaded.instances
@@ -340,7 +340,7 @@ def _loaded_lines(loaded: Loaded, schedule: AnySchedule) -> Iterator[str]:
         how = ", ".join(shared if program is None or plan is not None else [*shared, program.protocol])
         yield (
             f"as {loaded.runtime} runs it{f' ({how})' if how else ''}: {seconds(loaded.time_s)}"
-            "; the times above are of links alone, without what threadblocks and steps cost"
+            "; the times of methods above are of links alone, without what threadblocks and steps cost"
         )
 
 

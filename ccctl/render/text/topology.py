@@ -82,7 +82,9 @@ def draw(topology: Topology) -> None:
 
 def headline(host: Host, name: str = "") -> str:
     """Return one line with a host's devices; it says if ranks are processes for lack of a GPU."""
-    parts = [counted(len(host.usable_gpus), "GPU"), counted(len(host.physical_nics), "NIC")]
+    hidden = len(host.gpus) - len(host.usable_gpus)
+    more = f" (and {hidden} not given to this process)" if hidden else ""
+    parts = [counted(len(host.usable_gpus), "GPU") + more, counted(len(host.physical_nics), "NIC")]
     if host.numa:
         parts.append(counted(len(host.numa), "NUMA node"))
     if host.cores:
@@ -206,8 +208,10 @@ def draw_path(why: Explanation) -> None:
         console.data(f"expected: {why.gbs:.4g} GB/s in one direction, limited by {why.limit}")
     elif why.path != "LOC":
         console.data("expected: unknown, as no part of the way states its speed")
+    if why.reasons:
+        console.data("why this path, and not a better one:")
     for reason in why.reasons:
-        console.data(f"because {reason}")
+        console.data(f"- {reason}")
 
 
 def draw_differences(comparison: Comparison, found: Topology, other: str) -> None:

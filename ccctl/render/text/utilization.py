@@ -77,7 +77,7 @@ def in_words(network: Network, names: Sequence[str]) -> tuple[str, bool]:
         if len(found) == len(names) > 1 and len(owners_named) == owners > 1:
             part = "switch ports" if pattern is _RANK and all(one["part"] for one in found) else what
             return f"the {part} of all {plural(owners, whose)}", True
-    rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    rest = f" and {len(names) - 1} about as busy" if len(names) > 1 else ""
     return f"{_one_in_words(names[0])}{rest}", len(names) > 1
 
 

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import figures, percent, seconds
+from ccctl.render import about, figures, percent, seconds
 from ccctl.render.text.history import moment
-from probes.base import format_size, plural
+from probes.base import plural
 from probes.profiling import EFFECT, RECENT_RUNS, Names
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _harmless_cost(request: WatchRequest) -> str:
 
 def _collective(request: WatchRequest) -> str:
     schedule = request.schedule_file.schedule
-    size = format_size(schedule.collective.total_bytes(schedule.chunk_bytes))
+    size = about(schedule.collective.total_bytes(schedule.chunk_bytes))
     return f"{schedule.collective.label} of {size}"
 
 

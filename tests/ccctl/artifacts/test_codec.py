@@ -91,6 +91,10 @@ WRONG_WHOLE = {
     "infinite": (b'{"schema": 1e999}', "expected JSON"),
     "list": (b"[1]", "not a ccctl artifact"),
     "text": (b'"ccctl/profile/1"', "not a ccctl artifact"),
+    "a plan": (
+        b'{"name": "x", "collective": "allreduce", "protocol": "LL", "gpus": []}',
+        "a plan of MSCCL++",
+    ),
     "other tool": (b'{"schema": "x/profile/1", "body": {}}', "not a ccctl artifact"),
     "unknown kind": (b'{"schema": "ccctl/cake/1", "body": {}}', "unknown kind 'cake'"),
     "newer": (b'{"schema": "ccctl/profile/2", "body": {}}', "reads profile version 1, the file is version 2"),

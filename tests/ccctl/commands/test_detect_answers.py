@@ -131,8 +131,8 @@ def test_a_kind_of_its_own_is_drawn_whole(run_ccctl, tmp_path):
     ("pair", "says"),
     [
         (("GPU0", "GPU7"), "NVL, NVLink or xGMI"),
-        (("GPU0", "mlx5_7"), "because they share no PCIe switch"),
-        (("GPU3", "GPU4"), "because 1 of GPU3's 12 NVLinks is down"),
+        (("GPU0", "mlx5_7"), "- they share no PCIe switch"),
+        (("GPU3", "GPU4"), "- 1 of GPU3's 12 NVLinks is down"),
         (("13:00.0", "NIC2"), "expected: 24 GB/s in one direction, limited by PCIe link of"),
     ],
 )

@@ -71,7 +71,7 @@ SAYS = {
         "not read: kernel log on node2: needs root",
         "no answer: node3: no answer to ssh",
     ],
-    "samples": ["4 samples of 1 measurement", "round trips", "trains of messages"],
+    "samples": ["4 samples of 1 measurement", "round trips", "messages back to back"],
     "certificate": [
         "accepted with remarks: 1 remark on 2 of 12 hosts",
         "1. remark: governor",

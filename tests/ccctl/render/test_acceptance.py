@@ -112,7 +112,7 @@ def test_rows_of_a_run_whose_ranks_waited_for_cores_are_marked():
     assert {columns[-1].cell(row) for row in WHOLE if row.bound_s is None} <= {"no: cores"}
     assert columns[-1].cell(replace(WHOLE[0], bound_s=None)) == "no: cores"
     assert columns[-1].cell(replace(WHOLE[0], bound_s=1e-3)) == "yes"
-    assert any(words.startswith("no: cores means ") for words in acceptance.whole_notes(WHOLE, columns))
+    assert any(words.startswith("`no: cores`: ") for words in acceptance.whole_notes(WHOLE, columns))
     assert not any(words.startswith("no: ") for words in acceptance.whole_notes(WHOLE, columns[:-1]))
 
 

@@ -31,6 +31,12 @@ def test_a_culprit_on_a_host_that_took_no_part_is_not_gone():
     assert changes(replace(before, tested=HOSTS[:6]), before).hosts_new == HOSTS[6:]
 
 
+def test_another_number_of_ranks_is_a_change():
+    before = accepted()
+    found = changes(before, replace(before, ranks=before.ranks - 1))
+    assert (found.ranks_before - found.ranks, found.none) == (1, False)
+
+
 @pytest.mark.parametrize(
     ("times", "slower", "faster"),
     [(1.0, 0, 0), (1.04, 0, 0), (1.06, 1, 0), (0.96, 0, 0), (0.94, 0, 1)],

@@ -39,6 +39,11 @@ def test_slower_is_beyond_the_tolerance_and_beyond_the_noise(old_s, new_s, quart
     assert change.ratio == pytest.approx(new_s / old_s)
 
 
+def test_a_change_says_that_ranks_waited_for_cores():
+    old, new = report(measured(1.0)), report(measured(2.0), crowded="4 ranks share 2 cores")
+    assert [change.crowded for one in (old, new) for change in compare(old, one)] == [False, True]
+
+
 def test_more_repetitions_make_the_same_change_believed():
     few, many = (
         compare(report(measured(1.0, 0.5, samples)), report(measured(1.2, 0.5, samples)))[0]

@@ -1,14 +1,15 @@
 """Networks by name: translations are known, and many links are listed only when one is asked for."""
 
 import pickle
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from probes.base.errors import UsageError
-from synth.networks.dgx import pod
-from synth.networks.families import family
+from synth.networks.dgx import pod, pod_names
+from synth.networks.families import family, names as family_names, shape_of
 from synth.networks.named import symmetry_of
 
 
@@ -20,6 +21,23 @@ def test_many_links_are_listed_when_one_is_asked_for():
     assert len(network.src) == network.links == 16384
     again = pickle.loads(pickle.dumps(network))
     assert np.array_equal(again.dst, network.dst) and again.symmetry is not None
+
+
+@pytest.mark.parametrize("spec", [*pod_names(), "dgx-h100+nvls", *family_names()])
+def test_every_named_network_goes_to_a_worker_process(spec):
+    network = pod(f"{spec}:2") if spec not in family_names() else family(_sized(spec), [5e-7], [50e9])
+    again = pickle.loads(pickle.dumps(network))
+    assert np.array_equal(again.dst, network.dst)
+    assert again.multimem_s_per_byte == network.multimem_s_per_byte
+    assert (again.symmetry is None) == (network.symmetry is None)
+
+
+def _sized(spec: str) -> str:
+    for shape in ("4", "4x4", "4x4x4", "2x2x2x2"):
+        with suppress(UsageError):
+            shape_of(f"{spec}:{shape}", [5e-7], [50e9])
+            return f"{spec}:{shape}"
+    raise AssertionError(spec)
 
 
 def test_more_links_than_fit_are_refused_where_they_are_needed():

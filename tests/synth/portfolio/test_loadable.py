@@ -314,6 +314,27 @@ def test_a_sweep_makes_a_proven_file_for_each_range_of_sizes(runtime: str) -> No
         assert (one.plan.min_bytes, one.plan.max_bytes) == (one.from_bytes, one.to_bytes)
 
 
+def test_a_run_takes_at_least_the_time_of_its_links() -> None:
+    # The executor's costs of operations of switches count no turns at ports.
+    request = Request(pod("dgx-h100+nvls"), "all_reduce", size_bytes=1 << 26, method="nvls", jobs=0)
+    found = synthesize(replace(request, runtime="mscclpp"))
+    assert found.loaded is not None and found.listed.outcome is not None
+    assert found.loaded.time_s >= found.listed.outcome.time_s
+
+
+@pytest.mark.parametrize("runtime", ["msccl", "mscclpp"])
+def test_a_sweep_is_as_fast_at_each_size_as_the_size_alone(runtime: str) -> None:
+    request = Request(pod("dgx-h100"), "all_reduce", jobs=0, runtime=runtime)
+    sizes = (1 << 16, 1 << 24)
+    found = synthesize(replace(request, sizes=sizes))
+    times = {point.size_bytes: point.time_s for one in found.ranges for point in one.points}
+    for size_bytes in sizes:
+        # A sweep leaves out what serves one size only.
+        alone = synthesize(replace(request, size_bytes=size_bytes, sweeping=True, solving=False)).loaded
+        assert alone is not None
+        assert times[size_bytes] <= alone.time_s * 1.006, size_bytes
+
+
 def test_a_sweep_without_limits_is_as_good_as_the_best() -> None:
     found = synthesize(Request(SQUARE, "all_gather", sizes=SIZES, jobs=0, runtime="msccl"))
     assert all(point.limit == "" for one in found.ranges for point in one.points)

@@ -10,13 +10,13 @@ from measured_host import measured_host
 
 from probes.base.columns import bytes_of, ints
 from probes.base.errors import UsageError
-from synth import RaceWinner, Request, synthesize
+from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.networks.families import family
-from synth.portfolio.size_sweep import candidates_of, measured, sizes_between, timed
-from synth.prediction.run_time import is_clearly_sooner, schedule_run_s
+from synth.portfolio.size_sweep import candidates_of, sizes_between, timed
+from synth.prediction.run_time import MOST_SENDS, is_clearly_sooner, schedule_run_s
 from synth.schedules import Race, Raced
 from synth.simulation.schedule import replay
 
@@ -135,13 +135,23 @@ def test_measured_winners_make_ranges_that_meet_between_their_sizes():
     winners = [0, *[1] * (len(SIZES) - 1)]
     races = [Race(size, ("here",), "library", 1, (Raced("any", 1, 1, 1.0, 1.0, 1.0, 1.0),)) for size in SIZES]
     libraries = [*[""] * (len(SIZES) - 1), "mpi"]
-    won = [RaceWinner(*one) for one in zip(winners, libraries, races, strict=True)]
-    selection = measured(found, won).schedule
+    selection = found.decided(list(zip(winners, libraries, races, strict=True))).schedule
     assert selection.problems() == []
     assert [(one.algorithm, one.library) for one in selection.ranges] == [(0, ""), (1, ""), (1, "mpi")]
     assert [selection.library(size) for size in SIZES] == libraries
     assert SIZES[0] < selection.ranges[1].from_bytes <= SIZES[1]
     assert [point.race for point in selection.points] == races
+
+
+def test_on_one_host_what_is_too_long_to_predict_is_not_chosen():
+    network = measured_host(4)
+    sizes = (1 << 16, 1 << 24)
+    found = synthesize(Request(network, "all_reduce", sizes=sizes))
+    for size_bytes in sizes:
+        alone = synthesize(Request(network, "all_reduce", size_bytes=size_bytes)).listed
+        chosen = found.schedule.choose(size_bytes)
+        assert alone.sends <= MOST_SENDS and chosen.sends <= MOST_SENDS
+        assert not is_clearly_sooner(schedule_run_s(alone), schedule_run_s(chosen)), size_bytes
 
 
 def test_on_one_host_no_method_by_name_is_predicted_clearly_sooner_than_what_a_sweep_chooses():

@@ -14,7 +14,7 @@ def test_a_curve_for_each_class_and_a_lane_for_each_rank(schedule):
     texts = [text.text for text in root.iter(f"{SVG}text")]
     # In a ring every link and every NIC is busy but for the time in flight.
     assert [text.partition(":")[0] for text in texts if "mean 9" in text] == [
-        "links (pairs of ranks; the ports below fill up first)",
+        "links (pairs of ranks; the ports below are the bottleneck)",
         "ports",
     ]
     assert [text for text in texts if text.startswith("rank")] == [f"rank {rank}" for rank in range(4)]

@@ -20,7 +20,7 @@ def test_a_schedule_whose_links_are_full_is_limited_by_all_of_them():
     on = family("ring:4", [0.0], [1e9])
     made = ring.synthesize(on, collective("all_gather", 4), 1000)
     sentence = limit(made, simulated(made))
-    assert "limited by link " in sentence and "and 3 more" in sentence
+    assert "limited by link " in sentence and "and 3 about as busy" in sentence
     assert "busy 100.0 %" in sentence
 
 

@@ -43,7 +43,7 @@ def test_ports_are_told_in_words():
     nics = [f"port {name}" for name in network.ports if " nic" in name]
     assert in_words(network, switch) == ("the switch ports of all 16 ranks", True)
     assert in_words(network, nics) == ("the NIC ports of all 2 hosts", True)
-    assert in_words(network, switch[:3]) == ("the outgoing switch port of rank 0 and 2 more", True)
+    assert in_words(network, switch[:3]) == ("the outgoing switch port of rank 0 and 2 about as busy", True)
     assert in_words(network, ["port n1 nic3 ingress"]) == ("the incoming port of NIC 3 of host n1", False)
     core = "port a core b core 0"
     assert in_words(network, [core]) == ("CPU core 0 of a core b (its copies)", False)
