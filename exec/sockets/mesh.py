@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import queue
+import select
 import selectors
 import socket
 import threading
@@ -50,6 +51,8 @@ _LOOK_S = 0.05
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
 # Interval at which the connections over UCX are served outside of runs.
 _TEND_S = 0.005
+# Longest time for a connection to close once the other end's worker has.
+_CLOSED_MS = 200
 _TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
 
@@ -415,7 +418,16 @@ class Mesh:
         welcome = channel.receive()
         end = _prepared(channel.detach())
         if worker is not None and isinstance(welcome, _Welcome) and welcome.ucx:
-            self._tagged[end] = Tagged(worker, worker.connect(welcome.ucx), welcome.tag)
+            try:
+                self._tagged[end] = Tagged(worker, worker.connect(welcome.ucx), welcome.tag)
+            except UnavailableError as error:
+                # The other end may have closed its worker meanwhile, and then also this connection.
+                poll = select.poll()
+                poll.register(end, select.POLLIN)
+                if not poll.poll(_CLOSED_MS):
+                    self.distrust(peer)
+                end.close()
+                raise LostRankError(f"rank {peer}: {error}") from error
         return end
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
