@@ -1,6 +1,6 @@
 """Messages between two ranks of one host over the wires between hosts: TCP and UCX.
 
-UCX runs over TCP, and with long messages copied from process to process (CMA).
+UCX runs over its tcp transport, alone and with CMA.
 
 Each rank counts as a host of its own. In each round every wire carries a ping-pong of a short message and of
 a long one; the figures are medians of the rounds. A rank that waits sleeps in the kernel, as in a run. The
