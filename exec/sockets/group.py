@@ -180,9 +180,10 @@ class Group:
         wires = sorted(specifications, key=lambda wire: not wire.outgoing)
         ends = []
         for wire in wires:
-            peer = self.members[wire.peer]
-            ends.append((peer, self.mesh.flow(peer, f"{self.epoch}/{wire.channel}", outgoing=wire.outgoing)))
-        return FlowWires(wires, ends, self.check, Stalls(self.mesh))
+            peer, name = self.members[wire.peer], f"{self.epoch}/{wire.channel}"
+            ends.append((peer, self.mesh.flow(peer, name, outgoing=wire.outgoing, tagged=True)))
+        tagged = [self.mesh.tagged(end) for _, end in ends]
+        return FlowWires(wires, ends, self.check, Stalls(self.mesh), tagged)
 
     def _fill(self, end: socket.socket, view: memoryview, source: int, deadline_s: float) -> list[Any]:
         """Fill ``view`` with the next data of ``source``; return the last read's ancillary data."""

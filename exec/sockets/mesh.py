@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import json
 import logging
 import math
 import os
 import queue
+import select
 import selectors
 import socket
 import threading
@@ -22,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from exec.records import decode, encode
 from exec.sockets.channel import Channel
@@ -29,6 +32,7 @@ from exec.sockets.detours import OrderedMessages, Passed, Sent
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import listen_towards, published
 from exec.sockets.reach import UNHEARD_S, first_to_answer
+from exec.sockets.ucx import Tagged, Worker, carries_data
 from probes.base import LostRankError, UnavailableError
 from probes.live import host_key
 
@@ -45,6 +49,10 @@ _MEETING_S = 120.0
 _LOOK_S = 0.05
 # Interval of the check of all connections, and of probes to an awaited one.
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
+# Interval at which the connections over UCX are served outside of runs.
+_TEND_S = 0.005
+# Longest time for a connection to close once the other end's worker has.
+_CLOSED_MS = 200
 _TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
 
@@ -90,12 +98,25 @@ class Meeting:
 class _Introduction:
     """The first message on a connection: the caller and the flow; "" is the flow of messages.
 
-    ``where`` is the location of a rank that was started again.
+    ``where`` is the location of a rank that was started again. ``ucx`` is the address of the caller's worker
+    if the flow may go over UCX.
     """
 
     rank: int
     flow: str = ""
     where: Whereabouts | None = None
+    ucx: bytes = b""
+
+
+@dataclass(frozen=True)
+class _Welcome:
+    """The reply to a new flow: the address of a worker of UCX and the flow's tag there.
+
+    Without an address the flow goes over TCP.
+    """
+
+    ucx: bytes
+    tag: int
 
 
 class _Connection:
@@ -145,6 +166,11 @@ class Mesh:
         self._boxes: dict[tuple[str, int], collections.deque[Any]] = {}
         self._subscribers: dict[str, Callable[[int, Any], None]] = {}
         self._flows: dict[tuple[int, str, bool], socket.socket] = {}
+        self._over_ucx = carries_data()
+        self._workers: dict[str, Worker] = {}
+        self._tagged = WeakKeyDictionary[socket.socket, Tagged]()
+        self._tags = itertools.count()
+        self._distrusted = set[int]()
         self._revoked: dict[str, str] = {}
         self.lost: dict[int, str] = {}
         self._on_lost: list[Callable[[int, str, int], None]] = []
@@ -179,6 +205,8 @@ class Mesh:
             connection.channel.close()
         for flow in self._flows.values():
             flow.close()
+        for worker in self._workers.values():
+            worker.close_after_sending()
         self._waker.close()
         self._awoken.close()
 
@@ -311,10 +339,13 @@ class Mesh:
             for key in [key for key in self._boxes if key[0] == topic]:
                 del self._boxes[key]
 
-    def flow(self, peer: int, flow: str, deadline_s: float = math.inf, *, outgoing: bool) -> socket.socket:
+    def flow(
+        self, peer: int, flow: str, deadline_s: float = math.inf, *, outgoing: bool, tagged: bool = False
+    ) -> socket.socket:
         """Return the connection for data to or from ``peer``, which its sender opens at first use.
 
-        Raises TimeoutError if it is not open at ``deadline_s`` of the monotonic clock.
+        With ``tagged`` at the sender the data may go over UCX; ``tagged`` (the method) returns how. Raises
+        TimeoutError if it is not open at ``deadline_s`` of the monotonic clock.
         """
         found = self._flows.get((peer, flow, outgoing))
         if found is not None:
@@ -322,7 +353,7 @@ class Mesh:
         if outgoing:
             with self._opening:
                 if (peer, flow, True) not in self._flows:
-                    end = self._opened(peer, flow, deadline_s)
+                    end = self._opened(peer, flow, deadline_s, tagged=tagged)
                     with self._changed:
                         self._flows[(peer, flow, True)] = end
                 return self._flows[(peer, flow, True)]
@@ -346,14 +377,35 @@ class Mesh:
             end.close()
 
     def close_flows(self, prefix: str) -> None:
-        """Close the connections for data whose names begin with ``prefix``."""
+        """Close the connections for data whose names begin with ``prefix``, an epoch and a slash."""
         with self._changed:
             gone = [key for key in self._flows if key[1].startswith(prefix)]
             ends = [self._flows.pop(key) for key in gone]
+            worker = self._workers.pop(prefix, None)
         for end in ends:
             end.close()
+        if worker is not None:
+            worker.close_after_sending()
 
-    def _opened(self, peer: int, flow: str, limit_s: float) -> socket.socket:
+    def tagged(self, end: socket.socket) -> Tagged | None:
+        """Return the messages over UCX that ``end`` opened; None if the data goes over ``end`` itself."""
+        return self._tagged.get(end)
+
+    def distrust(self, peer: int) -> None:
+        """Send data to and from ``peer`` over TCP from the next connection on."""
+        self._distrusted.add(peer)
+
+    def _worker_for(self, peer: int, flow: str) -> Worker | None:
+        """Return the worker of the flow's epoch; None if the flow goes over TCP."""
+        if not self._over_ucx or peer in self._distrusted or self.host[peer] == self.host[self.rank]:
+            return None
+        epoch = flow[: flow.index("/") + 1]
+        with self._changed:
+            if epoch not in self._workers:
+                self._workers[epoch] = Worker()
+            return self._workers[epoch]
+
+    def _opened(self, peer: int, flow: str, limit_s: float, *, tagged: bool) -> socket.socket:
         """Open a connection for data to ``peer`` and announce its flow."""
         channel = first_to_answer(self.known[peer].addresses, self._key)
         if channel is None:
@@ -361,9 +413,22 @@ class Mesh:
                 raise TimeoutError(f"rank {peer} does not answer")
             self.stalled(peer)
             raise LostRankError(f"rank {peer} does not answer")
-        channel.send(_Introduction(self.rank, flow))
-        channel.receive()
-        return _prepared(channel.detach())
+        worker = self._worker_for(peer, flow) if tagged else None
+        channel.send(_Introduction(self.rank, flow, ucx=worker.address if worker else b""))
+        welcome = channel.receive()
+        end = _prepared(channel.detach())
+        if worker is not None and isinstance(welcome, _Welcome) and welcome.ucx:
+            try:
+                self._tagged[end] = Tagged(worker, worker.connect(welcome.ucx), welcome.tag)
+            except UnavailableError as error:
+                # The other end may have closed its worker meanwhile, and then also this connection.
+                poll = select.poll()
+                poll.register(end, select.POLLIN)
+                if not poll.poll(_CLOSED_MS):
+                    self.distrust(peer)
+                end.close()
+                raise LostRankError(f"rank {peer}: {error}") from error
+        return end
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
         """Exchange the addresses at which ranks listen; return this rank's listeners."""
@@ -478,9 +543,17 @@ class Mesh:
         if not message.flow:
             self._register(message.rank, channel)
             return
-        channel.send("welcome")
+        tagged = None
+        worker = self._worker_for(message.rank, message.flow) if message.ucx else None
+        if worker is not None:
+            # Two hosts on different fabrics are left to TCP.
+            with contextlib.suppress(UnavailableError):
+                tagged = Tagged(worker, worker.connect(message.ucx), next(self._tags))
+        channel.send(_Welcome(tagged.worker.address, tagged.tag) if tagged else _Welcome(b"", 0))
         end = _prepared(channel.detach())
         with self._changed:
+            if tagged is not None:
+                self._tagged[end] = tagged
             self._flows[(message.rank, message.flow, False)] = end
             self._changed.notify_all()
 
@@ -592,7 +665,11 @@ class Mesh:
     def _read(self) -> None:
         looked_s = 0.0
         while not self._closed:
-            for event, _ in self._selector.select(_TICK_S):
+            # UCX answers other ranks only in a call, also while this rank is in no run.
+            workers = tuple(self._workers.values())
+            for worker in workers:
+                worker.tend()
+            for event, _ in self._selector.select(_TEND_S if workers else _TICK_S):
                 if event.data is None:
                     self._awoken.recv(64)
                     while not self._fresh.empty():

@@ -92,5 +92,9 @@ class Stalls:
                     self._peers.stalled(peer)
         self._since = {peer: since for peer, since in self._since.items() if peer in waiting}
 
+    def distrust(self, peer: int) -> None:
+        """Note that UCX does not carry data to or from ``peer``, though the peer lives."""
+        self._peers.distrust(peer)
+
     def _carries_nothing(self, peer: int, ends: list[Pending]) -> bool:
         return self._peers.is_mute(peer) or any(end.outgoing and goes_nowhere(end.end) for end in ends)

@@ -21,6 +21,7 @@ import sys
 from joined import KEY, exchange_through
 from exec.sockets.group import join
 rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+%s
 comm = join(rank, size, exchange_through(folder, rank, size), KEY)
 """
 
@@ -47,12 +48,15 @@ def exchange_through(folder: str, rank: int, size: int) -> Callable[[bytes], lis
     return exchange
 
 
-def run_joined(folder: Path, size: int, script: str, *arguments: str, timeout_s: float = 400) -> list[str]:
+def run_joined(
+    folder: Path, size: int, script: str, *arguments: str, before: str = "", timeout_s: float = 400
+) -> list[str]:
     """Return the output of each of ``size`` ranks of ``script``, which finds ``comm``, ``rank`` and ``size``.
 
-    ``arguments`` are ``sys.argv[4:]``. Raises AssertionError with what a rank said where one fails.
+    ``before`` runs before the ranks join. ``arguments`` are ``sys.argv[4:]``. Raises AssertionError
+    with what a rank said where one fails.
     """
-    text = _PREAMBLE + textwrap.dedent(script)
+    text = _PREAMBLE % textwrap.dedent(before) + textwrap.dedent(script)
 
     def run(rank: int) -> subprocess.CompletedProcess[str]:
         words = [str(rank), str(size), str(folder), *arguments]

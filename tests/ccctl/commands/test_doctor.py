@@ -55,6 +55,21 @@ def test_every_shortfall_has_a_hint():
             assert check.state == "ok" or check.hint
 
 
+def test_an_active_device_that_ucx_does_not_use_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("exec.sockets.ucx._DEVICES", tmp_path)
+    monkeypatch.setenv("CCCTL_WIRES", "tcp")
+    (no_device,) = doctor_checks._rdma()
+    (tmp_path / "mlx5_0" / "ports" / "1").mkdir(parents=True)
+    (tmp_path / "mlx5_0" / "ports" / "1" / "state").write_text("4: ACTIVE\n")
+    (unused,) = doctor_checks._rdma()
+    assert (no_device.found, no_device.state, unused.state) == (
+        "no device with an active port",
+        "note",
+        "note",
+    )
+    assert unused.found.startswith("mlx5_0")
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(
         doctor_checks.metadata, "requires", lambda _: ["typer>=1", "no-such-thing>=2", "x; extra == 'y'"]
