@@ -174,7 +174,7 @@ def _rdma() -> Iterator[Check]:
     if carries_data():
         yield Check("RDMA", "ok", f"{found} carries data of ranks that are joined by sockets")
     else:
-        yield Check("RDMA", "note", f"{found}, unused", "CCCTL_WIRES is tcp, or this UCX has no InfiniBand")
+        yield Check("RDMA", "note", f"{found}, unused", "CCCTL_WIRES=auto uses it if this UCX can")
 
 
 def _shared_memory() -> Iterator[Check]:

@@ -218,7 +218,7 @@ def test_a_rank_without_ucx_is_reached_over_tcp(tmp_path):
 
 def test_a_device_with_an_active_port_chooses_ucx(tmp_path, monkeypatch):
     monkeypatch.setattr("exec.sockets.ucx._DEVICES", tmp_path)
-    monkeypatch.delenv("CCCTL_WIRES", raising=False)
+    monkeypatch.setenv("CCCTL_WIRES", "auto")
     monkeypatch.setenv("UCX_TLS", "tcp")
     for device, state in (("mlx5_0", "1: DOWN"), ("mlx5_1", "4: ACTIVE")):
         port = tmp_path / device / "ports" / "1"
@@ -226,7 +226,7 @@ def test_a_device_with_an_active_port_chooses_ucx(tmp_path, monkeypatch):
         (port / "state").write_text(f"{state}\n")
         assert carries_data() == (device == "mlx5_1")
     assert active_devices() == ["mlx5_1"]
-    monkeypatch.setenv("CCCTL_WIRES", "tcp")
+    monkeypatch.delenv("CCCTL_WIRES")
     assert not carries_data()
     monkeypatch.setenv("CCCTL_WIRES", "ib")
     with pytest.raises(UsageError, match="CCCTL_WIRES is 'ib'"):
