@@ -18,6 +18,7 @@ from ccctl.errors import UsageError
 from ccctl.launching import World, over_sockets, started_by_mpi
 from probes.base import meant, some
 from synth.lang import is_algorithm
+from synth.multimem import refuse_switches
 
 if TYPE_CHECKING:
     from ccctl.arguments.bench_options import BenchOptions
@@ -98,7 +99,7 @@ class Contestant:
 def contestants(
     paths: Sequence[str], parameters: Sequence[str] | None, profile: str | None, library: str
 ) -> list[Contestant]:
-    """Return the proven artifacts of ``paths``; raises UsageError if their collectives differ.
+    """Return the proven artifacts of ``paths``; raises UsageError if their collectives differ, or cannot run.
 
     ``library`` is the library of the ranks; "" for none.
     """
@@ -109,6 +110,8 @@ def contestants(
     first = found[0].proven.program
     for path, one in zip(paths, found, strict=True):
         program = one.proven.program
+        if library != "nccl":
+            refuse_switches(program, "an executor on CPUs")
         if one is not found[0]:
             _refuse_another(paths[0], first, path, program)
         if network is not None and network.ranks != program.ranks:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from switch_programs import copied_first
 
 from ccctl.artifacts import codec
 
@@ -60,6 +61,16 @@ def test_a_session_runs_other_collectives_and_checks_every_element(run_ccctl):
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["iterations"], summary["ranks"], summary["wrong"]) == (8, 3, 0)
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_a_program_for_switches_is_refused_before_ranks_start(command, run_ccctl, tmp_path):
+    codec.write(str(tmp_path / "switch.json"), "program", copied_first(3))
+    np.save(tmp_path / "x.npy", np.zeros((3, 6), np.float32))
+    data = ("--input", "x.npy", "-o", "y.npy") if command == "run" else ()
+    done = run_ccctl(command, "switch.json", *data)
+    assert done.returncode == 2
+    assert "switches sum and copy (NVLink SHARP), which an executor on CPUs cannot do" in done.stderr
 
 
 def test_spare_hosts_that_cannot_be_read_are_refused(run_ccctl):
