@@ -74,6 +74,10 @@ def _dependences(
     true = np.empty(2 * touched + 1, dtype=np.bool_)
     size = 0
     noted = np.full(rows + 1, -1, dtype=np.int64)
+    last = np.full(len(same) + 1, -1, dtype=np.int64)
+    for row in range(rows):
+        for at in range(written[row], written[row] + written_count[row]):
+            last[same[at]] = row
     for row in range(rows):
         for turn in range(2):
             low = first[row] if turn == 0 else second[row]
@@ -96,9 +100,9 @@ def _dependences(
                 size += 1
             offset = at - written[row]
             is_alone = second_count[row] == 0 and offset < first_count[row]
-            if is_alone and source < 0 and same[first[row] + offset] == cell:
-                # In place this copies an input onto itself, and out of place to where nobody reads yet:
-                # others may read the input meanwhile. The next write comes after them all.
+            if is_alone and source < 0 and last[cell] == row and same[first[row] + offset] == cell:
+                # The only write copies an input in place onto itself, and out of place to where nobody reads
+                # yet: others may read the input meanwhile.
                 writer[cell] = row
                 continue
             link = chain[cell]

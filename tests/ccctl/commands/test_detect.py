@@ -184,7 +184,7 @@ def test_equal_findings_share_a_line_and_what_is_kept_away_is_said(capsys):
     console.configure(quiet=False)
     picture.draw(Topology((Host("h", "m", pci=pci, gpus=gpus),), findings, ("nothing more",)))
     out, err = capsys.readouterr()
-    assert out.startswith("h: 1 GPU, no NICs")
+    assert out.startswith("h: 1 GPU (and 1 not given to this process), no NICs")
     assert "GPU1  H100  not given to this process" in out
     assert err.splitlines() == [
         "warning: odd: h/0, h/1, h/2, h/3, h/4, h/5 and 3 more: is odd",

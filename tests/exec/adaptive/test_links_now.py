@@ -64,10 +64,10 @@ def test_a_link_that_carries_nothing_is_infinitely_slow_and_the_others_are_measu
     meshes = three_hosts()
     opened, cut = Mesh._opened, True
 
-    def opened_or_not(mesh, peer, flow, limit_s):
+    def opened_or_not(mesh, peer, flow, limit_s, **how):
         if cut and {mesh.rank, peer} == {1, 2}:
             raise TimeoutError("does not answer")
-        return opened(mesh, peer, flow, limit_s)
+        return opened(mesh, peer, flow, limit_s, **how)
 
     monkeypatch.setattr(Mesh, "_opened", opened_or_not)
 

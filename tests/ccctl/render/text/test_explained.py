@@ -9,7 +9,7 @@ from synth.networks import pod
 
 def _sentence(name, time_s):
     measured = Measurement(time_s, time_s, time_s, 0, 1.0, 1.0, 0)
-    row = Row("all_reduce", 1 << 30, 1 << 28, "float", "sum", -1, "", measured, None, None, {})
+    row = Row("all_reduce", 1 << 30, 1 << 28, "float", "sum", -1, "", None, measured, None, {})
     report = Report(8, ("h",), "nccl-tests", "NCCL", 1, 20, (row,))
     rows = tuple(judged(report, pod(name)))
     return Explained("log", name, 8, report, rows, (0,), None, {}, ())._sentence(0)
