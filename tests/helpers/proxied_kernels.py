@@ -3,7 +3,7 @@
 import numpy as np
 from cuda_on_host import _aligned, _buffers, _Launch, bits_of, library
 
-from exec.cuda.kernel.encode import encoded
+from exec.cuda.kernel.encode import SPARE_SLOTS, encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.launch import waiters
 from exec.cuda.kernel.proxies import Proxy, RemoteFifos
@@ -17,7 +17,8 @@ def proxied_task(comm, request, progress):
     program, count, dtype, tile_bytes, slice_bytes, launches, hosts = request
     host = comm.Get_rank()
     layout = Layout(program, count)
-    table = encoded(layout, dtype_of(dtype).itemsize, tile_bytes=tile_bytes, slice_bytes=slice_bytes)
+    cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "spare_slots": SPARE_SLOTS}
+    table = encoded(layout, dtype_of(dtype).itemsize, **cut)
     places = arenas(table, hosts)
     own = range(hosts.index(host), hosts.index(host) + hosts.count(host))
     memory = [_aligned(int(size)) for size in places.sizes]
@@ -33,7 +34,7 @@ def proxied_task(comm, request, progress):
         }
         buffers = {rank: _buffers(layout, rank, inputs[rank], not program.out_of_place) for rank in own}
         proxy.begin()
-        launch.run(buffers, 1, number, 60.0)
+        launch.run(buffers, dict.fromkeys(own, ()), 1, number, 60.0)
         proxy.end()
         assert waiters(table, launch.records) == []
         for rank in own:
