@@ -154,7 +154,7 @@ def candidates_of(
         algorithms = [_algorithm(replace(one, seed=request.seed)) for one in libraries]
         pool |= {_digest(one): one for one in algorithms}
     if here:
-        # As in `soonest`: the costs of thousands of messages are not predicted, and are more than they gain.
+        # Runs of thousands of messages are not predicted, as in `soonest`: they cost more than they gain.
         pool = {digest: one for digest, one in pool.items() if one.sends <= MOST_SENDS} or pool
     number = {digest: place for place, digest in enumerate(pool)}
     own = tuple(tuple(dict.fromkeys(number[key] for key, _ in each if key in number)) for each in found)

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/helpers"), str(ROOT / "tests/fuzz")]
 
-# As a script, this file finds the modules below only by the paths above.
+# The modules below are found by the paths above where this file is run as a script.
 import numpy as np  # noqa: E402
 from fixed_order import drawn_inputs, fixed_sum  # noqa: E402
 from oracles.program import judge as judge_program  # noqa: E402

@@ -32,7 +32,7 @@ _MUCH_WAITING = 0.2
 _MOST_NAMED = 4
 # A rate this near to that of a whole number of NICs, whose headers take some per cent, counts as theirs.
 _ALIKE = 0.94
-# From this size on, rates hardly grow; a difference above the share _NOTABLE is named.
+# Rates hardly grow from _LARGE bytes on. A difference above the share _NOTABLE is named.
 _LARGE = 1 << 28
 _NOTABLE = 0.05
 

@@ -170,7 +170,8 @@ def encoded(
     _refuse_shared_ends(program, links.send, links.recv)
     rows = Rows(layout)
     rows.fill(moves(layout, depth))
-    _refuse_parts_of_words(layout, rows.table(), itemsize)
+    steps = rows.table()
+    _refuse_parts_of_words(layout, steps, itemsize)
     tile = _tile(layout.largest, itemsize, tile_bytes)
     longest = min(tile, layout.largest) * itemsize
     slices = 1 if wire_protocol != "Simple" else max(1, min(_MOST_SLICES, longest // slice_bytes))
@@ -186,7 +187,7 @@ def encoded(
         tile=tile,
         tiles=-(-layout.largest // tile),
         slices=slices,
-        steps=rows.table(),
+        steps=steps,
         blocks=_blocks(program, rows, fifos, room, needed),
         more=np.array(rows.more, dtype=np.int64).reshape(-1, 2),
         fifos=fifos,

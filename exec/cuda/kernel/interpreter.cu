@@ -2,7 +2,8 @@
 //
 // exec/cuda/kernel/source.py puts definitions before this text: the columns of the tables (STEP_*, BLOCK_*, LINK_*,
 // RECORD_*), the actions of a step (RECEIVES ...), ELEMENT, OPERATOR, THREADS, LL for the protocol LL, and both LL and
-// LL128 for LL128, MULTIMEM for programs with glre and gstore. A build for the host defines CCCTL_HOST as a header with the same primitives on threads.
+// LL128 for LL128, MULTIMEM for programs with glre and gstore. A build for the host defines CCCTL_HOST as a header with
+// the same primitives on threads.
 //
 // A FIFO and the count of messages put in are in the receiver's memory. The count of messages taken out is in the
 // sender's memory. Each count has one writer, so plain stores with release order are enough. PCIe has no atomics
