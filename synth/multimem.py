@@ -22,7 +22,10 @@ from synth.network import Network
 from synth.program import Program
 from synth.schedules import REDUCE, Schedule
 
-__all__ = ["laned", "operations", "operations_of_ranks", "refuse_switches", "with_lanes"]
+__all__ = ["RUNS_ELSEWHERE", "laned", "operations", "operations_of_ranks", "refuse_switches", "with_lanes"]
+
+# The hint where switches cannot carry out what is asked.
+RUNS_ELSEWHERE = "A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums."
 
 
 def refuse_switches(made: Schedule | Program, who: str) -> None:
@@ -31,7 +34,7 @@ def refuse_switches(made: Schedule | Program, who: str) -> None:
         name = made.name if isinstance(made, Program) else f"{made.method} on {made.network.name}"
         raise UsageError(
             f"in {name} switches sum and copy (NVLink SHARP), which {who} cannot do",
-            hint="A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums.",
+            hint=RUNS_ELSEWHERE,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from probes.base import UnavailableError
+from synth.multimem import RUNS_ELSEWHERE
 from synth.program import Program
 
 __all__ = ["ExecutorChoice", "Facts", "Wire", "choose", "refuse_multicast"]
@@ -74,13 +75,12 @@ def refuse_multicast(program: Program, gpus: Sequence[str], supported: Sequence[
     if not program.uses_switches:
         return
     what = f"in {program.name} switches sum and copy (NVLink SHARP)"
-    hint = "A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums."
     for rank, (gpu, has) in enumerate(zip(gpus, supported, strict=True)):
         if not has:
-            raise UnavailableError(f"{what}, and the {gpu} of rank {rank} has no multicast memory", hint=hint)
+            raise UnavailableError(f"{what}, and the {gpu} of rank {rank} has no multicast memory", hint=RUNS_ELSEWHERE)
     raise UnavailableError(
         f"{what}: the kernel has these instructions, but ccctl cannot map the multicast memory of GPUs yet",
-        hint=hint,
+        hint=RUNS_ELSEWHERE,
     )
 
 
