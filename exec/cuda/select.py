@@ -77,7 +77,8 @@ def refuse_multicast(program: Program, gpus: Sequence[str], supported: Sequence[
     what = f"in {program.name} switches sum and copy (NVLink SHARP)"
     for rank, (gpu, has) in enumerate(zip(gpus, supported, strict=True)):
         if not has:
-            raise UnavailableError(f"{what}, and the {gpu} of rank {rank} has no multicast memory", hint=RUNS_ELSEWHERE)
+            problem = f"{what}, and the {gpu} of rank {rank} has no multicast memory"
+            raise UnavailableError(problem, hint=RUNS_ELSEWHERE)
     raise UnavailableError(
         f"{what}: the kernel has these instructions, but ccctl cannot map the multicast memory of GPUs yet",
         hint=RUNS_ELSEWHERE,
