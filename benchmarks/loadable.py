@@ -32,7 +32,7 @@ from synth.collective import Kind, kind_of
 from synth.msccl import read_xml, write_xml
 from synth.mscclpp import ExecutionPlan, read_plan, write_plan
 from synth.network import Network
-from synth.portfolio import RUNTIMES, Loaded
+from synth.portfolio import RUNTIMES, Loaded, Synthesis
 from synth.portfolio.loadable import loadable_among
 from synth.portfolio.plain import fastest_plain
 from synth.program import Program
@@ -55,16 +55,16 @@ class Cell:
     size_bytes: int
     runtime: str
     free_percent: float
-    can_percent: float
-    loaded_percent: float
-    operations: int
     search_s: float
-    load_s: float
-    run_us: float
-    instances: int
-    method: str
-    wrong: int
-    limit: str
+    load_s: float = 0.0
+    can_percent: float = 0.0
+    loaded_percent: float = 0.0
+    operations: int = 0
+    run_us: float = 0.0
+    instances: int = 0
+    method: str = "none"
+    wrong: int = 0
+    limit: str = ""
 
     @property
     def key(self) -> tuple[str, str, int, str]:
@@ -128,65 +128,42 @@ def cells_of(
     search_s = time.process_time() - began_s
     outcome = fastest.listed.outcome
     assert outcome is not None
-    free = outcome.percent_of_optimal
-    cells = []
-    for runtime in runtimes:
-        began_s = time.process_time()
-        try:
-            found = loadable_among(replace(request, runtime=runtime), fastest, kept)
-        except CcctlError as error:
-            load_s, limit = time.process_time() - began_s, error.message.splitlines()[:2][-1]
-            cells.append(
-                Cell(
-                    name,
-                    kind,
-                    size_bytes,
-                    runtime,
-                    free,
-                    0.0,
-                    0.0,
-                    0,
-                    search_s,
-                    load_s,
-                    0.0,
-                    0,
-                    "none",
-                    0,
-                    limit,
-                )
-            )
-            continue
-        loaded, outcome = found.loaded, found.listed.outcome
-        assert loaded is not None
-        assert outcome is not None
-        if loaded.plan is not None:
-            write_plan(loaded.plan)
-        else:
-            write_xml(loaded.program)
-        load_s = time.process_time() - began_s
-        size = loaded.plan.operations if loaded.plan else loaded.program.steps
-        wrong = wrong_elements(loaded) if run else -1
-        percent, method = outcome.percent_of_optimal, found.listed.method
-        cells.append(
-            Cell(
-                name,
-                kind,
-                size_bytes,
-                runtime,
-                free,
-                loaded.links_percent,
-                percent,
-                size,
-                search_s,
-                load_s,
-                1e6 * loaded.time_s,
-                loaded.instances,
-                method,
-                wrong,
-                loaded.limit,
-            )
+    searched = Cell(name, kind, size_bytes, "", outcome.percent_of_optimal, search_s)
+    return [
+        loaded_cell(
+            replace(searched, runtime=runtime), replace(request, runtime=runtime), fastest, kept, run=run
         )
-    return cells
+        for runtime in runtimes
+    ]
+
+
+def loaded_cell(cell: Cell, request: Request, fastest: Synthesis, kept: list[Schedule], *, run: bool) -> Cell:
+    """Return the cell with what the request's runtime loads, or with the limit that forbids everything."""
+    began_s = time.process_time()
+    try:
+        found = loadable_among(request, fastest, kept)
+    except CcctlError as error:
+        limit = error.message.splitlines()[:2][-1]
+        return replace(cell, load_s=time.process_time() - began_s, limit=limit)
+    loaded, outcome = found.loaded, found.listed.outcome
+    assert loaded is not None
+    assert outcome is not None
+    if loaded.plan is not None:
+        write_plan(loaded.plan)
+    else:
+        write_xml(loaded.program)
+    return replace(
+        cell,
+        load_s=time.process_time() - began_s,
+        can_percent=loaded.links_percent,
+        loaded_percent=outcome.percent_of_optimal,
+        operations=loaded.plan.operations if loaded.plan else loaded.program.steps,
+        run_us=1e6 * loaded.time_s,
+        instances=loaded.instances,
+        method=found.listed.method,
+        wrong=wrong_elements(loaded) if run else -1,
+        limit=loaded.limit,
+    )
 
 
 def tell(cell: Cell) -> None:

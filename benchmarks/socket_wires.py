@@ -1,6 +1,6 @@
-"""Messages between two ranks of one host over the wires between hosts: TCP and UCX.
+"""Time messages between two ranks by the wires that join hosts: TCP, and UCX over its tcp transport.
 
-UCX runs over its tcp transport, alone and with CMA.
+UCX runs without and with CMA, which copies from process to process.
 
 Each rank counts as a host of its own. In each round every wire carries a ping-pong of a short message and of
 a long one; the figures are medians of the rounds. A rank that waits sleeps in the kernel, as in a run. The

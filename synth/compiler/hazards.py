@@ -49,6 +49,16 @@ def dependences(cells: Cells, first: Range, second: Range, written: Range) -> De
 
 
 @compiled
+def _last_writers(written: Indices, written_count: Indices, same: Indices) -> Indices:
+    """Return for each cell the last row that writes it; -1 if none does."""
+    last = np.full(len(same) + 1, -1, dtype=np.int64)
+    for row in range(len(written)):
+        for at in range(written[row], written[row] + written_count[row]):
+            last[same[at]] = row
+    return last
+
+
+@compiled
 def _dependences(
     first: Indices,
     first_count: Indices,
@@ -74,10 +84,7 @@ def _dependences(
     true = np.empty(2 * touched + 1, dtype=np.bool_)
     size = 0
     noted = np.full(rows + 1, -1, dtype=np.int64)
-    last = np.full(len(same) + 1, -1, dtype=np.int64)
-    for row in range(rows):
-        for at in range(written[row], written[row] + written_count[row]):
-            last[same[at]] = row
+    last = _last_writers(written, written_count, same)
     for row in range(rows):
         for turn in range(2):
             low = first[row] if turn == 0 else second[row]

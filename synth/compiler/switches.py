@@ -1,4 +1,4 @@
-"""Lowering of a schedule that only switches carry out, on one host.
+"""Lowering of a schedule in which the switches of one host do all sums and copies.
 
 An operation of a switch becomes one ``glre`` or ``gstore`` at the rank that reads the sum or writes the
 copies; a sum goes to its output slot. All ranks meet at a barrier before the operations, when their data is
@@ -53,16 +53,16 @@ def switch_program(schedule: Schedule, name: str = "", *, instances: int = 1) ->
     different slots of the ranks' buffers. O(operations · ranks).
     """
     network, link = schedule.network, schedule.link
-    team = np.unique(np.concatenate([network.src[link], network.dst[link]])).tolist()
+    members = np.unique(np.concatenate([network.src[link], network.dst[link]])).tolist()
     collective = schedule.collective.cut(instances)
-    moves = _Moves(collective, team, instances)
+    moves = _Moves(collective, members, instances)
     operations = operations_of_ranks(schedule, "a program")
     group = np.arange(1, collective.ranks + 1)
-    group[team] = 0
+    group[members] = 0
     blocks = [
         block
-        for place, rank in enumerate(team)
-        for block in _blocks(team, place, moves.of(rank, operations[rank]))
+        for place, rank in enumerate(members)
+        for block in _blocks(members, place, moves.of(rank, operations[rank]))
     ]
     return _program(name or f"{schedule.method} {schedule.collective.label}", collective, group, blocks)
 
@@ -70,8 +70,8 @@ def switch_program(schedule: Schedule, name: str = "", *, instances: int = 1) ->
 class _Moves:
     """The sums and copies of ranks, by chunk; a chunk lies in one slot of all ranks' buffers."""
 
-    def __init__(self, collective: Collective, team: Sequence[int], instances: int) -> None:
-        self._team, self._instances = team, instances
+    def __init__(self, collective: Collective, members: Sequence[int], instances: int) -> None:
+        self._members, self._instances = members, instances
         self._inputs, self._outputs = (
             np.stack([slots(rank) for rank in range(collective.ranks)])
             for slots in (collective.input_slots, collective.output_slots)
@@ -97,18 +97,21 @@ class _Moves:
         return list(found.values())
 
     def _require_one_slot(self, slots: Indices, chunk: int) -> None:
-        slot = slots[self._team, chunk]
+        slot = slots[self._members, chunk]
         if (slot != slot[0]).any():
             raise UsageError(
                 f"chunk {chunk} lies in different slots of the ranks' buffers, and a switch reaches one place"
             )
 
 
-def _blocks(team: Sequence[int], place: int, moves: Sequence[Sequence[_Step]]) -> list[_Block]:
-    """Return the threadblocks of the rank at ``place`` in its team, which carries out ``moves``."""
-    distances = [1 << number for number in range((len(team) - 1).bit_length())]
-    blocks = [_Block(team[place], team[(place + away) % len(team)], team[place - away]) for away in distances]
-    blocks += [_Block(team[place], -1, -1) for _ in range(min(_BLOCKS, len(moves)) - len(blocks))]
+def _blocks(members: Sequence[int], place: int, moves: Sequence[Sequence[_Step]]) -> list[_Block]:
+    """Return the threadblocks that carry out ``moves`` of the rank at ``place`` among its group's members."""
+    rank = members[place]
+    distances = [1 << number for number in range((len(members) - 1).bit_length())]
+    blocks = [
+        _Block(rank, members[(place + away) % len(members)], members[place - away]) for away in distances
+    ]
+    blocks += [_Block(rank, -1, -1) for _ in range(min(_BLOCKS, len(moves)) - len(blocks))]
     talking = blocks[: len(distances)]
     heard = _hear_of_all(talking)
     for number, block in enumerate(blocks):

@@ -170,7 +170,7 @@ def _runs(number: int, schedule: Schedule, variants: Iterable[Variant], at_bytes
         if not variant.limit_at(at_bytes):
             times = variant.times_s(schedule.network, size_bytes)
             protocol = min(times, key=times.__getitem__)
-            # Costs of a runtime, which only come on top of those of links, were fitted apart.
+            # A runtime takes no less time than the links, but its costs were fitted apart.
             yield max(times[protocol], links_s), number, variant.instances, variant.by(protocol)
 
 
