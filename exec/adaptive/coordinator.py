@@ -11,6 +11,7 @@ epoch that includes the new ranks begins, in which the request ends.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,8 @@ class Coordinator:
     """The state machine of the coordinating rank.
 
     ``buy_s(request, ready, late)`` returns the seconds that going on without ``late`` costs beyond one run of
-    all ranks.
+    all ranks. It is infinite while no rank may go on without ``late``, for example after a swap to schedules
+    without contexts for late ranks.
     """
 
     def __init__(
@@ -310,10 +312,14 @@ class Coordinator:
         # A first part needs two ranks. A later part may be one rank, as all others wait for its data.
         if not self._policy.relays or not request.partial or len(fresh) < 2 - bool(self._round.parts):
             return False
+        buy_s = self._buy_s(request, frozenset(fresh), frozenset(missing))
+        if buy_s == math.inf:
+            # Earlier offers were for schedules that are no longer in use.
+            self._round.waiting = None
+            return False
         if self._round.waiting is None:
             since_s = max(self._round.first_s, self._round.done_s or self._round.went_s)
             self._round.waiting = WaitingCollective(since_s, as_published=self._policy.as_published)
-        buy_s = self._buy_s(request, frozenset(fresh), frozenset(missing))
         self._round.waiting = self._round.waiting.offered(buy_s)
         return self._round.waiting.goes(now_s)
 

@@ -1,5 +1,6 @@
 """Whatever arrives when, and whoever is lost: every survivor's data is in each result once, and all agree."""
 
+import math
 import random
 
 import pytest
@@ -154,6 +155,20 @@ def test_it_goes_on_without_the_late_once_waiting_has_cost_as_much():
     assert (first.part, first.last) == ((0, 1), False)
     (second,) = coordinator.hear(2, Ready(0, ASKED), 0.5)
     assert (second.part, second.number, second.last) == ((2,), 1, True)
+
+
+def test_an_offer_ends_with_the_schedules_that_it_was_made_for():
+    costs = [0.010]
+    coordinator = Coordinator(0, Membership((*range(3),)), WaitPolicy(), lambda *_: costs[-1])
+    assert coordinator.hear(0, Ready(0, ASKED), 1.0) == []
+    assert coordinator.hear(1, Ready(0, ASKED), 1.002) == []
+    # Between two requests the ranks swap to schedules that have no contexts for late ranks.
+    costs.append(math.inf)
+    assert coordinator.decide(1.005) == []
+    assert coordinator.decide(9.0) == []
+    costs.append(0.020)
+    [go] = coordinator.decide(9.1)
+    assert go.part == (0, 1)
 
 
 @pytest.mark.parametrize(("open_to", "kept"), [((), 1), ((2,), 1), ((3,), 0), ((2, 3), 0)])
