@@ -161,7 +161,7 @@ def campaign(options: argparse.Namespace) -> None:
         command = [sys.executable, "-P", str(Path(__file__).resolve()), "--inside", str(folder)]
         with started(lab, names[0], command, folder) as process:
             told = Told(folder / "told.0.jsonl")
-            waited(process, told, lambda: len(told.since("ran", 0)) > 60, 120)
+            waited(process, lambda: len(told.since("ran", 0)) > 60, 120)
             for number in range(options.trials):
                 if time.monotonic() + NAMED_S + ADAPTED_S + 2 * QUIET_S > until_s:
                     break
@@ -177,7 +177,7 @@ def campaign(options: argparse.Namespace) -> None:
             process.wait(60)
 
 
-def waited(process: subprocess.Popen[bytes], told: Told, over: Any, limit_s: float) -> bool:
+def waited(process: subprocess.Popen[bytes], over: Any, limit_s: float) -> bool:
     """Wait until ``over()`` is true; return False after ``limit_s``."""
     deadline_s = time.monotonic() + limit_s
     while not over():
@@ -198,7 +198,7 @@ def carry_out(lab: Lab, trial: Trial, told: Told, process: subprocess.Popen[byte
     lifecycle.shape(lab, now)
     try:
         limit_s = NAMED_S if trial.fault else NAMED_S / 2
-        if waited(process, told, lambda: bool(told.since("slow", trial.at_s)), limit_s):
+        if waited(process, lambda: bool(told.since("slow", trial.at_s)), limit_s):
             trial.named_s = told.since("slow", trial.at_s)[0][1] - trial.at_s
             time.sleep(ADAPTED_S)
     finally:
@@ -209,7 +209,7 @@ def carry_out(lab: Lab, trial: Trial, told: Told, process: subprocess.Popen[byte
     trial.slow_s = told.median_s(trial.at_s + 0.2, trial.at_s + trial.named_s)
     trial.adapted_s = told.median_s(trial.end_s - 2.0, trial.end_s)
     count = len(trial.named)
-    if count and waited(process, told, lambda: len(told.since("recovered", trial.at_s)) >= count, NAMED_S):
+    if count and waited(process, lambda: len(told.since("recovered", trial.at_s)) >= count, NAMED_S):
         trial.recovered_s = told.since("recovered", trial.at_s)[-1][1] - trial.end_s
     # Schedules for the network as it was.
     time.sleep(QUIET_S / 4 if trial.fault else 0)

@@ -103,7 +103,7 @@ def main() -> int:
     folder.chmod(0o755)
     try:
         trial = Trial(folder)
-        with _looked_at(trial) as seen, ThreadPoolExecutor(2) as both:
+        with _looked_at() as seen, ThreadPoolExecutor(2) as both:
             list(both.map(lambda user: _work(trial, user), USERS))
         _judge(trial, seen)
         for trap in (_foreign_cache, _planted_link, _planted_fifo, _silent_strangers):
@@ -149,7 +149,7 @@ Seen = dict[tuple[int, str], str]
 
 
 @contextmanager
-def _looked_at(trial: Trial) -> Iterator[Seen]:
+def _looked_at() -> Iterator[Seen]:
     """Inspect shared places during the block; yield (user, place) → what is wrong there, or ""."""
     over, seen = threading.Event(), Seen()
 

@@ -390,14 +390,9 @@ def _refuse_apart(judged: dict[str, Any], time_s: float) -> None:
 
 
 def _values(network: Any, bound: Bound, size_bytes: int, time_s: float, busy: Floats) -> dict[str, Any]:
-    from ccctl.render.text import utilization
+    from ccctl.render.text import optimality, utilization
 
-    values = {
-        "time_s": time_s,
-        "bound_s": bound.time_s,
-        "binding_bound": bound.name,
-        "binding_detail": bound.detail,
-        "percent_of_optimal": 100.0 * min(1.0, bound.time_s / time_s) if time_s else 100.0,
+    values = optimality(time_s, bound) | {
         "size_bytes": size_bytes,
         "busiest_link_percent": 100.0 * float(busy.max(initial=0.0)),
     }

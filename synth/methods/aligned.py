@@ -89,16 +89,15 @@ class _Search:
         most_hops = max(1, min(ranks - 1, _MOST_HOPS))
         if len(chunks) * nodes * most_hops > _MOST_STORED:
             raise NotApplicableError(f"aligned would store {len(chunks)} trees of {nodes} nodes")
-        *placed, _ = place_sums(
+        rank, hops, link, _ = place_sums(
             through, tree, roots, load_s, batch_of(ranks, len(chunks)), most_hops, self.seed, False
         )
-        if (placed[0] < 0).any():
+        if (rank < 0).any():
             raise UsageError(f"{self.network.name}: not every rank can be reached from those with a part")
         for at, chunk in enumerate(chunks.tolist()):
-            rank, hops, link = (column[at] for column in placed)
-            self._add(chunk, tree, rank, hops, link)
+            self._add(chunk, tree, hops[at], link[at])
 
-    def _add(self, chunk: int, tree: SumTree, rank: Ints, hops: Ints, link: Ints) -> None:
+    def _add(self, chunk: int, tree: SumTree, hops: Ints, link: Ints) -> None:
         """Add the sends that bring each node's value to the rank that makes its parent."""
         leaves = len(tree.source)
         parts: list[list[int]] = []

@@ -165,7 +165,7 @@ class HorizonSearch:
                 low, step = at + 1, 2 * step
             else:
                 high, step = at, 1 if at - low < 2 else (at - low) // 2
-        self._prove(expansion, horizons, low, high)
+        self._prove(expansion, horizons, low)
         if low < high and self._left_s() > _LEAST_S:
             self._feasibility(expansion.until(int(horizons[high - 1])), self._left_s(), elastic=True)
         return True
@@ -217,7 +217,7 @@ class HorizonSearch:
             return "feasible"
         return solution.status
 
-    def _prove(self, expansion: Expansion, horizons: Indices, low: int, high: int) -> None:
+    def _prove(self, expansion: Expansion, horizons: Indices, low: int) -> None:
         """Raise the bound to the first horizon that is not proven infeasible."""
         if not low or self._up:
             return

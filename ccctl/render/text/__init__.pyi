@@ -37,6 +37,7 @@ from .program import (
     limit_of_program as limit_of_program,
 )
 from .report import ColumnTable as ColumnTable
+from .schedule import optimality as optimality
 from .selection import (
     busbw_gbs as busbw_gbs,
     draw_runtime as draw_runtime,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
+from ccctl.completion import words
 from ccctl.render import Column, about, figures, percent, print_table, seconds
 from probes.base import plural
 
@@ -59,18 +60,8 @@ class FusionComparison:
         )
 
 
-# When each method communicates gradients.
-_METHODS = {
-    "wfbp": "all_reduces behind the backward pass, one for each layer",
-    "ddp": "the same in buckets, as PyTorch's DDP",
-    "mg-wfbp": "the same, small layers merged",
-    "horovod": "the same, what is ready in each cycle",
+_METHODS = words.FUSION_METHODS | {
     "horovod-tuned": "horovod with the best buffer and cycle",
-    "bytescheduler": "all_reduces of parts, lowest layers first, also behind the forward pass",
-    "dear": "reduce_scatters behind the backward, all_gathers behind the forward pass",
-    "dear-nl": "dear with four layers a bucket",
-    "dear-backpipe": "dear that hides the reduce_scatters only",
-    "dear-feedpipe": "dear that hides the all_gathers only",
     "dear-tuned": "dear with the best buffer",
 }
 _PLAN = (

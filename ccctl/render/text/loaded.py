@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccctl.render import Column, Say, figures, print_table, seconds
 from ccctl.render.text.selection import range_columns
-from ccctl.render.text.synthesis import MOST_NCCL_RANKS, RUNTIMES
+from ccctl.render.text.synthesis import RUNTIMES, stock_choice
 from probes.base import format_size, plural
 
 if TYPE_CHECKING:
@@ -125,12 +125,7 @@ def draw(found: Synthesis, runtime: str, output: str | None, say: Say) -> None:
 
 def _nccl_s(schedule: Any, size_bytes: int) -> float | None:
     """Return the time of stock NCCL's own choice by NCCL's model; None if that does not cover it."""
-    from exec.library_rules import nccl_choice
-
-    network, shape = schedule.network, schedule.collective
-    if network.ranks > MOST_NCCL_RANKS or not shape.whole:
-        return None
-    choice = nccl_choice(network, shape.kind, size_bytes)
+    choice = stock_choice(schedule.network, schedule.collective, size_bytes)
     return choice.default_us / 1e6 if choice is not None else None
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, about, bars, percent, print_table, race_lines, seconds
+from ccctl.render import Column, about, bars, figures, percent, print_table, race_lines, seconds
 from probes.base import plural
 
 if TYPE_CHECKING:
     from probes.base import Floats, Indices
-    from synth.schedules import AnySchedule, PeriodicSchedule, Schedule, SymmetricSchedule, Timing
+    from synth.schedules import AnySchedule, Bound, PeriodicSchedule, Schedule, SymmetricSchedule, Timing
 
-__all__ = ["draw", "draw_limits", "limit", "limits"]
+__all__ = ["draw", "draw_limits", "limit", "limits", "optimality"]
 
 _SLOTS = 64
 # A link or port limits a schedule if it is busy for more than this share of the time; if none is, the longest
@@ -85,14 +85,17 @@ def limits(schedule: AnySchedule) -> dict[str, Any]:
 
     timing = simulated(schedule)
     bound = schedule_bounds(schedule)[0]
-    return {
-        "time_s": timing.time_s,
-        "bound_s": bound.time_s,
-        "binding_bound": bound.name,
-        "binding_detail": bound.detail,
-        "percent_of_optimal": 100.0 * min(1.0, bound.time_s / timing.time_s) if timing.time_s else 100.0,
+    return optimality(timing.time_s, bound) | {
         "limited_by": limit(schedule, timing) or f"limited by {bound.name} {bound.detail}".rstrip(),
     }
+
+
+def optimality(time_s: float, bound: Bound) -> dict[str, Any]:
+    """Return a time and its distance to a bound, as ``--json`` prints them."""
+    from synth.schedules import Outcome
+
+    names = "time_s bound_s=binding.time_s binding_bound=binding.name binding_detail=binding.detail"
+    return figures(Outcome(time_s, (bound,)), f"{names} percent_of_optimal")
 
 
 def draw_limits(schedule: AnySchedule) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
-from ccctl.render import Column, Say, print_table
+from ccctl.render import Column, Say, figures, print_table
 from probes.base import format_size
 
 if TYPE_CHECKING:
@@ -24,21 +24,9 @@ def summary(plan: StockPlan) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     return {
         "network": plan.network,
-        "files": [
-            {"name": file.name, "sets": file.sets, "gain": file.gain, "over": file.over}
-            for file in plan.files
-        ],
+        "files": [figures(file, "name sets gain over") for file in plan.files],
         "choices": {
-            kind: [
-                {
-                    "size_bytes": one.size_bytes,
-                    "default": one.default,
-                    "best": one.best,
-                    "default_us": one.default_us,
-                    "best_us": one.best_us,
-                }
-                for one in found
-            ]
+            kind: [figures(one, "size_bytes default best default_us best_us") for one in found]
             for kind, found in plan.tuning.choices.items()
         },
         "doubts": list(plan.doubts),

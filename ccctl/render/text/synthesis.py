@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccctl import console
+from ccctl.completion import words
 from ccctl.render import Say, about, bandwidth, figures, race_lines, seconds
 from ccctl.render.text import selection
 from ccctl.render.text.schedule import limit
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from synth import Synthesis
     from synth.collective import Collective
     from synth.nccl_tuning import SizeChoice
+    from synth.network import Network
     from synth.portfolio import Loaded
     from synth.schedules import AnySchedule, Outcome
 
-__all__ = ["METHODS", "MOST_NCCL_RANKS", "RUNTIMES", "compared", "draw", "predicted_line", "summary"]
+__all__ = ["METHODS", "RUNTIMES", "compared", "draw", "predicted_line", "stock_choice", "summary"]
 
 # A smaller growth would be printed as 0.0 %.
 _EXACT = 0.0005
@@ -28,7 +30,7 @@ _NO_GAIN = 0.005
 # A schedule this near to the bound is limited by what the bound names, so no other line says what limits it.
 _NEAR_PERCENT = 95.0
 # Linear programs of NCCL's channels take below a second up to this many ranks.
-MOST_NCCL_RANKS = 128
+_MOST_NCCL_RANKS = 128
 # An all_reduce by NCCL takes no less than about this, most of it to launch a kernel and to run its steps.
 _SHORT_S = 30e-6
 RUNTIMES = {"msccl": "MSCCL", "rccl": "RCCL", "mscclpp": "MSCCL++"}
@@ -86,39 +88,7 @@ def draw(found: Synthesis, say: Say) -> None:
 _SOLVING = ("ilp", "adapcc", "forest", "adapcc_published", "taccl", "tacos_ilp_published")
 
 
-METHODS = {
-    "demand": "direct, and through idle ranks where ports are busy",
-    "bine": "binomial trees of nearer ranks, by negabinary numbers",
-    "trivance": "rings or a torus, both ways at once, in steps three times as far each",
-    "exchange": "near ranks exchange their sums",
-    "nvls": "the switch of each host sums and copies (NVLink SHARP)",
-    "aligned": "sums of a fixed tree, each on its way to the next",
-    "circulant": "reduce to the slowest rank while it broadcasts what is summed",
-    "stars": "each rank to its host, one link to each other host",
-    "symmetric": "one chunk's sends, renumbered for all ranks",
-    "greedy": "each free link takes the next chunk that is wanted",
-    "gossip": "partial sums spread to any rank that lacks them",
-    "mixture": "chunks by the plans of several methods, in the best shares",
-    "ring": "one ring through all ranks, a single channel",
-    "bidirectional": "one ring, both ways round",
-    "direct": "each rank to each other rank",
-    "all_pairs": "each rank to each other rank",
-    "doubling": "recursive doubling",
-    "halving_doubling": "recursive halving and doubling (Rabenseifner)",
-    "tree": "double binary trees",
-    "hierarchical": "rings inside hosts, then across hosts",
-    "host_halving": "sums inside hosts, then halving and doubling across",
-    "two_step": "gathered inside hosts, then across",
-    "three_step": "gathered inside hosts, across, and spread again",
-    "paths": "a path for each chunk, so that the busiest link carries least",
-    "forest": "many spanning trees at once",
-    "ilp": "integer programs over time",
-    "adapcc": "trees that divide the bytes so that all finish together",
-    "adapcc_published": "AdapCC as its paper has it",
-    "taccl": "integer program for routes, then an order",
-    "tacos_published": "TACOS as its paper has it",
-    "tacos_ilp_published": "TACOS's integer programs as its paper has them",
-}
+METHODS = words.METHODS_IN_WORDS | {"mixture": "chunks by the plans of several methods, in the best shares"}
 
 
 def _lines(found: Synthesis) -> Iterator[str]:
@@ -204,7 +174,7 @@ def _nccl_line(schedule: AnySchedule) -> str:
     from synth.portfolio import nccl_time
 
     shape, network = schedule.whole, schedule.network
-    if not schedule.is_listed or not shape.whole or network.ranks > MOST_NCCL_RANKS:
+    if not schedule.is_listed or not shape.whole or network.ranks > _MOST_NCCL_RANKS:
         return ""
     listed = schedule.listed_network()
     if listed.is_measured_host or shape.size < network.ranks:
@@ -247,15 +217,11 @@ def _loaded(loaded: Loaded | None) -> dict[str, Any]:
     if loaded is None:
         return {}
     return {
-        "runtime": loaded.runtime,
-        **figures({"program": loaded.program}, "channels=program.channels instructions=program.steps"),
+        **figures(loaded, "runtime granule_bytes limit instances operations=plan.operations"),
+        **figures(loaded, "channels=program.channels instructions=program.steps"),
+        **figures(loaded, "unrestricted_percent_of_optimal=unrestricted_percent"),
+        **figures(loaded, "loadable_percent_of_optimal=links_percent"),
         "threadblocks_max": _threadblocks(loaded),
-        "operations": loaded.plan.operations if loaded.plan else None,
-        "granule_bytes": loaded.granule_bytes,
-        "unrestricted_percent_of_optimal": loaded.unrestricted_percent,
-        "loadable_percent_of_optimal": loaded.links_percent,
-        "limit": loaded.limit,
-        "instances": loaded.instances,
         "runtime_s": loaded.time_s or None,
     }
 
@@ -266,15 +232,20 @@ def _threadblocks(loaded: Loaded) -> int:
     return made.threadblocks_max if made is not None else 0
 
 
-def _nccl_choice(schedule: AnySchedule) -> SizeChoice | None:
+def stock_choice(network: Network, shape: Collective, size_bytes: int) -> SizeChoice | None:
     """Return NCCL's own choice with its time by NCCL's model; None where that model does not cover it."""
     from exec.library_rules import nccl_choice
 
-    shape, network = schedule.whole, schedule.network
-    if not schedule.is_listed or not shape.whole or network.ranks > MOST_NCCL_RANKS:
+    if network.ranks > _MOST_NCCL_RANKS or not shape.whole:
         return None
-    listed = schedule.listed_network()
-    return nccl_choice(listed, shape.kind, shape.total_bytes(schedule.chunk_bytes))
+    return nccl_choice(network, shape.kind, size_bytes)
+
+
+def _nccl_choice(schedule: AnySchedule) -> SizeChoice | None:
+    shape = schedule.whole
+    if not schedule.is_listed:
+        return None
+    return stock_choice(schedule.listed_network(), shape, shape.total_bytes(schedule.chunk_bytes))
 
 
 def _loaded_verdict(loaded: Loaded, schedule: AnySchedule) -> str:

@@ -185,7 +185,7 @@ class Proxy:
         try:
             idle = 0
             while not self._stopped and not all(self._is_through(end) for end in self._ends):
-                moved = [self._send(end) if end.outgoing else self._receive(end) for end in self._ends]
+                moved = [self._move(end) for end in self._ends]
                 idle = 0 if any(moved) else idle + 1
                 if idle > _POLLS:
                     time.sleep(_NAP_S)
@@ -195,25 +195,21 @@ class Proxy:
     def _is_through(self, end: RemoteEnd) -> bool:
         return end.through >= self._goal * len(end.spans)
 
-    def _send(self, end: RemoteEnd) -> bool:
-        """Start sending slices that the kernel has put in, and count those sent; return whether any moved."""
-        before = end.begun + end.through
-        while end.begun < int(end.counts[0]):
-            view = end.view(end.begun)
-            end.under_way.append(self._comm.Isend(view, end.peer, end.fifo) if view.size else None)
-            end.begun += 1
-        self._count(end, 1)
-        return end.begun + end.through > before
+    def _move(self, end: RemoteEnd) -> bool:
+        """Start and count messages of slices that the kernel has put in, or has made room for.
 
-    def _receive(self, end: RemoteEnd) -> bool:
-        """Start receives for which there is room, and count slices received; return whether any moved."""
+        Return whether any moved.
+        """
         before = end.begun + end.through
-        last = min(int(end.counts[1]) + end.room, self._goal * len(end.spans))
+        if end.outgoing:
+            last, start = int(end.counts[0]), self._comm.Isend
+        else:
+            last, start = min(int(end.counts[1]) + end.room, self._goal * len(end.spans)), self._comm.Irecv
         while end.begun < last:
             view = end.view(end.begun)
-            end.under_way.append(self._comm.Irecv(view, end.peer, end.fifo) if view.size else None)
+            end.under_way.append(start(view, end.peer, end.fifo) if view.size else None)
             end.begun += 1
-        self._count(end, 0)
+        self._count(end, 1 if end.outgoing else 0)
         return end.begun + end.through > before
 
     def _count(self, end: RemoteEnd, counter: int) -> None:
