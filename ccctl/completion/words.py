@@ -139,6 +139,7 @@ METHODS = (
     "host_halving",
     "two_step",
     "three_step",
+    "scatter_allgather",
     "paths",
     "forest",
     "ilp",
