@@ -26,7 +26,7 @@ LONG = {
 # Words that differ between machines and runs: figures with units, methods and cuts, plurals.
 NUMBER = re.compile(r"-?\d[\d.,]*(e-?\d+)?( ?(%|[numk]?s|[KMGT]i?B?(/s)?|x)(?![\w]))?")
 METHOD = re.compile(
-    r"\b(ring|demand|gossip|aligned|two_step|exchange|bine|trivance|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
+    r"\b(ring|demand|scatter_allgather|gossip|aligned|two_step|exchange|bine|trivance|circulant|stars|greedy|forest|paths|ilp|adapcc|direct|all_pairs|halving_doubling|doubling|tree|bidirectional|hierarchical)\b"
 )
 
 

@@ -140,6 +140,7 @@ METHODS_IN_WORDS = {
     "host_halving": "sums inside hosts, then halving and doubling across",
     "two_step": "gathered inside hosts, then across",
     "three_step": "gathered inside hosts, across, and spread again",
+    "scatter_allgather": "the root scatters chunks, and each rank spreads those it got",
     "paths": "a path for each chunk, so that the busiest link carries least",
     "forest": "many spanning trees at once",
     "ilp": "integer programs over time",

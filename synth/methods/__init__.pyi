@@ -14,6 +14,7 @@ from . import (
     nvls as nvls,
     paths as paths,
     ring as ring,
+    scatter_allgather as scatter_allgather,
     tree as tree,
     trivance as trivance,
     two_step as two_step,

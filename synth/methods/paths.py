@@ -37,8 +37,9 @@ _MOST_WORK_ON_TREES = 2_000_000_000
 _MOST_HOPS_MORE = 4
 # The search for an order ends within this factor of the busiest link's time.
 _CLOSE = 1.01
-# If the latency of a path exceeds this fraction of the busiest link's time, a second set of paths is tried.
-# For these, alphas are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
+# If the latency of a path exceeds this fraction of the busiest link's time, paths of less latency are tried:
+# none longer than the longest of the shortest paths, then any. For these, alphas are multiplied by
+# exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
@@ -65,7 +66,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
     trees = list(ways.trees(collective, many, load_s))
-    hops, path = ways.points(points, source[points], target[points], load_s, seed)
+    hops, path = ways.points(points, source[points], target[points], load_s, np.inf, seed)
     sends = _Table.of(network, collective, chunk_bytes, trees, (points, hops, path))
     enough_s = float(load_s.max(initial=0.0)) * _CLOSE
     found = _fastest(network, collective, chunk_bytes, seed, sends, enough_s)
@@ -73,12 +74,16 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if len(points) and not len(many) and latency_s.max() > _NOTICEABLE * enough_s:
         # Paths of fewer and faster hops, at higher loads.
         ways = _Ways(network, resources(network, chunk_bytes, _LATENCY))
-        fast_paths = ways.points(points, source[points], target[points], free_s, seed)
-        sends = _Table.of(network, collective, chunk_bytes, [], (points, *fast_paths))
-        other = _fastest(
-            network, collective, chunk_bytes, seed, sends, float(free_s.max(initial=0.0)) * _CLOSE
-        )
-        found = min(found, other, key=lambda schedule: replay(schedule).time_s)
+        for stretch in (1.0, np.inf):
+            load_s = free_s.copy()
+            fast_paths = ways.points(points, source[points], target[points], load_s, stretch, seed)
+            sends = _Table.of(network, collective, chunk_bytes, [], (points, *fast_paths))
+            close_s = float(load_s.max(initial=0.0)) * _CLOSE
+            other = _fastest(network, collective, chunk_bytes, seed, sends, close_s)
+            found = min(found, other, key=lambda schedule: replay(schedule).time_s)
+            if load_s.max(initial=0.0) <= enough_s:
+                # Longer paths would not lower the load.
+                break
     return found
 
 
@@ -219,9 +224,9 @@ class _Ways:
         return link, depth
 
     def points(
-        self, chunk: Indices, source: Indices, target: Indices, load_s: Floats, seed: int
+        self, chunk: Indices, source: Indices, target: Indices, load_s: Floats, stretch: float, seed: int
     ) -> tuple[Indices, Indices]:
-        """Return (hops, links) of every chunk's path."""
+        """Return (hops, links) of every chunk's path; `route` explains ``stretch``."""
         order = np.argsort(source, kind="stable")
         starts = np.flatnonzero(np.diff(source[order], prepend=-1))
         first = np.append(starts, len(order))
@@ -230,11 +235,11 @@ class _Ways:
         batch = max(1, int(np.ceil(most / max(1.0, each))))
         longest = _hop_diameter(self.network) + _MOST_HOPS_MORE
         demands = Demands(source[order], target[order], first)
-        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, seed)
+        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed)
         if (hops == 0).any():
             # A cheapest path over fast links may have many more hops than the diameter.
             longest = self.network.ranks - 1
-            hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, seed)
+            hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed)
         if (hops < 0).any():
             raise UsageError(
                 f"{self.network.name}: not every rank can be reached from those with chunks for it"

@@ -23,6 +23,7 @@ from synth.network import Network
 from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
+from synth.portfolio.levelled import levelled
 from synth.portfolio.loadable import fastest_loadable, loadable_sweep
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, unserved
@@ -43,6 +44,8 @@ __all__ = ["makes_attempts", "planned"]
 _SIZE_BYTES = 16 << 20
 # If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03
+# Above this percentage of the bound, a network is not planned a second time with levelled links.
+_NEARLY_OPTIMAL_PERCENT = 95.0
 # The methods of a quick request. Forests suit links of different costs, the others links of equal cost.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
@@ -82,7 +85,27 @@ def planned(
         return _raced(request, progress, race, pools)
     if request.quick:
         return _quickly(request, progress)
-    return _plain_or_periodic(request, progress, pools)
+    return _or_levelled(_plain_or_periodic(request, progress, pools), request, progress, pools)
+
+
+def _or_levelled(found: Synthesis, request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
+    """Return ``found``, or a faster schedule that is planned as if a few fast links were like the others."""
+    outcome = found.schedule.outcome
+    assert outcome is not None
+    near = outcome.percent_of_optimal > _NEARLY_OPTIMAL_PERCENT
+    level = (
+        None
+        if near or request.method != "auto" or request.decided_by_prediction
+        else levelled(request.network)
+    )
+    if level is None:
+        return found
+    other = _plain_or_periodic(replace(request, network=level), progress, pools)
+    if not isinstance(other.schedule, Schedule):
+        return found
+    made = proven_with(replace(other.schedule, network=request.network, outcome=None), outcome.bounds)
+    why = "planned as if the few faster links were like the others"
+    return min(found, replace(other, schedule=made, why=why), key=_time_s)
 
 
 def _in_order(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:

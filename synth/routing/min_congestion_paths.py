@@ -43,12 +43,20 @@ class _Paths(NamedTuple):
 
 @compiled
 def route(
-    through: Resources, demands: Demands, load_s: Floats, passes: int, batch: int, most_hops: int, seed: int
+    through: Resources,
+    demands: Demands,
+    load_s: Floats,
+    passes: int,
+    batch: int,
+    most_hops: int,
+    stretch: float,
+    seed: int,
 ) -> tuple[Ints, Ints]:
     """Return (hops, links): chunk c takes the path ``links[c, : hops[c]]``.
 
     All hops are -1 if some chunk has no path. ``load_s`` (links, then ports) is the load before the call; the
-    chunks are added to it.
+    chunks are added to it. The first pass takes the shortest paths. The latency of a later path is at most
+    ``stretch`` times the largest latency of these.
     """
     np.random.seed(seed)
     chunks = len(demands.source)
@@ -60,6 +68,7 @@ def route(
     before_s, stale = load_s.copy(), 0
     largest_s = largest_load_s(load_s)
     order = np.arange(len(demands.first) - 1)
+    most_latency_s = np.inf
     for turn in range(passes + 1):
         largest_s = largest_load_s(load_s)
         for at in range(len(load_s)):
@@ -75,9 +84,13 @@ def route(
                 if turn:
                     _unload(through, part, paths, load_s, price, largest_s)
                 most_s = largest_s if turn else np.inf
-                if not _reroute(through, demands, part, paths, search, own, load_s, price, most_s):
+                if not _reroute(
+                    through, demands, part, paths, search, own, load_s, price, most_s, most_latency_s
+                ):
                     paths.hops[:] = -1
                     return paths.hops, paths.link
+        if turn == 0:
+            most_latency_s = stretch * _largest_latency_s(through, paths)
         stale += 1
         if largest_load_s(load_s) < best_s * (1 - 1e-3):
             stale = 0
@@ -92,6 +105,17 @@ def route(
         for at in range(best_hops[chunk]):
             charge(through, load_s, price, best_link[chunk, at], 1.0, largest_s)
     return best_hops, best_link
+
+
+@compiled
+def _largest_latency_s(through: Resources, paths: _Paths) -> float:
+    most_s = 0.0
+    for chunk in range(len(paths.hops)):
+        latency_s = 0.0
+        for at in range(paths.hops[chunk]):
+            latency_s += through.latency_s[paths.link[chunk, at]]
+        most_s = max(most_s, latency_s)
+    return most_s
 
 
 @compiled
@@ -115,6 +139,7 @@ def _reroute(
     load_s: Floats,
     price: Floats,
     largest_s: float,
+    most_latency_s: float,
 ) -> bool:
     """Give the chunks of ``part``, of one source, their cheapest paths; return False if one has none.
 
@@ -130,7 +155,7 @@ def _reroute(
     if cheapest(through, search, price, seeds, enough) < 0:
         return False
     for chunk in part:
-        _lay(through, demands, search, paths, chunk)
+        _lay(through, demands, search, paths, chunk, most_latency_s)
         for at in range(paths.hops[chunk]):
             own[paths.link[chunk, at]] += 1
     for chunk in part:
@@ -143,14 +168,22 @@ def _reroute(
 
 
 @compiled
-def _lay(through: Resources, demands: Demands, search: PathSearch, paths: _Paths, chunk: int) -> None:
+def _lay(
+    through: Resources,
+    demands: Demands,
+    search: PathSearch,
+    paths: _Paths,
+    chunk: int,
+    most_latency_s: float,
+) -> None:
     """Store the path to a chunk's target; too long a path is ignored (in the first pass, no path is left)."""
     src, came = through.src, search.came
-    count, rank = 0, demands.target[chunk]
+    count, rank, latency_s = 0, demands.target[chunk], 0.0
     while rank != demands.source[chunk]:
+        latency_s += through.latency_s[came[rank]]
         rank = src[came[rank]]
         count += 1
-    if count > paths.link.shape[1]:
+    if count > paths.link.shape[1] or latency_s > most_latency_s:
         return
     paths.hops[chunk] = count
     rank = demands.target[chunk]
