@@ -71,8 +71,8 @@ def test_a_step_without_groups_is_refused():
 
 
 def test_plans_for_a_faster_link_are_right_and_no_slower():
-    links = [Link(a, b, 1e-6, 1e-9 * (1 + (a + b) % 3)) for a in range(3) for b in range(3) if a != b]
-    network = build("three", list("abc"), links)
+    links = [Link(a, b, 1e-6, 1e-9 * (1 + (a + b) % 3)) for a in range(4) for b in range(4) if a != b]
+    network = build("four", list("abcd"), links)
     groups = [
         StepGroup("all", CollectiveRequest("all_reduce"), 1 << 20),
         StepGroup("pair", CollectiveRequest("all_gather", 0, (0, 1)), 1 << 20),

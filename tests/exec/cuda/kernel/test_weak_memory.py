@@ -18,7 +18,7 @@ needs_relacy = pytest.mark.skipif(
     reason=f"{MISSING} is not installed" if MISSING else "all is here",
 )
 # Each mutant that is caught is caught within 109 schedules of some scenario.
-SCHEDULES, SCHEDULES_OF_A_MUTANT = 250, 400
+SCHEDULES, SCHEDULES_OF_A_MUTANT = 500, 400
 
 
 def executable(by):
