@@ -8,6 +8,8 @@ import sys
 import tokenize
 from pathlib import Path
 
+from probes.base import gc_paused
+
 ROOT = Path(__file__).parents[1]
 FLOORS = ("probes", "synth", "exec", "ccctl")
 MODULES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
@@ -21,13 +23,16 @@ def name(path):
 
 @functools.cache
 def tree_of(path):
-    return ast.parse(path.read_text())
+    # The collector would look at all trees again and again.
+    with gc_paused():
+        return ast.parse(path.read_text())
 
 
 @functools.cache
 def nodes_of(path):
     """All nodes of a module, outer ones first; most tests look at each once."""
-    return tuple(ast.walk(tree_of(path)))
+    with gc_paused():
+        return tuple(ast.walk(tree_of(path)))
 
 
 def imports(nodes):
@@ -88,6 +93,10 @@ def test_docstrings_and_comments_begin_with_their_subject():
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def functions_of(path):
+    return [node for node in nodes_of(path) if isinstance(node, FUNCTIONS)]
 
 
 def floor_of(path):
@@ -288,10 +297,10 @@ def test_whatever_a_command_imports_late_it_imports_alone():
     late = {
         node.module
         for path in MODULES
-        for function in nodes_of(path)
-        if isinstance(function, FUNCTIONS)
-        for node in ast.walk(function)
+        for lines in [[range(one.lineno, one.end_lineno + 1) for one in functions_of(path)]]
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in FLOORS
+        if any(node.lineno in each for each in lines)
     }
     chosen = sorted(
         name for name in late if not name.startswith(("exec.published", "exec.training.", "ccctl.torch."))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -94,12 +95,18 @@ class Trials:
             # With fixed chunks the first plan often ends the search, and sending a large table between
             # processes takes long.
             return False
-        rest = [plan for plan in self._tried[number:] if not plan.method.solves]
-        rest_s = sum(map(_estimated_s, rest))
-        if request.time_limit_s is not None and request.jobs and rest_s > _UNSTOPPABLE_S:
-            return self._found or _estimated_s(self._tried[number]) > request.time_limit_s
+        if not request.jobs:
+            return False
+        rest = [one for one in range(number, len(self._tried)) if not self._tried[one].method.solves]
+        rest_s = sum(self._estimates_s[one] for one in rest)
+        if request.time_limit_s is not None and rest_s > _UNSTOPPABLE_S:
+            return self._found or self._estimates_s[number] > request.time_limit_s
         slow = time.perf_counter() - self._started_s > _SLOW_S
         return request.jobs > 1 and len(rest) > 1 and (slow or rest_s > _WORTH_PROCESSES_S)
+
+    @cached_property
+    def _estimates_s(self) -> list[float]:
+        return [deliveries(plan.shape) * _SECONDS_A_DELIVERY for plan in self._tried]
 
     @property
     def in_time(self) -> bool:
@@ -157,7 +164,3 @@ def _run(request: Request, tried: Sequence[Plan], number: int, taken_s: float) -
     except (NotApplicableError, UnavailableError) as error:
         return Trial(None, reason=error.message)
     return Trial(schedule, replay(schedule).time_s)
-
-
-def _estimated_s(plan: Plan) -> float:
-    return deliveries(plan.shape) * _SECONDS_A_DELIVERY

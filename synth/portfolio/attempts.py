@@ -442,8 +442,9 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
     split = 1
     while split <= most:
         found, chunk_bytes = cut(request, split)
-        many = deliveries(found) > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
-        few = deliveries(found) <= _FEW_DELIVERIES
+        arrivals = deliveries(found)
+        many = arrivals > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
+        few = arrivals <= _FEW_DELIVERIES
         smallest = smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES
         small = chunk_bytes < max(smallest / method.finer, _SMALLEST_EXCHANGED_BYTES)
         if split > 1 and (small or many):

@@ -352,7 +352,7 @@ class _Compiled:
         key = (number, *grids)
         if key not in self._variants:
             most = _MOST_SWEPT_PLAN_SENDS if self.runtime == "mscclpp" else _MOST_RUN_SENDS
-            made = variants_of(schedule, self.runtime, size_bytes, most_steps=most)
+            made = variants_of(schedule, self.runtime, size_bytes, INSTANCES, most)
             self._variants[key] = list(made)
         return self._variants[key]
 
@@ -440,7 +440,7 @@ class _Compiled:
     def timed(self, selection: Selection, progress: Progress) -> list[LoadedRange]:
         """Return the program of each range, with the protocol and instances that suit its sizes."""
         found = []
-        for entry in runtime_sweep(selection, self.runtime, progress=progress):
+        for entry in runtime_sweep(selection, self.runtime, instances=INSTANCES, progress=progress):
             assert entry.program is not None  # one instance of each of these schedules loads
             points = [
                 self._point(selection, entry.algorithm, one.size_bytes, run_s=one.time_s)

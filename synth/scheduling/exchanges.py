@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from probes.base import Floats, Ints, ints, offsets
+from probes.base import Floats, Indices, Ints, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.network import Network
@@ -234,16 +234,23 @@ class _Spread:
         self.held, self.held_s = list(block), ready_s[block].tolist()
         self.left = list(others)
         self.brought: dict[int, list[int]] = {}
+        # The pairs of a holder and a rank to reach, since when each holder holds it, and the times of travel.
+        self._pairs: tuple[Indices, Floats, Floats] | None = None
 
     def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
         """Return (arrival, source, target, time from which the source has it) of the send to arrive first."""
-        pairs = np.asarray(self.held)[:, None] * len(travel_s) + np.asarray(self.left)
-        comes_s = np.maximum(free_s[pairs], np.asarray(self.held_s)[:, None])
-        comes_s += travel_s.ravel()[pairs]
-        at, to = divmod(int(np.argmin(comes_s)), len(self.left))
+        if self._pairs is None:
+            pairs = np.array(self.held)[:, None] * len(travel_s) + np.array(self.left)
+            self._pairs = pairs, np.array(self.held_s)[:, None], travel_s.ravel()[pairs]
+        pairs, since_s, takes_s = self._pairs
+        comes_s = free_s[pairs]
+        np.maximum(comes_s, since_s, out=comes_s)
+        comes_s += takes_s
+        at, to = divmod(int(comes_s.argmin()), len(self.left))
         return float(comes_s[at, to]), self.held[at], self.left[to], self.held_s[at]
 
     def served(self, target: int, arrival_s: float, brought: list[int]) -> None:
+        self._pairs = None
         self.left.remove(target)
         self.held.append(target)
         self.held_s.append(arrival_s)

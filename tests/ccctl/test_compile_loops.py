@@ -12,6 +12,7 @@ import pytest
 
 from ccctl import compile_loops
 from ccctl.compile_loops import compile_into, uncompiled
+from probes.base import gc_paused
 
 USE = """
 from pathlib import Path
@@ -62,8 +63,8 @@ def import_graph():
     for name in graph.modules:
         path = Path(compile_loops._ROOT, *name.split("."))
         path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
+        for node in imports_from(path):
+            if node.module:
                 for one in node.names:
                     home = served_by(node.module, one.name)
                     if home in graph.modules:
@@ -72,11 +73,19 @@ def import_graph():
 
 
 @functools.cache
+def imports_from(path):
+    """The ``from … import …`` of a file; none where there is no file."""
+    # The collector would look at each node again and again.
+    with gc_paused():
+        nodes = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
+        return [node for node in nodes if isinstance(node, ast.ImportFrom)]
+
+
+@functools.cache
 def served_by(package, name):
     """The module that a package serves a name from; "" where it serves none of that name."""
-    stub = Path(compile_loops._ROOT, *package.split("."), "__init__.pyi")
-    for node in ast.parse(stub.read_text()).body if stub.is_file() else ():
-        if isinstance(node, ast.ImportFrom) and name in {one.name for one in node.names}:
+    for node in imports_from(Path(compile_loops._ROOT, *package.split("."), "__init__.pyi")):
+        if name in {one.name for one in node.names}:
             home = f"{package}.{node.module or name}"
             return served_by(home, name) or home
     return ""

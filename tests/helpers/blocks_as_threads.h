@@ -1,13 +1,11 @@
 // The interpreter's primitives on threads of the host: a thread for each thread of each block.
+// Headers of C alone: those of C++ would take half of the time of compiling a kernel.
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #ifndef CCCTL_RELEASE
 #define CCCTL_RELEASE __ATOMIC_RELEASE
@@ -43,8 +41,9 @@ inline void meet() {
 inline void rest() { sched_yield(); }
 #define POLLS 256
 inline u64 now_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 inline u64 acquire_system(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 inline u64 acquire_device(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
@@ -197,20 +196,36 @@ inline void store_word_at_group(void* at, unsigned word) {
 }
 #endif
 
+template <class Work>
+struct Running {
+    Here here;
+    const Work* work;
+    pthread_t thread;
+};
+
+template <class Work>
+void* run(void* given) {
+    auto* mine = static_cast<Running<Work>*>(given);
+    here = mine->here;
+    (*mine->work)();
+    return nullptr;
+}
+
 // Runs `work` once on each thread of each block, all at the same time.
 template <class Work>
 inline void launch(i64 blocks, int threads, Work work) {
-    std::vector<std::unique_ptr<Block>> all;
-    std::vector<std::thread> running;
+    auto* all = new Block[blocks]();
+    auto* running = new Running<Work>[blocks * threads];
     for (i64 number = 0; number < blocks; ++number) {
-        all.push_back(std::make_unique<Block>());
-        Block* block = all.back().get();
-        pthread_barrier_init(&block->barrier, nullptr, threads);
-        for (int thread = 0; thread < threads; ++thread)
-            running.emplace_back([=] {
-                here = Here{block, static_cast<int>(number), thread, threads, blocks};
-                work();
-            });
+        pthread_barrier_init(&all[number].barrier, nullptr, threads);
+        for (int thread = 0; thread < threads; ++thread) {
+            auto* each = running + number * threads + thread;
+            each->here = Here{all + number, static_cast<int>(number), thread, threads, blocks};
+            each->work = &work;
+            if (pthread_create(&each->thread, nullptr, run<Work>, each)) std::abort();
+        }
     }
-    for (auto& each : running) each.join();
+    for (i64 each = 0; each < blocks * threads; ++each) pthread_join(running[each].thread, nullptr);
+    delete[] running;
+    delete[] all;
 }

@@ -101,7 +101,8 @@ for seq in range(100_000):
         even = [LinkNow(of, to, 1e-9, 1e-12) for of in range(size) for to in range(size) if of != to]
         direction._now = with_links(direction._now, even + slow)
         direction._replan()
-    time.sleep(0.03)
+    # While the search runs, it gets most of a core.
+    time.sleep(0.1)
     # Callers of some ranks see the new version a request later than those of others: all decide together.
     found = comm.named("versions").allgather((session.version, time.monotonic() > until_s))
     versions = [version for version, _ in found]

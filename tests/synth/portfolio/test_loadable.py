@@ -256,7 +256,10 @@ def test_a_size_that_no_plan_can_have_is_refused_with_its_reason() -> None:
         synthesize(Request(SQUARE, "all_reduce", size_bytes=1000, jobs=0, runtime="mscclpp"))
 
 
-def test_a_sweep_takes_at_each_size_chunks_that_divide_it() -> None:
+def test_a_sweep_takes_at_each_size_chunks_that_divide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # To compare all schedules in all numbers of instances takes 15 s.
+    monkeypatch.setattr(loadable, "_MOST_RUN", 1)
+    monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
     sizes = (48 << 10, 64 << 10, (64 << 10) + 8)
     found = synthesize(Request(CUBE, "all_reduce", sizes=sizes, jobs=0, runtime="mscclpp", quick=True))
     for one in found.ranges:
@@ -323,7 +326,12 @@ def test_a_run_takes_at_least_the_time_of_its_links() -> None:
 
 
 @pytest.mark.parametrize("runtime", ["msccl", "mscclpp"])
-def test_a_sweep_is_as_fast_at_each_size_as_the_size_alone(runtime: str) -> None:
+def test_a_sweep_is_as_fast_at_each_size_as_the_size_alone(
+    runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if runtime == "mscclpp":
+        # To make plans of all numbers of instances takes 15 s.
+        monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
     request = Request(pod("dgx-h100"), "all_reduce", jobs=0, runtime=runtime)
     sizes = (1 << 16, 1 << 24)
     found = synthesize(replace(request, sizes=sizes))

@@ -44,7 +44,8 @@ def test_every_name_of_a_type_is_understood(dtype, element):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("dtype", ELEMENTS)
+# float32 is compiled for sm_80 among the architectures.
+@pytest.mark.parametrize("dtype", [each for each in ELEMENTS if each != "float32"])
 def test_every_type(dtype, capsys):
     checked(cubin(dtype, "sum", 80).needs, dtype, capsys)
 
@@ -86,11 +87,10 @@ def test_lines_of_every_architecture(kind, by):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", [90, 100])
-@pytest.mark.parametrize("dtype", SWITCH_ELEMENTS)
+@pytest.mark.parametrize(("dtype", "architecture"), chessboard(SWITCH_ELEMENTS, [90, 100]))
 def test_instructions_of_switches(dtype, architecture):
-    need, without = (
-        cubin(dtype, "sum", architecture, multimem=there).needs["ccctl_interpret"] for there in (True, False)
-    )
+    need = cubin(dtype, "sum", architecture, multimem=True).needs["ccctl_interpret"]
     assert need.registers <= MOST_REGISTERS // 2
-    assert need.spilled_bytes == 0 or (architecture == 100 and without.spilled_bytes > 0)
+    if need.spilled_bytes > 0:
+        assert architecture == 100
+        assert cubin(dtype, "sum", architecture).needs["ccctl_interpret"].spilled_bytes > 0

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from cuda_on_host import COMPILER, run_on_host, wrong
+from drawn_examples import chessboard
 from switch_programs import copied_first
 
 from exec.cuda.kernel.elements import SWITCH_ELEMENTS
@@ -35,8 +36,7 @@ def made(kind="all_reduce", laps=2, instances=1):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", SWITCH_ELEMENTS)
+@pytest.mark.parametrize(("kind", "dtype"), chessboard(KINDS, SWITCH_ELEMENTS))
 def test_every_type_is_exact(kind, dtype):
     program = made(kind)
     for in_place in (False, True)[: 1 + program.in_place]:
