@@ -2,9 +2,10 @@
 
 A group is one collective, with its ranks, its size and the release time of its data. First each group is
 planned as if it were alone, as libraries do, and all plans are simulated together on the links that they
-share. Then each group is planned again, on a network whose links are slowed by the load of the other groups.
-If all sizes and releases are equal, all groups are also planned at once. A plan is kept if the whole step
-ends sooner, or if it ends no later and the groups lose less on average.
+share. Then all groups follow the routes of one linear program, which shares the links out among them. Then
+each group is planned again, on a network whose links are slowed by the load of the other groups. If all sizes
+and releases are equal, all groups are also planned at once. A plan is kept if the whole step ends sooner, or
+if it ends no later and the groups lose less on average.
 """
 
 from __future__ import annotations
@@ -15,18 +16,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probes.base import SILENT, Progress, UsageError
-from synth.bounds import Price, StepDemand, part_prices
+from synth.bounds import NetworkPart, Route, StepDemand, StepFlow, Upgrade, step_flow, upgrades
 from synth.network import Network
-from synth.portfolio import CollectiveRequest, Request, planned
+from synth.portfolio import SMALLEST_CHUNK_BYTES, CollectiveRequest, Request, cut, planned
 from synth.schedules import Schedule
-from synth.simulation import replay, replay_together
+from synth.scheduling import along_routes
+from synth.simulation import replay_together
 
-__all__ = ["GroupTimes", "SideBySide", "StepGroup", "replanned", "side_by_side"]
+__all__ = ["GroupTimes", "Price", "SideBySide", "StepGroup", "routed", "side_by_side"]
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
 # A plan must shorten the whole step by this share: less is rounding.
 _GAIN = 1e-3
+# Numbers of chunks in a group's buffer that are tried along routes, by how much sums go ahead of copies, as a
+# share of the data, and the most sends of a group. On the steps of benchmarks/demands.py each number and each
+# lead is the best of some.
+_CHUNKS, _LEADS, _MOST_SENDS = (32, 128, 512), (0.0, 0.1, 1.0), 50_000
 # A price is the time saved if a link, NIC or trunk carried this many more bytes per second.
 _MORE_BYTES_PER_S = 1e9
 
@@ -57,6 +63,15 @@ class GroupTimes:
     def lost(self) -> float:
         """``together_s`` as a multiple of ``alone_s``."""
         return self.together_s / self.alone_s if self.alone_s else 1.0
+
+
+@dataclass(frozen=True)
+class Price:
+    """The seconds that a step, planned again, ends earlier if the part is faster by ``more_bytes_per_s``."""
+
+    part: NetworkPart
+    more_bytes_per_s: float
+    saves_s: float
 
 
 @dataclass(frozen=True)
@@ -91,28 +106,30 @@ def side_by_side(
     """
     if not groups:
         raise UsageError("expected at least one group")
-    steps = len(groups) * (1 + _ROUNDS) + 1
+    steps = len(groups) * (1 + _ROUNDS) + 2
     alone = []
     for at, group in enumerate(groups):
         progress.update(at, steps, group.name)
         alone.append(_planned(network, group, seed))
+    demands = _demands(network, groups)
+    progress.update(len(groups), steps, "routes")
+    flow, faster = upgrades(network, demands, _MORE_BYTES_PER_S)
     step = _Step(network, groups, [_time_s(one) for one in alone])
     best, before, ignoring = alone, alone, step.ends_s(alone)
     ends_s = ignoring
+    along, along_s = _along(network, demands, flow)
+    if _is_better(step.cost(along_s), step.cost(ends_s)):
+        best, ends_s = along, along_s
     for number in range(_ROUNDS * len(groups)):
-        progress.update(len(groups) + number, steps, groups[number % len(groups)].name)
+        progress.update(len(groups) + 1 + number, steps, groups[number % len(groups)].name)
         if number % len(groups) == 0:
             if (number and best is before) or step.cost(ends_s)[1] <= 1 + _GAIN:
                 break
             before = best
         best, ends_s = step.better(best, ends_s, number, seed)
-    demands = [
-        StepDemand(one.collective, one.chunk_bytes, group.release_s)
-        for one, group in zip(alone, groups, strict=True)
-    ]
     progress.update(steps - 1, steps, "prices")
-    least_s, prices = part_prices(network, demands, _MORE_BYTES_PER_S)
     released_s = [group.release_s for group in groups]
+    prices = _prices(demands, best, max(ends_s), faster)
     times = [
         GroupTimes(one_s, beside_s - release_s, end_s - release_s)
         for one_s, beside_s, end_s, release_s in zip(step.alone_s, ignoring, ends_s, released_s, strict=True)
@@ -124,37 +141,80 @@ def side_by_side(
         tuple(times),
         max(ignoring),
         max(ends_s),
-        least_s,
-        tuple(prices),
+        flow.end_s,
+        prices,
     )
 
 
-def replanned(
-    network: Network, groups: Sequence[StepGroup], schedules: Sequence[Schedule], *, seed: int = 0
-) -> list[Schedule]:
-    """Return plans for a network that has changed: the known ones, and quick ones where these are better.
+def _prices(
+    demands: Sequence[StepDemand], schedules: Sequence[Schedule], end_s: float, faster: Sequence[Upgrade]
+) -> tuple[Price, ...]:
+    """Return what each upgrade saves, by the better of known plans and plans along its routes."""
+    found = []
+    release_s = [demand.release_s for demand in demands]
+    for one in faster:
+        moved = [replace(plan, network=one.network, outcome=None) for plan in schedules]
+        known_s = max(timing.time_s for timing in replay_together(one.network, moved, release_s))
+        saves_s = end_s - min(known_s, max(_along(one.network, demands, one.flow)[1]))
+        if saves_s > _GAIN * end_s:
+            found.append(Price(one.part, _MORE_BYTES_PER_S, saves_s))
+    return tuple(sorted(found, key=lambda price: -price.saves_s))
 
-    Each group is planned again once, with regard to the others.
+
+def routed(network: Network, groups: Sequence[StepGroup]) -> tuple[list[Schedule], list[float]]:
+    """Return plans along the routes of the step's linear program, and when each group ends.
+
+    The plans shown are those with which the step ends soonest, of several numbers of chunks and orders.
     """
-    best = [replace(one, network=network, outcome=None) for one in schedules]
-    step = _Step(network, groups, [replay(one).time_s for one in best], quick=True)
-    ends_s = step.ends_s(best)
-    for number in range(len(groups)):
-        best, ends_s = step.better(best, ends_s, number, seed)
-    return best
+    demands = _demands(network, groups)
+    return _along(network, demands, step_flow(network, demands))
+
+
+def _demands(network: Network, groups: Sequence[StepGroup]) -> list[StepDemand]:
+    found = []
+    for group in groups:
+        shape, chunk_bytes = cut(_request(network, group), 1)
+        found.append(StepDemand(shape, chunk_bytes, group.release_s))
+    return found
+
+
+def _along(
+    network: Network, demands: Sequence[StepDemand], flow: StepFlow
+) -> tuple[list[Schedule], list[float]]:
+    """Return the best plans along the flow's routes, and when each group ends."""
+    found = []
+    release_s = [demand.release_s for demand in demands]
+    sums = any(route.into and route.out for routes in flow.routes for route in routes)
+    for chunks in _CHUNKS:
+        cuts = [
+            _cut_into(demand, routes, chunks) for demand, routes in zip(demands, flow.routes, strict=True)
+        ]
+        for lead in _LEADS if sums else _LEADS[:1]:
+            plans = [
+                along_routes(network, demand.collective, demand.chunk_bytes, routes, parts=parts, lead=lead)
+                for demand, routes, parts in zip(demands, flow.routes, cuts, strict=True)
+            ]
+            timings = replay_together(network, plans, release_s)
+            ends_s = [max(one.time_s, start_s) for one, start_s in zip(timings, release_s, strict=True)]
+            found.append((plans, ends_s))
+    return min(found, key=lambda one: max(one[1]))
+
+
+def _cut_into(demand: StepDemand, routes: Sequence[Route], chunks: int) -> int:
+    """Return into how many parts each chunk is cut for about ``chunks`` in a buffer."""
+    shape = demand.collective
+    links = max((len(route.into) + len(route.out) for route in routes), default=1)
+    most = min(demand.chunk_bytes // SMALLEST_CHUNK_BYTES, _MOST_SENDS // (shape.chunks * links))
+    return max(1, min(chunks // shape.total_bytes(1), most))
 
 
 @dataclass(frozen=True)
 class _Step:
-    """The groups of a step on their network, and the seconds that each takes alone.
-
-    With ``quick`` groups are planned by few methods.
-    """
+    """The groups of a step on their network, and the seconds that each takes alone."""
 
     network: Network
     groups: Sequence[StepGroup]
     alone_s: list[float]
-    quick: bool = False
 
     def ends_s(self, schedules: Sequence[Schedule]) -> list[float]:
         """Return when each group ends if all run at once."""
@@ -185,7 +245,7 @@ class _Step:
         at = number % len(self.groups)
         slowed, found = self._slowed(best, at), []
         if (slowed.beta_s_per_byte > self.network.beta_s_per_byte)[best[at].link].any():
-            made = _planned(slowed, self.groups[at], seed, quick=self.quick)
+            made = _planned(slowed, self.groups[at], seed)
             again = replace(made, network=self.network, outcome=None)
             found.append([again if one == at else plan for one, plan in enumerate(best)])
         first = self.groups[0]
@@ -193,7 +253,7 @@ class _Step:
         if number == 0 and len(self.groups) > 1 and len(distinct) == 1:
             whole = StepGroup("all", first.request, first.size_bytes, first.release_s)
             requests = tuple(group.request for group in self.groups)
-            at_once = _planned(self.network, whole, seed, requests, quick=self.quick)
+            at_once = _planned(self.network, whole, seed, requests)
             if not at_once.exchanges:
                 found.append(_parts(at_once))
         return found
@@ -218,21 +278,18 @@ def _planned(
     group: StepGroup,
     seed: int,
     requests: tuple[CollectiveRequest, ...] = (),
-    *,
-    quick: bool = False,
 ) -> Schedule:
-    request = Request(
+    request = _request(network, group, requests)
+    return planned(replace(request, seed=seed, jobs=0, listed=True, solving=False)).listed
+
+
+def _request(network: Network, group: StepGroup, requests: tuple[CollectiveRequest, ...] = ()) -> Request:
+    return Request(
         network,
         group.request.kind,
         size_bytes=group.size_bytes,
         collectives=requests or (group.request,),
-        seed=seed,
-        jobs=0,
-        listed=True,
-        solving=False,
-        quick=quick,
     )
-    return planned(request).listed
 
 
 def _time_s(schedule: Schedule) -> float:

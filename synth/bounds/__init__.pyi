@@ -6,11 +6,15 @@ from .cuts import (
 )
 from .in_network import crossing as crossing
 from .link_prices import (
-    Price as Price,
+    NetworkPart as NetworkPart,
+    Route as Route,
     StepDemand as StepDemand,
-    part_prices as part_prices,
+    StepFlow as StepFlow,
+    Upgrade as Upgrade,
     parts_of as parts_of,
+    step_flow as step_flow,
     upgraded as upgraded,
+    upgrades as upgrades,
 )
 from .lower_bounds import (
     ORDER_BOUND as ORDER_BOUND,

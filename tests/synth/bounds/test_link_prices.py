@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from sample_networks import named, networks
 
 from synth.bounds import bounds
-from synth.bounds.link_prices import StepDemand, part_prices, parts_of, upgraded
+from synth.bounds.link_prices import StepDemand, parts_of, step_flow, upgraded, upgrades
 from synth.collective import collective
 from synth.network import Link, build
 
@@ -26,8 +26,7 @@ def test_the_step_of_one_collective_takes_as_long_as_its_proven_bound(name, kind
     shape = collective(kind, network.ranks, network.ranks)
     size = 1 << 20
     least_s = bounds(network, shape, size, fluid=True)[0].time_s - float(network.alpha_s.max())
-    end_s, _ = part_prices(network, [StepDemand(shape, size)])
-    assert least_s * 0.99 <= end_s <= least_s * 1.03
+    assert least_s * 0.99 <= step_flow(network, [StepDemand(shape, size)]).end_s <= least_s * 1.03
 
 
 def nics(rates, names=None):
@@ -45,20 +44,33 @@ def nics(rates, names=None):
 def test_the_slow_nic_has_the_price_and_the_saving_is_that_of_its_rate():
     network = nics([4e9, 4e9, 1e9, 4e9])
     shape = collective("all_to_all", 4, 4)
-    end_s, prices = part_prices(network, [StepDemand(shape, 1 << 20)], 1e9)
-    assert end_s == pytest.approx(3 * (1 << 20) / 1e9)
-    assert [price.part.name for price in prices] == ["nic2"]
-    assert prices[0].saves_s == pytest.approx(end_s / 2)
+    flow, found = upgrades(network, [StepDemand(shape, 1 << 20)], 1e9)
+    assert flow.end_s == pytest.approx(3 * (1 << 20) / 1e9)
+    assert [one.part.name for one in found] == ["nic2"]
+    assert found[0].flow.end_s == pytest.approx(flow.end_s / 2)
 
 
 def test_data_released_later_counts_only_from_then_on():
     network = build("pair", ["a", "b"], [Link(0, 1, 0.0, 1e-9), Link(1, 0, 0.0, 1e-9)])
     shape = collective("broadcast", 2, 1)
     demands = [StepDemand(shape, 1_000_000), StepDemand(shape, 1_000_000, release_s=3e-3)]
-    end_s, prices = part_prices(network, demands, 1e9)
-    assert end_s == pytest.approx(4e-3)
+    flow, found = upgrades(network, demands, 1e9)
+    assert flow.end_s == pytest.approx(4e-3)
     # Only the second half of the time is saved: the first collective ends before the second begins.
-    assert [(price.part.name, price.saves_s) for price in prices] == [("link 0-1", pytest.approx(0.5e-3))]
+    assert [(one.part.name, one.flow.end_s) for one in found] == [("link 0-1", pytest.approx(3.5e-3))]
+
+
+def test_an_upgrade_takes_routes_that_the_present_network_has_no_use_for():
+    """The search on the faster network began at the known trees, and ended before it looked for others."""
+    ends = [(0, 1, 2), (1, 2, 8), (3, 4, 1), (4, 5, 2), (0, 3, 1), (1, 4, 8), (2, 5, 2)]
+    links = [Link(*way, 0.0, 1e-9 / rate) for a, b, rate in ends for way in ((a, b), (b, a))]
+    network = build("mesh", list("abcdef"), links)
+    pair, every = collective("all_to_all", 6, 1, 0, (0, 4)), collective("all_to_all", 6, 1)
+    demands = [StepDemand(pair, 4 << 20, 2e-3), StepDemand(every, (8 << 20) // 6)]
+    _, found = upgrades(network, demands, 1e9)
+    assert {one.part.name for one in found} == {"link 0-1", "link 3-4"}
+    # No end is earlier: rank 0 sends and receives 5/6 of 8 MiB and 4 MiB over links of 3 + 1 GB/s.
+    assert all(one.flow.end_s == pytest.approx(3.8448e-3, rel=1e-3) for one in found)
 
 
 @settings(deadline=None, max_examples=drawn(40))
