@@ -344,7 +344,7 @@ class _Program:
         # Imported only here, because the import takes a tenth of a second.
         from scipy.optimize import linprog
 
-        # Of equally good shares those with short trees are taken: their chunks wait less for each other.
+        # Short trees win among equally good shares, because their chunks wait less for each other.
         whole_s = np.asarray((seconds / unit_s).sum(axis=0)).ravel()
         cost = np.append(_SHORTER * whole_s[[tree for _, tree in self.variables]], 1.0)
         solved = linprog(

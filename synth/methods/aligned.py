@@ -113,7 +113,7 @@ class _Search:
         targets = self.collective.targets.of(chunk)
         if len(targets) == 1:
             return
-        link, depth, missing = grow(through, np.array([root]), targets, load_s)
+        link, depth, missing = grow(through, np.array([root]), targets, load_s, False)
         if missing >= 0:
             raise UsageError(f"{self.network.name}: rank {missing} cannot be reached from rank {root}")
         for at in link[np.argsort(depth, kind="stable")].tolist():

@@ -37,9 +37,9 @@ _MOST_WORK_ON_TREES = 2_000_000_000
 _MOST_HOPS_MORE = 4
 # The search for an order ends within this factor of the busiest link's time.
 _CLOSE = 1.01
-# If the latency of a path exceeds this fraction of the busiest link's time, paths of less latency are tried:
-# none longer than the longest of the shortest paths, then any. For these, alphas are multiplied by
-# exp(ETA / 2), the price of time on a link half as busy as the busiest.
+# If a schedule exceeds the busiest link's time by this fraction, ways of less latency are tried: trees of
+# shortest paths, and paths that are no longer than the longest of the shortest, then any. For these, alphas
+# are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
@@ -56,32 +56,30 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError("paths serves one collective at a time")
     source, target = collective.source_of(), collective.target_of()
     points = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
-    load_s = np.zeros(network.links + len(network.ports))
-    free_s = load_s.copy()
-    ways = _Ways(network, resources(network, chunk_bytes))
     many = np.flatnonzero((source < 0) | (target < 0))
     work = float(collective.targets.sizes()[many].sum()) * network.links
     if work > _MOST_WORK_ON_TREES:
         raise NotApplicableError(
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
-    trees = list(ways.trees(collective, many, load_s))
-    hops, path = ways.points(points, source[points], target[points], load_s, np.inf, seed)
-    sends = _Table.of(network, collective, chunk_bytes, trees, (points, hops, path))
-    enough_s = float(load_s.max(initial=0.0)) * _CLOSE
-    found = _fastest(network, collective, chunk_bytes, seed, sends, enough_s)
-    latency_s = np.where(np.arange(path.shape[1]) < hops[:, None], network.alpha_s[path], 0.0).sum(axis=1)
-    if len(points) and not len(many) and latency_s.max() > _NOTICEABLE * enough_s:
-        # Paths of fewer and faster hops, at higher loads.
-        ways = _Ways(network, resources(network, chunk_bytes, _LATENCY))
-        for stretch in (1.0, np.inf):
-            load_s = free_s.copy()
-            fast_paths = ways.points(points, source[points], target[points], load_s, stretch, seed)
-            sends = _Table.of(network, collective, chunk_bytes, [], (points, *fast_paths))
-            close_s = float(load_s.max(initial=0.0)) * _CLOSE
-            other = _fastest(network, collective, chunk_bytes, seed, sends, close_s)
+
+    def made(latency: float, stretch: float) -> tuple[Schedule, float]:
+        """Return the fastest schedule along one set of trees and paths, and the busiest link's time."""
+        ways = _Ways(network, resources(network, chunk_bytes, latency))
+        load_s = np.zeros(network.links + len(network.ports))
+        trees = list(ways.trees(collective, many, load_s))
+        laid = ways.points(points, source[points], target[points], load_s, stretch, seed)
+        sends = _Table.of(network, collective, chunk_bytes, trees, (points, *laid))
+        busiest_s = float(load_s.max(initial=0.0))
+        return _fastest(network, collective, chunk_bytes, seed, sends, busiest_s * _CLOSE), busiest_s
+
+    found, busiest_s = made(0.0, np.inf)
+    if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
+        # Ways of fewer and faster hops, at higher loads.
+        for stretch in (1.0, np.inf) if len(points) else (np.inf,):
+            other, load_s = made(_LATENCY, stretch)
             found = min(found, other, key=lambda schedule: replay(schedule).time_s)
-            if load_s.max(initial=0.0) <= enough_s:
+            if load_s <= busiest_s * _CLOSE:
                 # Longer paths would not lower the load.
                 break
     return found
@@ -218,7 +216,8 @@ class _Ways:
     def _grown(
         self, seeds: Indices, targets: Indices, load_s: Floats, through: Resources
     ) -> tuple[Indices, Indices]:
-        link, depth, missing = grow(through, seeds, targets, load_s)
+        shortest = bool(through.latency_s.any())
+        link, depth, missing = grow(through, seeds, targets, load_s, shortest)
         if missing >= 0:
             raise UsageError(f"{self.network.name}: rank {missing} cannot be reached from rank {seeds[0]}")
         return link, depth

@@ -1,4 +1,8 @@
-"""Steiner trees that add the nearest target next (Takahashi and Matsuyama 1980), at congestion prices."""
+"""Trees at congestion prices: of few and cheap links, or of short paths.
+
+Steiner trees add the target next that is nearest to the tree (Takahashi and Matsuyama 1980), so that little
+load is added. Trees of shortest paths reach every target as soon as the prices allow.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,14 @@ _FEW = 4
 
 @compiled
 def grow(
-    through: Resources, seeds: Indices, targets: Indices, load_s: Floats
+    through: Resources, seeds: Indices, targets: Indices, load_s: Floats, shortest: bool
 ) -> tuple[Indices, Indices, int]:
     """Return a tree from ``seeds`` to all ``targets``, nearest first: (links, depths, missing or -1).
 
-    ``load_s`` grows by the tree's load. O(targets · links · log ranks).
+    With ``shortest`` every path in it is a cheapest path from ``seeds``. ``load_s`` grows by the tree's load.
+    O(targets · links · log ranks), with ``shortest`` O(links · log ranks).
     """
-    src, ranks = through.src, len(through.out_start) - 1
+    ranks = len(through.out_start) - 1
     search = search_over(through)
     largest_s = max(largest_load_s(load_s), _FEW * through.held_s.max())
     price = np.exp(ETA * load_s / largest_s)
@@ -32,18 +37,46 @@ def grow(
     search.wanted[seeds] = False
     used, at_depth = np.empty(ranks, np.int64), np.empty(ranks, np.int64)
     size = 0
+    if shortest and search.wanted.any():
+        if cheapest(through, search, price, seeds, search.wanted.sum()) < 0:
+            unreached = search.wanted & (search.came < 0)
+            return used[:size], at_depth[:size], np.flatnonzero(unreached)[0]
+        for target in targets:
+            size = _lay(through, search.came, target, depth, used, at_depth, size, load_s, price, largest_s)
+        return used[:size], at_depth[:size], -1
     while search.wanted.any():
         end = cheapest(through, search, price, np.flatnonzero(depth >= 0), 1)
         if end < 0:
             return used[:size], at_depth[:size], np.flatnonzero(search.wanted)[0]
-        way = [end]
-        while depth[src[search.came[way[-1]]]] < 0:
-            way.append(src[search.came[way[-1]]])
-        for rank in way[::-1]:
-            link = search.came[rank]
-            depth[rank] = depth[src[link]] + 1
-            used[size], at_depth[size] = link, depth[src[link]]
-            size += 1
-            charge(through, load_s, price, link, 1.0, largest_s)
+        size = _lay(through, search.came, end, depth, used, at_depth, size, load_s, price, largest_s)
         search.wanted[end] = False
     return used[:size], at_depth[:size], -1
+
+
+@compiled
+def _lay(
+    through: Resources,
+    came: Indices,
+    target: int,
+    depth: Indices,
+    used: Indices,
+    at_depth: Indices,
+    size: int,
+    load_s: Floats,
+    price: Floats,
+    largest_s: float,
+) -> int:
+    """Add the path to ``target`` to the tree, charge its links, and return the tree's new size."""
+    src, rank, first = through.src, target, size
+    while depth[rank] < 0:
+        used[size] = came[rank]
+        rank = src[came[rank]]
+        size += 1
+    # The links were found from the target on; their depths are counted from the tree on.
+    used[first:size] = used[first:size][::-1].copy()
+    for at in range(first, size):
+        link = used[at]
+        at_depth[at] = depth[src[link]]
+        depth[through.dst[link]] = depth[src[link]] + 1
+        charge(through, load_s, price, link, 1.0, largest_s)
+    return size
