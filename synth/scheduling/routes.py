@@ -51,7 +51,7 @@ def along_routes(
     return sends.schedule(network, collective.cut(parts), -(-chunk_bytes // parts), "routes", seed)
 
 
-# Of chunks that are equally urgent, those nearer their source go first.
+# Chunks nearer their source go first where others are equally urgent.
 _LEVEL = 1e-9
 
 
