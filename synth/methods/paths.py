@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probes.base import Bytes, Floats, Indices, UsageError, bytes_of, floats
+from probes.base import Bytes, Floats, Indices, UsageError, bytes_of, floats, spans
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s
 from synth.routing import ETA, Demands, Resources, grow, resources, route
 from synth.schedules import COPY, REDUCE, Schedule
-from synth.scheduling import Sends
+from synth.scheduling import Sends, in_start_order, reversed_in_time
 from synth.simulation import replay
 
 __all__ = ["synthesize"]
@@ -42,6 +42,8 @@ _CLOSE = 1.01
 # are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
+# The passes in which trees of shortest paths are grown again, each chunk at the prices of all others.
+_PASSES_OF_TREES = 3
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
@@ -54,6 +56,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     """
     if collective.parts:
         raise NotApplicableError("paths serves one collective at a time")
+    if collective.reversal is not None:
+        mirrored = synthesize(network.transposed(), collective.reversal, chunk_bytes, seed=seed)
+        return in_start_order(reversed_in_time(mirrored, network, collective))
     source, target = collective.source_of(), collective.target_of()
     points = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
     many = np.flatnonzero((source < 0) | (target < 0))
@@ -63,11 +68,11 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
 
-    def made(latency: float, stretch: float) -> tuple[Schedule, float]:
+    def made(latency: float, stretch: float, passes: int = 1) -> tuple[Schedule, float]:
         """Return the fastest schedule along one set of trees and paths, and the busiest link's time."""
         ways = _Ways(network, resources(network, chunk_bytes, latency))
         load_s = np.zeros(network.links + len(network.ports))
-        trees = list(ways.trees(collective, many, load_s))
+        trees = ways.trees(collective, many, load_s, passes)
         laid = ways.points(points, source[points], target[points], load_s, stretch, seed)
         sends = _Table.of(network, collective, chunk_bytes, trees, (points, *laid))
         busiest_s = float(load_s.max(initial=0.0))
@@ -76,11 +81,12 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     found, busiest_s = made(0.0, np.inf)
     if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
         # Ways of fewer and faster hops, at higher loads.
-        for stretch in (1.0, np.inf) if len(points) else (np.inf,):
-            other, load_s = made(_LATENCY, stretch)
+        variants = ((1.0, 1), (np.inf, 1)) if len(points) else ((np.inf, 1), (np.inf, _PASSES_OF_TREES))
+        for stretch, passes in variants:
+            other, load_s = made(_LATENCY, stretch, passes)
             found = min(found, other, key=lambda schedule: replay(schedule).time_s)
             if load_s <= busiest_s * _CLOSE:
-                # Longer paths would not lower the load.
+                # Other ways would not lower the load.
                 break
     return found
 
@@ -195,23 +201,43 @@ class _Ways:
     network: Network
     forwards: Resources
 
-    def trees(self, collective: Collective, chunks: Indices, load_s: Floats) -> Iterator[_Tree]:
-        """Yield the trees of each chunk; a sum is reduced to one target, then copied to all."""
+    def trees(self, collective: Collective, chunks: Indices, load_s: Floats, passes: int) -> list[_Tree]:
+        """Return the trees of each chunk; a sum is reduced to one target, then copied to all.
+
+        In each pass after the first, the trees of a chunk are removed and grown again at the prices of all
+        others.
+        """
+        found: dict[int, list[_Tree]] = {}
+        for _ in range(passes):
+            for number, chunk in enumerate(chunks.tolist()):
+                for tree in found.get(chunk, ()):
+                    self._unload(tree.link, load_s)
+                found[chunk] = list(self._trees_of(collective, number, chunk, load_s))
+        return [tree for trees in found.values() for tree in trees]
+
+    def _trees_of(self, collective: Collective, number: int, chunk: int, load_s: Floats) -> Iterator[_Tree]:
         start, links = self.network.in_links
         backwards = self.forwards._replace(
             src=self.network.dst, dst=self.network.src, out_start=start, out_links=links
         )
-        for number, chunk in enumerate(chunks.tolist()):
-            sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
-            begins = 0
-            if collective.reduced[chunk]:
-                root = targets[number % len(targets) : number % len(targets) + 1]
-                link, depth = self._grown(root, sources, load_s, backwards)
-                begins = int(depth.max(initial=-1)) + 1
-                yield _Tree(chunk, link, REDUCE, begins - 1 - depth)
-                sources = root
-            link, depth = self._grown(sources, targets, load_s, self.forwards)
-            yield _Tree(chunk, link, COPY, begins + depth)
+        sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
+        begins = 0
+        if collective.reduced[chunk]:
+            root = targets[number % len(targets) : number % len(targets) + 1]
+            link, depth = self._grown(root, sources, load_s, backwards)
+            begins = int(depth.max(initial=-1)) + 1
+            yield _Tree(chunk, link, REDUCE, begins - 1 - depth)
+            sources = root
+        link, depth = self._grown(sources, targets, load_s, self.forwards)
+        yield _Tree(chunk, link, COPY, begins + depth)
+
+    def _unload(self, links: Indices, load_s: Floats) -> None:
+        through = self.forwards
+        load_s[links] -= through.held_s[links]
+        counts = np.diff(through.port_start)[links]
+        entries = spans(through.port_start[links], counts)
+        held_s = np.repeat(through.held_s[links], counts) * through.port_part[entries]
+        np.subtract.at(load_s, len(through.src) + through.port[entries], held_s)
 
     def _grown(
         self, seeds: Indices, targets: Indices, load_s: Floats, through: Resources
