@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -42,7 +43,8 @@ _CLOSE = 1.01
 # are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
-# The passes in which trees of shortest paths are grown again, each chunk at the prices of all others.
+# Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
+# again, at the prices of all others.
 _PASSES_OF_TREES = 3
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
@@ -215,16 +217,18 @@ class _Ways:
                 found[chunk] = list(self._trees_of(collective, number, chunk, load_s))
         return [tree for trees in found.values() for tree in trees]
 
-    def _trees_of(self, collective: Collective, number: int, chunk: int, load_s: Floats) -> Iterator[_Tree]:
+    @cached_property
+    def _backwards(self) -> Resources:
         start, links = self.network.in_links
-        backwards = self.forwards._replace(
-            src=self.network.dst, dst=self.network.src, out_start=start, out_links=links
-        )
+        src, dst = self.network.dst, self.network.src
+        return self.forwards._replace(src=src, dst=dst, out_start=start, out_links=links)
+
+    def _trees_of(self, collective: Collective, number: int, chunk: int, load_s: Floats) -> Iterator[_Tree]:
         sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
         begins = 0
         if collective.reduced[chunk]:
             root = targets[number % len(targets) : number % len(targets) + 1]
-            link, depth = self._grown(root, sources, load_s, backwards)
+            link, depth = self._grown(root, sources, load_s, self._backwards)
             begins = int(depth.max(initial=-1)) + 1
             yield _Tree(chunk, link, REDUCE, begins - 1 - depth)
             sources = root
@@ -232,6 +236,7 @@ class _Ways:
         yield _Tree(chunk, link, COPY, begins + depth)
 
     def _unload(self, links: Indices, load_s: Floats) -> None:
+        """Take a chunk over ``links`` off the loads."""
         through = self.forwards
         load_s[links] -= through.held_s[links]
         counts = np.diff(through.port_start)[links]

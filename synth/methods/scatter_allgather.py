@@ -28,7 +28,7 @@ def synthesize(network: Network, asked: Collective, chunk_bytes: int, *, seed: i
     """Return the schedule of a broadcast or a reduce of all ranks.
 
     Raises NotApplicableError for other collectives, for fewer than three ranks, and if a link between two
-    ranks is missing. O(ranks · chunks · log) sends.
+    ranks is missing. O(ranks · chunks) sends.
     """
     if asked.kind not in ("broadcast", "reduce") or not asked.whole or network.ranks < 3:
         raise NotApplicableError(f"{_NAME} does not serve {asked.label} of {network.ranks} ranks")
@@ -40,14 +40,14 @@ def synthesize(network: Network, asked: Collective, chunk_bytes: int, *, seed: i
 
 
 def suits(network: Network, asked: Collective) -> bool:
-    """Return whether ports, and links between all ranks, make relays as good as any other tree."""
+    """Return whether this is a broadcast or reduce of all ranks, linked to each other through ports."""
     pairs = network.ranks * (network.ranks - 1)
     rooted = asked.kind in ("broadcast", "reduce") and asked.whole
     return rooted and network.ranks > 2 and len(network.link_port) > 0 and network.links >= pairs
 
 
 def pays(network: Network, asked: Collective, chunk_bytes: int) -> bool:
-    """Return whether each other rank relays a chunk or more."""
+    """Return whether every rank but the root relays at least one chunk."""
     return asked.chunks >= network.ranks - 1
 
 

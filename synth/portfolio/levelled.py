@@ -1,4 +1,4 @@
-"""Levelled networks: the few faster links count as no faster than the others.
+"""Levelled networks: a few faster links are slowed down to the cost of all others.
 
 A schedule takes no longer on faster links than on slower ones. So a network that translations would map to
 itself but for some faster links is also planned as if all were alike, with the methods for such networks.

@@ -104,8 +104,18 @@ def _or_levelled(found: Synthesis, request: Request, progress: Progress, pools: 
     if not isinstance(other.schedule, Schedule):
         return found
     made = proven_with(replace(other.schedule, network=request.network, outcome=None), outcome.bounds)
+    assert made.outcome is not None
+    attempt = Attempt(made.method, made.collective.chunks, made.outcome.time_s, "", made.sends)
+    found = replace(
+        found,
+        attempts=(*found.attempts, attempt),
+        synthesis_s=found.synthesis_s + other.synthesis_s,
+        proof_s=found.proof_s + other.proof_s,
+    )
+    if made.outcome.time_s >= outcome.time_s:
+        return found
     why = "planned as if the few faster links were like the others"
-    return min(found, replace(other, schedule=made, why=why), key=_time_s)
+    return replace(found, schedule=made, why=why)
 
 
 def _in_order(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:

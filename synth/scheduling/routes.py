@@ -1,4 +1,4 @@
-"""Schedules along the routes of a linear program: chunks follow its trees in the shares that it gives."""
+"""Schedules along routes: each route of a linear program's solution carries its share of the chunks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import Sends
 
 __all__ = ["along_routes"]
+
+# Chunks nearer their source go first where others are equally urgent.
+_LEVEL = 1e-9
 
 
 def along_routes(
@@ -49,10 +52,6 @@ def along_routes(
             sends.add(chunks[place][:, None], into, REDUCE, rising, begun + rising * _LEVEL)
             sends.add(chunks[place][:, None], out, COPY, falling, begun + falling * _LEVEL + ahead)
     return sends.schedule(network, collective.cut(parts), -(-chunk_bytes // parts), "routes", seed)
-
-
-# Chunks nearer their source go first where others are equally urgent.
-_LEVEL = 1e-9
 
 
 def _places(routes: Sequence[Route], chunks: int) -> list[Indices]:
