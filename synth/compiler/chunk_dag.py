@@ -16,9 +16,9 @@ from synth.compiler.hazards import Dependences, dependences
 from synth.memory_layout import Cells, memory_of
 from synth.program import Protocol
 
-__all__ = ["ASSIGN", "REDUCE", "ChunkDag", "replicated"]
+__all__ = ["ASSIGN", "LOAD_REDUCE", "REDUCE", "STORE", "ChunkDag", "replicated"]
 
-ASSIGN, REDUCE = range(2)
+ASSIGN, REDUCE, LOAD_REDUCE, STORE = range(4)
 _COLUMNS = (
     "op",
     "src_rank",
@@ -42,7 +42,9 @@ class ChunkDag:
     """Operations on chunks: row n copies ``count[n]`` chunks (ASSIGN) or adds them up (REDUCE).
 
     ASSIGN copies from ``src`` to ``dst``. REDUCE writes the sums of ``src`` and ``with`` to ``dst``; ``with``
-    lies on the rank of ``dst`` and mostly is ``dst`` itself. ``send_tb``, ``recv_tb`` and ``channel`` are the
+    lies on the rank of ``dst`` and mostly is ``dst`` itself. LOAD_REDUCE adds up what all ranks of a group
+    have at ``src``, and STORE writes to ``dst`` at all of them; both are of one rank, and ``group`` is the
+    number of each rank's group. ``send_tb``, ``recv_tb`` and ``channel`` are the
     author's choices, or -1; ``line`` is the line of the author's statement, or 0; ``instance`` is the number
     of the parallel instance.
     """
@@ -73,6 +75,7 @@ class ChunkDag:
     ends: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     instances: int = 1
     instance: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    group: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def operations(self) -> int:

@@ -12,6 +12,7 @@ from synth.compiler.legality import require
 from synth.compiler.numbering import awaited_first
 from synth.compiler.rechunking import rechunked
 from synth.compiler.sort import sorted_rows
+from synth.compiler.switches import with_barriers
 from synth.compiler.synchronize import emitted
 from synth.compiler.threadblocks import MOST_CHANNELS, assigned, heads_of, lowest_channels
 from synth.program import FIFO_DEPTH, Program, in_chunks
@@ -31,7 +32,7 @@ def compiled_program(dag: ChunkDag, *, instances: int = 1, fuse: bool = True, gr
     """
     require("chunk dag", dag)
     dag = replicated(dag, instances)
-    whole = instructions_of(rechunked(dag, grid) if grid else dag)
+    whole = with_barriers(instructions_of(rechunked(dag, grid) if grid else dag))
     require("instruction dag", whole)
     pair = pairs(whole) if fuse else np.full(whole.rows, -1, dtype=np.int64)
     adjacent = False

@@ -1,7 +1,7 @@
 """The instruction DAG: every operation as the instructions of its two ranks (GC3 Sec. 5.2).
 
 A remote copy is a send and a receive, a remote reduce a send and a receiveReduceCopy. Local operations are a
-copy or a reduce.
+copy, a reduce, or a sum or copy of a switch.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from probes.base import Indices, Mask
-from synth.compiler.chunk_dag import REDUCE, ChunkDag
+from synth.compiler.chunk_dag import LOAD_REDUCE, REDUCE, STORE, ChunkDag
 from synth.compiler.hazards import Dependences, dependences
-from synth.program import OPS, READS_SRC, RECEIVES, SENDS, WRITES_DST
+from synth.program import GLRE, GSTORE, OPS, READS_SRC, RECEIVES, SENDS, WRITES_DST
 
 __all__ = ["InstructionDag", "instructions_of"]
 
@@ -69,6 +69,8 @@ def instructions_of(dag: ChunkDag) -> InstructionDag:
     reduces = dag.op[row] == REDUCE
     op = np.where(reduces, np.where(at_receiver, _RRC, _RE), np.where(at_receiver, _R, _CPY))
     op = np.where(at_sender, _S, op)
+    for by_switch, step in ((LOAD_REDUCE, GLRE), (STORE, GSTORE)):
+        op = np.where(dag.op[row] == by_switch, step, op)
     rank = np.where(at_sender, dag.src_rank[row], dag.dst_rank[row])
     local_operand = at_receiver & reduces
     src_buffer = np.where(local_operand, dag.with_buffer[row], dag.src_buffer[row])
@@ -109,6 +111,7 @@ def _needs(dag: ChunkDag, columns: dict[str, Indices]) -> Dependences:
     return dependences(
         cells,
         (src, np.where(reads, count, 0)),
-        (dst, np.where(op == _RE, count, 0)),
+        # A switch also writes where it has read, so it is no copy of an input onto itself.
+        (dst, np.where(np.isin(op, (_RE, GLRE, GSTORE)), count, 0)),
         (dst, np.where(writes, count, 0)),
     )

@@ -12,18 +12,19 @@ import numpy as np
 
 from probes.base import Indices, Mask
 from synth.check import shape
-from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
+from synth.compiler.chunk_dag import ASSIGN, LOAD_REDUCE, REDUCE, STORE, ChunkDag
 from synth.compiler.instruction_dag import InstructionDag
 from synth.program import OPS, Program
 
 __all__ = ["FORMS", "require"]
 
-_PLAIN = tuple(OPS.index(op) for op in ("s", "r", "cpy", "re", "rrc"))
+_SWITCHED = ("nop", "signal", "wait", "glre", "gstore")
+_PLAIN = tuple(OPS.index(op) for op in ("s", "r", "cpy", "re", "rrc", *_SWITCHED))
 _FUSED = (*_PLAIN, *(OPS.index(op) for op in ("rrs", "rcs", "rrcs")))
 
 
 def _known_operations(dag: ChunkDag) -> bool:
-    return bool(np.isin(dag.op, (ASSIGN, REDUCE)).all())
+    return bool(np.isin(dag.op, (ASSIGN, REDUCE, LOAD_REDUCE, STORE)).all())
 
 
 def _slots_exist(dag: ChunkDag) -> bool:

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.base import Floats, Indices, UsageError, floats, spans
+from probes.base import Floats, Indices, Mask, UsageError, floats, spans
+from synth.collective import Collective
 from synth.compiler.addends import exchanging_dag
-from synth.compiler.chunk_dag import ASSIGN, REDUCE, ChunkDag
+from synth.compiler.chunk_dag import ASSIGN, LOAD_REDUCE, REDUCE, STORE, ChunkDag
 from synth.compiler.compile import compiled_program
 from synth.compiler.merging import merged
-from synth.compiler.switches import switch_program
 from synth.compiler.threadblocks import looked_up
 from synth.memory_layout import Side, side_of
-from synth.multimem import refuse_switches
+from synth.multimem import operations, refuse_switches
 from synth.program import INPUT, OUTPUT, SCRATCH, SENDS, Program
 from synth.schedules import REDUCE as REDUCING, Schedule, Timing
 from synth.simulation import replay
@@ -43,11 +43,9 @@ def lower(
 
     The program is valid out of place and, if the collective allows it, in place. Streams are paced. Messages
     of adjacent chunks are merged into messages of at most ``most_chunks``. With ``grid``, buffers have that
-    many chunks, and each chunk of the schedule is a range of them. Operations of switches are lowered as in
-    `switch_program`. Raises UsageError if a rank sends a chunk that it does not hold.
+    many chunks, and each chunk of the schedule is a range of them. Raises UsageError if a rank sends a chunk
+    that it does not hold, and if a switch would reach different slots of the ranks' buffers.
     """
-    if schedule.uses_switches:
-        return switch_program(schedule, name, instances=instances)
     dag = chunk_dag_of(schedule, name)
     if most_chunks > 1:
         dag = merged(dag, most_chunks)
@@ -70,37 +68,44 @@ def _paces(schedule: Schedule, program: Program) -> Floats:
 
 def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
     """Return the operations of a schedule, and copies of input chunks to output; O(sends · log sends)."""
-    collective, network = schedule.collective, schedule.network
-    refuse_switches(schedule, "a chunk DAG")
+    collective = schedule.collective
     if schedule.exchanges:
+        refuse_switches(schedule, "a program of exchanged sums")
         return exchanging_dag(schedule, name, _channels(schedule, replay(schedule)))
-    homes = _Homes(schedule)
-    src, dst = network.src[schedule.link].astype(np.int64), network.dst[schedule.link].astype(np.int64)
+    row, src, dst, own = _with_own(schedule)
+    homes = _Homes(collective, schedule.chunk[row].astype(np.int64), dst)
     from_buffer, from_slot = homes.before(src)
     if (from_slot < 0).any():
-        row = int(np.flatnonzero(from_slot < 0)[0])
+        at = int(np.flatnonzero(from_slot < 0)[0])
         raise UsageError(
-            f"send {row}: rank {src[row]} sends chunk {schedule.chunk[row]}, of which it holds nothing"
+            f"send {row[at]}: rank {src[at]} sends chunk {homes.chunk[at]}, of which it holds nothing"
         )
     with_buffer, with_slot = homes.before(dst)
     to_buffer, to_slot = homes.after(dst)
     # A reduce into a slot that holds nothing is a copy.
-    reduces = (schedule.op == REDUCING) & (with_slot >= 0)
+    sums = schedule.op[row] == REDUCING
+    reduces, stays = sums & (with_slot >= 0), np.ones(len(row), dtype=bool)
+    op = np.where(reduces, REDUCE, ASSIGN)
+    if schedule.uses_switches:
+        by_switch = schedule.multimem[row] >= 0
+        op, stays = np.where(own, np.where(sums, LOAD_REDUCE, STORE), op), own | ~by_switch
+        places = np.where(sums, [from_buffer, from_slot], [to_buffer, to_slot])
+        _require_one_place(homes.chunk, places, own, by_switch)
     kept_rank, kept_in, kept_out = homes.kept()
     timing = replay(schedule)
     kept, channel = len(kept_rank), _channels(schedule, timing)
 
     def column(values: Indices, of_kept: Indices | int) -> Indices:
-        return np.concatenate([values, np.broadcast_to(np.int64(of_kept), kept)]).astype(np.int64)
+        return np.concatenate([values[stays], np.broadcast_to(np.int64(of_kept), kept)]).astype(np.int64)
 
-    nothing = np.full(schedule.sends, -1)
+    nothing = np.full(len(row), -1)
     moments = np.unique(np.concatenate([timing.start_s, timing.arrival_s]))
     return ChunkDag(
         name=name or f"{schedule.method} {collective.label}",
         collective=collective,
         protocol="Simple",
         scratch_chunks=tuple(homes.scratch.tolist()),
-        op=column(np.where(reduces, REDUCE, ASSIGN), ASSIGN),
+        op=column(op, ASSIGN),
         src_rank=column(src, kept_rank),
         src_buffer=column(from_buffer, INPUT),
         src_slot=column(from_slot, kept_in),
@@ -112,12 +117,51 @@ def chunk_dag_of(schedule: Schedule, name: str = "") -> ChunkDag:
         count=column(np.ones_like(src), 1),
         send_tb=column(nothing, -1),
         recv_tb=column(nothing, -1),
-        channel=column(channel if channel.any() else nothing, -1),
+        channel=column(channel[row] if channel.any() else nothing, -1),
         line=column(np.zeros_like(src), 0),
-        starts=column(np.searchsorted(moments, timing.start_s), 0),
-        ends=column(np.searchsorted(moments, timing.arrival_s), 0),
+        starts=column(np.searchsorted(moments, timing.start_s)[row], 0),
+        ends=column(np.searchsorted(moments, timing.arrival_s)[row], 0),
         in_place=collective.in_place,
+        group=_groups(schedule),
     )
+
+
+def _with_own(schedule: Schedule) -> tuple[Indices, Indices, Indices, Mask]:
+    """Return (row, src, dst, own): all sends, and before each operation of a switch one that is its own.
+
+    The rank that reads a sum or writes copies sends this one to itself; ``row`` is a row of the schedule.
+    """
+    network, link, row = schedule.network, schedule.link, np.arange(schedule.sends)
+    src, dst = network.src[link].astype(np.int64), network.dst[link].astype(np.int64)
+    own = np.zeros(schedule.sends, dtype=bool)
+    if not schedule.uses_switches:
+        return row, src, dst, own
+    heads = row[(operations(schedule)[0] == row) & (schedule.multimem >= 0)]
+    one = np.where(schedule.op == REDUCING, dst, src)[heads]
+    row, own = np.insert(row, heads, heads), np.insert(own, heads, True)
+    return row, np.insert(src, heads, one), np.insert(dst, heads, one), own
+
+
+def _require_one_place(chunk: Indices, places: Indices, own: Mask, by_switch: Mask) -> None:
+    """Raise UsageError if an operation of a switch would need different slots at the ranks of its host."""
+    first = np.maximum.accumulate(np.where(own, np.arange(len(own)), 0))
+    apart = np.flatnonzero(by_switch & (places != places[:, first]).any(axis=0))
+    if len(apart):
+        raise UsageError(
+            f"chunk {chunk[apart[0]]} lies in different slots of the ranks' buffers, "
+            "and a switch reaches one place"
+        )
+
+
+def _groups(schedule: Schedule) -> Indices:
+    """Return the number of each rank's group: its host, or one of its own; empty if switches do nothing."""
+    if not schedule.uses_switches:
+        return np.zeros(0, dtype=np.int64)
+    network, link = schedule.network, schedule.link[schedule.multimem >= 0]
+    group: Indices = network.ranks + np.arange(network.ranks)
+    members = np.concatenate([network.src[link], network.dst[link]])
+    group[members] = network.host_of[members]
+    return group
 
 
 def _channels(schedule: Schedule, timing: Timing) -> Indices:
@@ -160,14 +204,11 @@ def _numbered(schedule: Schedule) -> Indices:
 class _Homes:
     """The place of each chunk on each rank, before and after each send of a schedule."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        collective = schedule.collective
-        self.chunks = np.int64(collective.chunks)
-        self.chunk = schedule.chunk.astype(np.int64)
+    def __init__(self, collective: Collective, chunk: Indices, dst: Indices) -> None:
+        self.chunks, self.chunk = np.int64(collective.chunks), chunk
         self.inputs = side_of(collective.sources, collective.ranks)
         self.outputs = side_of(collective.targets, collective.ranks)
         # The places (rank and chunk) that receive, and the first send to each.
-        dst = schedule.network.dst[schedule.link]
         self.places, self.first = np.unique(dst * self.chunks + self.chunk, return_index=True)
         slot = _slot(self.outputs, self.places, self.chunks)
         self.buffer = np.where(slot >= 0, OUTPUT, SCRATCH)

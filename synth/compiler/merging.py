@@ -66,7 +66,7 @@ def merged(dag: ChunkDag, most: int) -> ChunkDag:
 
 def _is_column(dag: ChunkDag, name: str) -> bool:
     column = getattr(dag, name)
-    return isinstance(column, np.ndarray) and len(column) == dag.operations
+    return isinstance(column, np.ndarray) and len(column) == dag.operations and name != "group"
 
 
 def _levels(dag: ChunkDag) -> Indices:

@@ -1,175 +1,134 @@
-"""Lowering of a schedule in which the switches of one host do all sums and copies.
+"""Barriers around the steps of switches (``glre`` and ``gstore``), and the threadblocks of these steps.
 
-An operation of a switch becomes one ``glre`` or ``gstore`` at the rank that reads the sum or writes the
-copies; a sum goes to its output slot. All ranks meet at a barrier before the operations, when their data is
-there, and at another one after them. The threadblocks of a rank share its operations; the first ones also
-have a round of the barriers each.
+All ranks of a group meet at a barrier before such steps, when their data is there, and at another one after
+them. The threadblocks of a rank share its steps; the first ones also have a round of the barriers each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from probes.base import Indices, UsageError, bytes_of, ints, offsets
-from synth.collective import Collective
-from synth.multimem import operations_of_ranks
-from synth.program import GLRE, GSTORE, INPUT, OPS, OUTPUT, SIGNAL, WAIT, Program
-from synth.schedules import REDUCE, Schedule
+from probes.base import Indices, offsets
+from synth.compiler.hazards import Dependences
+from synth.compiler.instruction_dag import InstructionDag
+from synth.program import GLRE, GSTORE, OPS, SIGNAL, WAIT
 
-__all__ = ["switch_program"]
+__all__ = ["with_barriers"]
 
 # NCCL 2.30.7 runs NVLS with 16 threadblocks on Hopper (``NVLS_NCHANNELS_SM90`` in src/transport/nvls.cc).
 _BLOCKS = 16
 _NOP = OPS.index("nop")
-_NOWHERE = (-1, -1)
 
 
-class _Step(NamedTuple):
-    """A step that waits for step ``after[1]`` of threadblock ``after[0]`` of the rank."""
+def with_barriers(dag: InstructionDag) -> InstructionDag:
+    """Return the rows, those of switches in threadblocks of their own and between barriers of their groups.
 
-    op: int
-    src: tuple[int, int] = (INPUT, -1)
-    dst: tuple[int, int] = (INPUT, -1)
-    after: tuple[int, int] = _NOWHERE
+    O(rows + ranks · log ranks).
+    """
+    steps = np.flatnonzero(np.isin(dag.op, (GLRE, GSTORE)))
+    if not len(steps):
+        return dag
+    tb = dag.tb.copy()
+    tb[steps] = _threadblocks(dag, steps)
+    added = _Added(dag.rows, int(dag.when.max(initial=0)))
+    for group in np.unique(dag.dag.group[dag.rank[steps]]):
+        members = np.flatnonzero(dag.dag.group == group).tolist()
+        mine = {rank: [list[int]() for _ in range(_BLOCKS)] for rank in members}
+        for step in steps[dag.dag.group[dag.rank[steps]] == group].tolist():
+            mine[int(dag.rank[step])][tb[step]].append(step)
+        heard = added.barrier(members, {}, -2 * len(members))
+        for rank, blocks in mine.items():
+            added.needs |= dict.fromkeys(chain(*blocks), heard[rank])
+        added.barrier(members, {rank: added.joined(rank, blocks) for rank, blocks in mine.items()}, 1)
+    return added.to(replace(dag, tb=tb))
+
+
+def _threadblocks(dag: InstructionDag, steps: Indices) -> Indices:
+    """Return the threadblock of each step: a chunk's sum and its copy have the same one."""
+    place = (dag.rank[steps], dag.dst_buffer[steps], dag.dst_slot[steps])
+    table, number = np.unique(np.stack(place, axis=1), axis=0, return_inverse=True)
+    found: Indices = (number.ravel() - np.searchsorted(table[:, 0], dag.rank[steps])) % _BLOCKS
+    return found
 
 
 @dataclass
-class _Block:
-    rank: int
-    send: int
-    recv: int
-    steps: list[_Step] = field(default_factory=list)
+class _Added:
+    """Rows to be added behind ``first`` others, and further dependences of rows."""
 
+    first: int
+    last: int
+    columns: list[tuple[int, ...]] = field(default_factory=list)
+    needs: dict[int, list[int]] = field(default_factory=dict)
 
-def switch_program(schedule: Schedule, name: str = "", *, instances: int = 1) -> Program:
-    """Return the program of a schedule's switch operations, each chunk cut into ``instances`` chunks.
+    def row(
+        self, op: int, rank: int, tb: int, when: int, needs: list[int], to: int = -1, of: int = -1
+    ) -> int:
+        """Add a row that sends to rank ``to`` or receives from rank ``of``, and return its number."""
+        self.columns.append((op, rank, tb, when, to, of))
+        number = self.first + len(self.columns) - 1
+        self.needs[number] = needs
+        return number
 
-    Raises UsageError for several hosts, if a rank copies what another one summed, and if a chunk lies in
-    different slots of the ranks' buffers. O(operations · ranks).
-    """
-    network, link = schedule.network, schedule.link
-    members = np.unique(np.concatenate([network.src[link], network.dst[link]])).tolist()
-    collective = schedule.collective.cut(instances)
-    moves = _Moves(collective, members, instances)
-    operations = operations_of_ranks(schedule, "a program")
-    group = np.arange(1, collective.ranks + 1)
-    group[members] = 0
-    blocks = [
-        block
-        for place, rank in enumerate(members)
-        for block in _blocks(members, place, moves.of(rank, operations[rank]))
-    ]
-    return _program(name or f"{schedule.method} {schedule.collective.label}", collective, group, blocks)
+    def barrier(self, members: list[int], after: dict[int, list[int]], when: int) -> dict[int, list[int]]:
+        """Add a dissemination barrier, a round in each threadblock; return the waits of each rank.
 
-
-class _Moves:
-    """The sums and copies of ranks, by chunk; a chunk lies in one slot of all ranks' buffers."""
-
-    def __init__(self, collective: Collective, members: Sequence[int], instances: int) -> None:
-        self._members, self._instances = members, instances
-        self._inputs, self._outputs = (
-            np.stack([slots(rank) for rank in range(collective.ranks)])
-            for slots in (collective.input_slots, collective.output_slots)
-        )
-
-    def of(self, rank: int, operations: Sequence[tuple[int, int]]) -> list[list[_Step]]:
-        """Return the steps of each chunk that a rank sums, copies, or both."""
-        found: dict[int, list[_Step]] = {}
-        for op, whole in operations:
-            for chunk in range(whole * self._instances, (whole + 1) * self._instances):
-                self._require_one_slot(self._inputs if op == REDUCE else self._outputs, chunk)
-                held, result = (
-                    (INPUT, int(self._inputs[rank, chunk])),
-                    (OUTPUT, int(self._outputs[rank, chunk])),
+        In round k each rank signals to the one 2^k places further, for itself and for all that it has heard
+        of. Hensgen, Finkel, Manber, Two Algorithms for Barrier Synchronization (1988).
+        """
+        heard: dict[int, list[int]] = {rank: [] for rank in members}
+        for number in range((len(members) - 1).bit_length()):
+            at = when + 2 * number + (self.last if when > 0 else 0)
+            for place, rank in enumerate(members):
+                needs = [*after.get(rank, ()), *heard[rank]]
+                self.row(SIGNAL, rank, number, at, needs, to=members[(place + (1 << number)) % len(members)])
+            for place, rank in enumerate(members):
+                heard[rank].append(
+                    self.row(WAIT, rank, number, at + 1, [], of=members[place - (1 << number)])
                 )
-                if op == REDUCE:
-                    found[chunk] = [_Step(GLRE, held, result)]
-                else:
-                    found[chunk] = [
-                        *found.get(chunk, ()),
-                        _Step(GSTORE, result if chunk in found else held, result),
-                    ]
-        return list(found.values())
+        return heard
 
-    def _require_one_slot(self, slots: Indices, chunk: int) -> None:
-        slot = slots[self._members, chunk]
-        if (slot != slot[0]).any():
-            raise UsageError(
-                f"chunk {chunk} lies in different slots of the ranks' buffers, and a switch reaches one place"
-            )
+    def joined(self, rank: int, blocks: list[list[int]]) -> list[int]:
+        """Let each threadblock wait for its children in a binary heap; return all rows of the first one."""
+        blocks = [list(one) for one in blocks if one]
+        for child in reversed(range(1, len(blocks))):
+            parent = (child - 1) // 2
+            blocks[parent].append(self.row(_NOP, rank, parent, self.last + 1, blocks[child]))
+        return blocks[0] if blocks else []
 
+    def to(self, dag: InstructionDag) -> InstructionDag:
+        """Return the DAG with the rows and dependences."""
+        op, rank, tb, when, send_to, recv_from = np.array(self.columns, dtype=np.int64).T
+        rows = self.first + np.arange(len(op))
+        signals, waits = rows[op == SIGNAL], rows[op == WAIT]
+        sender, receiver = np.full(len(op), -1), np.full(len(op), -1)
+        # The messages of a pair of ranks in a barrier come in the order of the rows.
+        out = np.lexsort((signals, send_to[op == SIGNAL], rank[op == SIGNAL]))
+        into = np.lexsort((waits, rank[op == WAIT], recv_from[op == WAIT]))
+        receiver[signals[out] - self.first], sender[waits[into] - self.first] = waits[into], signals[out]
+        nothing, zeros, ones = np.full(len(op), -1), np.zeros_like(op), np.ones_like(op)
+        more: dict[str, Indices] = {
+            **{"op": op, "rank": rank, "tb": tb, "when": when, "send_to": send_to, "recv_from": recv_from},
+            **{"sender": sender, "receiver": receiver, "channel": nothing, "count": ones},
+            **{"src_buffer": zeros, "src_slot": nothing, "dst_buffer": zeros, "dst_slot": nothing},
+            **{"instance": zeros, "line": zeros},
+        }
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(dag, name), column]) for name, column in more.items()
+        }
+        return replace(dag, **columns, needs=self._needs(dag.needs, len(op)))
 
-def _blocks(members: Sequence[int], place: int, moves: Sequence[Sequence[_Step]]) -> list[_Block]:
-    """Return the threadblocks that carry out ``moves`` of the rank at ``place`` among its group's members."""
-    rank = members[place]
-    distances = [1 << number for number in range((len(members) - 1).bit_length())]
-    blocks = [
-        _Block(rank, members[(place + away) % len(members)], members[place - away]) for away in distances
-    ]
-    blocks += [_Block(rank, -1, -1) for _ in range(min(_BLOCKS, len(moves)) - len(blocks))]
-    talking = blocks[: len(distances)]
-    heard = _hear_of_all(talking)
-    for number, block in enumerate(blocks):
-        mine = chain(*moves[number :: len(blocks)])
-        block.steps += mine if number == heard[0] else _after(heard, mine)
-    # The threadblocks are a binary heap: each waits for its children, and the first one so for all.
-    for child in reversed(range(1, min(len(blocks), len(moves)))):
-        blocks[(child - 1) // 2].steps.append(_Step(_NOP, after=(child, len(blocks[child].steps) - 1)))
-    _hear_of_all(talking)
-    return blocks
-
-
-def _hear_of_all(blocks: Sequence[_Block]) -> tuple[int, int]:
-    """Add a dissemination barrier, a round in each threadblock; return its last step.
-
-    In round k each rank signals to the one 2^k places further, for itself and for all that it has heard of.
-    Hensgen, Finkel, Manber, Two Algorithms for Barrier Synchronization (1988).
-    """
-    heard = _NOWHERE
-    for number, block in enumerate(blocks):
-        block.steps += [_Step(SIGNAL, after=heard), _Step(WAIT)]
-        heard = number, len(block.steps) - 1
-    return heard
-
-
-def _after(awaited: tuple[int, int], steps: Iterable[_Step]) -> Iterator[_Step]:
-    """Yield the steps, of which the first waits for ``awaited``."""
-    for number, step in enumerate(steps):
-        yield step if number else step._replace(after=awaited)
-
-
-def _program(name: str, collective: Collective, group: Indices, blocks: Sequence[_Block]) -> Program:
-    rank = np.array([block.rank for block in blocks])
-    first = np.searchsorted(rank, rank)
-    steps = [step for block in blocks for step in block.steps]
-    owner = np.repeat(np.arange(len(blocks)), [len(block.steps) for block in blocks])
-    op, src, dst, after = zip(*steps, strict=True)
-    (src_buffer, src_slot), (dst_buffer, dst_slot), (wait_tb, wait_step) = np.array(
-        [src, dst, after]
-    ).transpose(0, 2, 1)
-    return Program(
-        name=name,
-        collective=collective,
-        protocol="Simple",
-        scratch_chunks=(0,) * collective.ranks,
-        tb_rank=ints(rank),
-        tb_send=ints([block.send for block in blocks]),
-        tb_recv=ints([block.recv for block in blocks]),
-        tb_channel=ints(np.zeros(len(blocks))),
-        tb_start=ints(offsets([len(block.steps) for block in blocks])),
-        op=bytes_of(op),
-        src_buffer=bytes_of(src_buffer),
-        src_slot=ints(src_slot),
-        dst_buffer=bytes_of(dst_buffer),
-        dst_slot=ints(dst_slot),
-        count=ints(np.ones(len(steps))),
-        wait_tb=ints(np.where(wait_tb < 0, -1, first[owner] + wait_tb)),
-        wait_step=ints(wait_step),
-        in_place=collective.in_place,
-        group=ints(group),
-    )
+    def _needs(self, known: Dependences, rows: int) -> Dependences:
+        after = np.repeat(list(self.needs), [len(one) for one in self.needs.values()]).astype(np.int64)
+        before = np.array([each for one in self.needs.values() for each in one], dtype=np.int64)
+        afters = np.concatenate([known.after, after])
+        order = np.argsort(afters, kind="stable")
+        return Dependences(
+            offsets(np.bincount(afters, minlength=self.first + rows)),
+            np.concatenate([known.before, before])[order],
+            np.concatenate([known.true, np.zeros(len(before), dtype=bool)])[order],
+            np.concatenate([known.kept, np.zeros(rows, dtype=bool)]),
+        )

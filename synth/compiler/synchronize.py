@@ -67,6 +67,7 @@ def emitted(dag: InstructionDag, place: Indices, blocks: Blocks) -> tuple[Progra
         source=dag.dag.source,
         line=ints(column(dag.line, 0)) if dag.dag.source else ints([]),
         turn=ints(_turns(row, place)) if len(dag.when) else ints([]),
+        group=ints(dag.dag.group),
     )
     return program, row
 

@@ -2,7 +2,8 @@
 
 Each end of a channel between two ranks belongs to one threadblock. So a fused instruction ties the peer that
 it receives from to the peer that it sends to, for all messages of that channel; a chunk that is forwarded to
-another peer takes another channel. Local instructions go to the threadblock that was idle longest.
+another peer takes another channel. Local instructions go to the threadblock that was idle longest, those of
+switches to their own (`synth.compiler.switches`).
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ def _fused_among(dag: InstructionDag, ahead: Indices, behind: Indices) -> Indice
 def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     """Return a threadblock for each channel end; fused rows tie a sending end to a receiving end."""
     ranks, rows = np.int64(dag.dag.collective.ranks), dag.rows
-    talks = (dag.sender >= 0) | (dag.receiver >= 0)
+    chosen = dag.tb >= 0
+    talks = ((dag.sender >= 0) | (dag.receiver >= 0)) & ~chosen
     # The keys are (rank, peer, channel) of sending and receiving ends. ``to`` is the peer of the sending end
     # tied to a receiving end; ``source`` is the reverse.
     key_out = np.where(dag.receiver >= 0, (dag.rank * ranks + dag.send_to) * _CHANNELS + channel, -1)
@@ -153,14 +155,21 @@ def _automatic(dag: InstructionDag, place: Indices, channel: Indices) -> Blocks:
     source = looked_up(key_out[tied], dag.recv_from[tied], key_out)
     send = np.where(dag.receiver >= 0, dag.send_to, to)
     recv = np.where(dag.sender >= 0, dag.recv_from, source)
-    local = ~talks
-    rank_alone = np.setdiff1d(dag.rank[local], dag.rank[talks])
-    columns = np.stack([dag.rank, channel, send < 0, send, recv], axis=1)[talks]
-    alone = np.zeros((len(rank_alone), 5), dtype=np.int64)
-    alone[:, 0], alone[:, 2:] = rank_alone, (1, -1, -1)
+    if chosen.any():
+        ends = np.unique(np.stack([dag.rank, dag.tb], axis=1)[chosen], axis=0, return_inverse=True)[1].ravel()
+        for column, peer in ((send, dag.send_to), (recv, dag.recv_from), (channel, channel)):
+            most = np.full(ends.max() + 1, -1)
+            np.maximum.at(most, ends, peer[chosen])
+            column[chosen] = most[ends]
+        channel = np.maximum(channel, _LOCAL_CHANNEL)
+    local, placed = ~talks & ~chosen, talks | chosen
+    rank_alone = np.setdiff1d(dag.rank[local], dag.rank[placed])
+    columns = np.stack([dag.rank, channel, send < 0, send, recv, dag.tb], axis=1)[placed]
+    alone = np.zeros((len(rank_alone), 6), dtype=np.int64)
+    alone[:, 0], alone[:, 2:] = rank_alone, (1, -1, -1, -1)
     table, number = np.unique(np.concatenate([columns, alone]), axis=0, return_inverse=True)
     block = np.full(rows, -1, dtype=np.int64)
-    block[talks] = number.ravel()[: int(talks.sum())]
+    block[placed] = number.ravel()[: int(placed.sum())]
     order = np.argsort(place, kind="stable")
     first = np.searchsorted(table[:, 0], np.arange(int(ranks) + 1))
     place_local(order, dag.rank, dag.needs.start, dag.needs.before, local, first, block)

@@ -107,11 +107,22 @@ class _Table:
         away = (self._home[:, None] + np.arange(1, hosts)) % hosts
         other, owner = self._members[away, self._place[:, None]], self._owner[:, None]
         src, dst = (other, owner) if op == REDUCE else (owner, other)
-        self._add(self._chunk[:, None], src, dst, op, phase, np.array(-1))
+        self._add(self._chunk[:, None], src, dst, op, phase, np.array(-1), np.arange(1, hosts))
 
-    def _add(self, chunk: Indices, src: Indices, dst: Indices, op: int, phase: int, number: Indices) -> None:
+    def _add(
+        self,
+        chunk: Indices,
+        src: Indices,
+        dst: Indices,
+        op: int,
+        phase: int,
+        number: Indices,
+        away: int | Indices = 0,
+    ) -> None:
         link = links_between(self._links, src, dst, "nvls")
-        urgency = self._lap[chunk] * (_SPREAD + 1) + phase
+        # Totals go back while the next lap's sums travel, so both directions of a NIC are always busy.
+        turn = (self._lap[chunk] + (phase >= _FROM_OWNER)) * (_SPREAD + 1) + phase
+        urgency = turn * len(self._members) + away
         columns = np.broadcast_arrays(chunk, link, op, phase, urgency, number)
         self._rows.append(tuple(column.ravel() for column in columns))
 
