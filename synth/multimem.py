@@ -22,10 +22,10 @@ from synth.network import Network
 from synth.program import Program
 from synth.schedules import REDUCE, Schedule
 
-__all__ = ["RUNS_ELSEWHERE", "laned", "operations", "operations_of_ranks", "refuse_switches", "with_lanes"]
+__all__ = ["RUNS_ELSEWHERE", "laned", "operations", "refuse_switches", "with_lanes"]
 
 # The hint where switches cannot carry out what is asked.
-RUNS_ELSEWHERE = "A plan of MSCCL++ can, on one host. On the network without +nvls only ranks make sums."
+RUNS_ELSEWHERE = "A plan of MSCCL++ can. On the network without +nvls only ranks make sums."
 
 
 def refuse_switches(made: Schedule | Program, who: str) -> None:
@@ -36,30 +36,6 @@ def refuse_switches(made: Schedule | Program, who: str) -> None:
             f"in {name} switches sum and copy (NVLink SHARP), which {who} cannot do",
             hint=RUNS_ELSEWHERE,
         )
-
-
-def operations_of_ranks(schedule: Schedule, what: str, hint: str = "") -> list[list[tuple[int, int]]]:
-    """Return for each rank the (op, chunk) of its switch operations, in the order of the table.
-
-    Raises UsageError, for ``what`` is made of these only, if some sends are no operations, or if one rank
-    sums a chunk and another one copies the sum.
-    """
-    network, found = schedule.network, [list[tuple[int, int]]() for _ in range(schedule.network.ranks)]
-    if (schedule.multimem < 0).any():
-        hosts = len(set(network.hosts))
-        raise UsageError(f"{what} with switches is for one host, {network.name} has {hosts}", hint=hint)
-    reader: dict[int, int] = {}
-    for row in np.flatnonzero(np.diff(schedule.multimem, prepend=-1)).tolist():
-        chunk, link, op = int(schedule.chunk[row]), int(schedule.link[row]), int(schedule.op[row])
-        one = int((network.dst if op == REDUCE else network.src)[link])
-        if op == REDUCE:
-            reader[chunk] = one
-        elif reader.get(chunk, one) != one:
-            raise UsageError(
-                f"rank {reader[chunk]} sums chunk {chunk}, and rank {one} copies the sum", hint=hint
-            )
-        found[one].append((op, chunk))
-    return found
 
 
 def operations(schedule: Schedule) -> tuple[Indices, Indices]:

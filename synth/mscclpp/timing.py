@@ -32,7 +32,7 @@ import numpy as np
 
 from probes.base import UsageError, gc_paused, offsets
 from synth.mscclpp.elements import End, opposite_end
-from synth.mscclpp.plan import ExecutionPlan, Operation, Threadblock
+from synth.mscclpp.plan import ExecutionPlan, Operation, Switch, Threadblock
 from synth.network import Network, fastest_links
 from synth.simulation import run_threadblocks
 
@@ -62,7 +62,7 @@ def plan_time_s(plan: ExecutionPlan, network: Network, size_bytes: int) -> float
     for rank, gpu in enumerate(plan.gpus):
         ends = {kind: _ends(rank, kind, gpu.peers(kind)) for kind in ("memory", "port")}
         for block in gpu.threadblocks:
-            steps.add(rank, block, ends, len(gpu.threadblocks))
+            steps.add(rank, block, ends, len(gpu.threadblocks), gpu.switch)
     return steps.time_s()
 
 
@@ -106,8 +106,15 @@ class _Steps:
     releases: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     acquires: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, rank: int, block: Threadblock, ends: dict[str, list[End]], blocks: int) -> None:
-        """Add the steps of one of the rank's ``blocks``, which has the channels ``ends``."""
+    def add(
+        self,
+        rank: int,
+        block: Threadblock,
+        ends: dict[str, list[End]],
+        blocks: int,
+        switches: tuple[Switch, ...],
+    ) -> None:
+        """Add the steps of one of the rank's ``blocks``, which has the channels ``ends`` and ``switches``."""
         before = len(self.steps)
         # A put over memory whose signal has not come yet, and its bytes.
         put, put_bytes = -1, 0
@@ -126,7 +133,8 @@ class _Steps:
                     put, put_bytes = done, size_bytes
             elif name in ("glres", "gstore"):
                 # Sums and copies of all ranks share a port, as do copies alone.
-                shares = blocks * (self.network.ranks + (name == "glres"))
+                members = switches[block.switch[operation.dst[0].switch]].ranks
+                shares = blocks * (len(members) + (name == "glres"))
                 wire_s = self._bytes(operation) * self.network.multimem_s_per_byte * shares
                 self._append(_OPERATION_S + wire_s)
             elif name.endswith("signal") and put >= 0:

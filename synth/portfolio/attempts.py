@@ -191,7 +191,7 @@ METHODS: dict[str, Method] = {
         ordered=True,
         suits=lambda network, shape: shape.sum_order == "aligned",
     ),
-    "nvls": Method(nvls.synthesize, most_sends=100_000, suits=nvls.suits),
+    "nvls": Method(nvls.synthesize, most_sends=140_000, suits=nvls.suits),
     "circulant": Method(circulant.synthesize, most_sends=550_000, suits=circulant.suits),
     "stars": Method(stars.synthesize, most_sends=600_000, suits=stars.suits),
     "symmetric": Method(

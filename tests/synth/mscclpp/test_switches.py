@@ -27,8 +27,9 @@ def made(spec="dgx-h100+nvls", kind="all_reduce", laps=1, chunk_bytes=1 << 12):
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "out of place"])
 @pytest.mark.parametrize(("kind", "laps"), [("all_reduce", 1), ("all_reduce", 3), ("all_gather", 2)])
-def test_every_element_is_right(kind, laps, in_place):
-    plan = switch_plan(made(kind=kind, laps=laps), in_place=in_place)
+@pytest.mark.parametrize("spec", ["dgx-h100+nvls", "dgx-h100+nvls:2", "dgx-h100+nvls:3/rail"])
+def test_every_element_is_right(spec, kind, laps, in_place):
+    plan = switch_plan(made(spec, kind, laps), in_place=in_place)
     assert examine_plan(plan).findings == ()
     assert read_plan(json.loads(write_plan(plan)), "plan") == plan
     for seed in range(3):
@@ -53,8 +54,26 @@ def test_blocks_share_the_signals_of_a_large_domain():
     assert examine_plan(plan).findings == ()
 
 
-def test_each_operation_but_nops_is_needed():
-    plan = switch_plan(made(laps=2))
+def test_only_sums_of_hosts_go_over_ports():
+    plan = switch_plan(made("dgx-h100+nvls:4"))
+    assert plan.ranks == 32 and all(gpu.scratch_chunks == 32 + 3 for gpu in plan.gpus)
+    for rank, gpu in enumerate(plan.gpus):
+        assert {peer % 8 for peer in gpu.port} == {rank % 8}
+        names = [operation.name for block in gpu.threadblocks for operation in block.operations]
+        # Each rank sums and copies four chunks, of which it owns one.
+        assert names.count("glres") == names.count("gstore") == 4
+        assert names.count("re") == 1 and names.count("pws") == 3 + 3
+
+
+def test_more_chunks_than_a_block_can_have_get_more_blocks():
+    plan = switch_plan(made("dgx-h100+nvls:2", laps=128))
+    assert plan.threadblocks_max > 16
+    assert max(block.stored for gpu in plan.gpus for block in gpu.threadblocks) <= 64
+
+
+@pytest.mark.parametrize("spec", ["dgx-h100+nvls", "dgx-h100+nvls:2"])
+def test_each_operation_but_nops_is_needed(spec):
+    plan = switch_plan(made(spec, laps=2))
     (block, *others), gpu = plan.gpus[0].threadblocks, plan.gpus[0]
     for at, operation in enumerate(block.operations):
         left = (*block.operations[:at], *block.operations[at + 1 :])
@@ -69,9 +88,11 @@ def test_what_the_executor_has_no_operation_for_is_refused(kind):
         switch_plan(made(kind=kind))
 
 
-def test_several_hosts_are_refused():
-    with pytest.raises(UsageError, match=r"with switches is for one host, dgx-h100\+nvls:2 has 2"):
-        switch_plan(made("dgx-h100+nvls:2"))
+def test_sends_inside_hosts_are_refused():
+    schedule = made()
+    plain = np.where(schedule.chunk == 3, -1, schedule.multimem)
+    with pytest.raises(UsageError, match="in a plan with switches ranks of a host do not send"):
+        switch_plan(replace(schedule, multimem=ints(plain)))
 
 
 def test_a_copy_by_another_rank_than_the_one_that_summed_is_refused():
