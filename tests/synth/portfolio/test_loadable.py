@@ -14,7 +14,7 @@ from synth import Request, Synthesis, synthesize
 from synth.check import check, judge
 from synth.collective import Kind, collective
 from synth.compiler import lower
-from synth.methods import greedy
+from synth.methods import direct, greedy, nvls
 from synth.msccl import TARGETS, beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
 from synth.networks import family, pod
@@ -24,6 +24,7 @@ from synth.portfolio.plain import fastest_plain
 from synth.portfolio.runtime_limits import chunk_limit
 from synth.portfolio.runtime_variants import variant_of_schedule, variants_of
 from synth.schedules import Schedule, Selection
+from synth.simulation import replay
 
 SIZE_BYTES = 1 << 16
 
@@ -323,6 +324,17 @@ def test_a_run_takes_at_least_the_time_of_its_links() -> None:
     found = synthesize(replace(request, runtime="mscclpp"))
     assert found.loaded is not None and found.listed.outcome is not None
     assert found.loaded.time_s >= found.listed.outcome.time_s
+
+
+def test_a_run_by_switches_is_compared_though_it_is_slower_over_links() -> None:
+    network, size_bytes = pod("dgx-h100+nvls"), 1 << 14
+    made = [
+        method.synthesize(network, collective("all_reduce", 8, 8 * laps), size_bytes // (8 * laps))
+        for method, laps in ((direct, 1), (nvls, 1), (nvls, 2))
+    ]
+    assert replay(made[1]).time_s > 1.25 * replay(made[0]).time_s
+    compared = loadable._compared(made[0], made[1:])
+    assert [(one.method, one.collective.chunks) for one in compared] == [("direct", 8), ("nvls", 8)]
 
 
 @pytest.mark.parametrize("runtime", ["msccl", "mscclpp"])
