@@ -29,9 +29,9 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="g++ is not install
 KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 
 
-def made(kind="all_reduce", laps=2, instances=1):
-    network = pod("dgx-h100+nvls")
-    shape = collective(kind, 8, laps * (1 if kind == "all_gather" else 8))
+def made(kind="all_reduce", laps=2, instances=1, hosts=1):
+    network = pod(f"dgx-h100+nvls:{hosts}")
+    shape = collective(kind, 8 * hosts, laps * (1 if kind == "all_gather" else 8 * hosts))
     return lower(nvls.synthesize(network, shape, 1 << 12), instances=instances)
 
 
@@ -50,6 +50,14 @@ def test_a_launch_for_each_rank_and_chunks_of_any_length_are_exact(kind):
     program = made(kind, instances=3)
     for count in (1, 5, 999):
         assert wrong(program, count, launches=3, apart=True) == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_what_switches_of_two_hosts_exchange_is_exact(kind):
+    program = made(kind, hosts=2)
+    for in_place in (False, True)[: 1 + program.in_place]:
+        assert wrong(program, 997, "int32", in_place=in_place, threads=2, launches=3) == 0
 
 
 @needs_compiler
