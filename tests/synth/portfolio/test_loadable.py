@@ -384,6 +384,8 @@ def test_the_table_of_sends_shows_limits_early() -> None:
     assert beyond(lower(wide), "rccl") != []
     spread = synthesize(SQUARE, "broadcast", 1 << 20, method="tree", jobs=0).listed
     assert early_limit(spread, "mscclpp") == "it has no collective broadcast"
+    by_switches = nvls.synthesize(pod("dgx-h100+nvls:4"), collective("all_reduce", 32, 2048), 1)
+    assert 3 * by_switches.sends > MOST_PLAN_OPERATIONS and early_limit(by_switches, "mscclpp") == ""
 
 
 @pytest.mark.parametrize(
