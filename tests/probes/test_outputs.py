@@ -1,4 +1,4 @@
-"""What real drivers printed, as a person reads it; tests/outputs/README.md has the sources."""
+"""Outputs of real drivers, as a person reads them; tests/outputs/README.md has the sources."""
 
 from pathlib import Path
 
