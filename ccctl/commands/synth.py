@@ -191,7 +191,7 @@ def _plan_step(options: SynthOptions) -> None:
     network, digests = load_network(
         options.network, options.alpha, options.bandwidth, unwind=options.unwind, topology=options.topology
     )
-    groups = read_groups(options.collective, network.ranks)
+    groups = read_groups(options.collective, network)
     others = {
         "ranks": options.ranks,
         "counts": options.counts,
