@@ -312,7 +312,9 @@ def plans(request: Request) -> Iterator[Plan]:
         if is_demand(request.network, shape):
             names = ["demand"]
         elif shape.blocks is not None:
-            names = ["greedy"]
+            # Where each chunk has one source and one target, greedy finds no relays and takes minutes.
+            single = (shape.source_of() >= 0) & (shape.target_of() >= 0)
+            names = ["paths"] if single.all() else ["greedy", "paths"]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
