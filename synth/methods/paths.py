@@ -34,7 +34,7 @@ _PASSES = 6
 # The links that all searches for paths together may visit; beyond this number, several chunks share a search.
 _WORK = 600_000_000
 # The most targets of trees times links, and the most hops of a path beyond the network's diameter.
-_MOST_WORK_ON_TREES = 2_000_000_000
+_MOST_WORK_ON_TREES = 10_000_000_000
 _MOST_HOPS_MORE = 4
 # The search for an order ends within this factor of the busiest link's time.
 _CLOSE = 1.01
