@@ -158,9 +158,7 @@ class _LeastTimes:
         request = _request_of(one)
         inner, _ = restricted(self.network, request.members)
         among = CollectiveRequest(request.kind, request.members.index(request.root))
-        ends = (inner.src, inner.dst, inner.link_port_start, inner.link_port)
-        costs = (inner.alpha_s, inner.beta_s_per_byte, inner.held_s_per_byte)
-        key = (one.size_bytes, among, *(column.tobytes() for column in (*ends, *costs)))
+        key = (one.size_bytes, among, *inner.columns)
         if key not in self.known_s:
             found_s = _least_s(inner, among, one.size_bytes)
             if math.isinf(found_s):
