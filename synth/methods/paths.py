@@ -43,6 +43,8 @@ _CLOSE = 1.01
 # are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
+# If the fastest takes this many times the busiest link's time, alphas count as much as the busiest link.
+_MOSTLY_LATENCY = 2.0
 # Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
 # again, at the prices of all others.
 _PASSES_OF_TREES = 3
@@ -90,6 +92,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             if load_s <= busiest_s * _CLOSE:
                 # Other ways would not lower the load.
                 break
+        if replay(found).time_s > _MOSTLY_LATENCY * busiest_s:
+            other, _ = made(_LATENCY**2, np.inf)
+            found = min(found, other, key=lambda schedule: replay(schedule).time_s)
     return found
 
 
