@@ -168,8 +168,12 @@ class Network:
 
     @property
     def columns(self) -> tuple[bytes, ...]:
-        """All that times depend on: networks with equal columns differ only in names."""
-        ends = (self.host_of, self.src, self.dst, self.link_port_start, self.link_port)
+        """All that times depend on: networks with equal columns differ only in names.
+
+        Ports are numbered in the order of their first links.
+        """
+        _, first, port = np.unique(self.link_port, return_index=True, return_inverse=True)
+        ends = (self.host_of, self.src, self.dst, self.link_port_start, first[port])
         costs = (self.alpha_s, self.beta_s_per_byte, self.held_s_per_byte)
         return tuple(column.tobytes() for column in (*ends, *costs))
 

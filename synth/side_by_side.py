@@ -28,9 +28,9 @@ __all__ = ["GroupTimes", "Price", "SideBySide", "StepGroup", "routed", "side_by_
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
-# More groups are not planned again: each takes seconds on 64 ranks, and the routes of all together are within
-# 1 % of perfect sharing on steps of 20 and 32 groups.
-_MOST_AGAIN = 12
+# More groups are planned once, by few methods: a plan by all takes 15 s on 64 ranks, and the routes of all
+# groups together come within 1 % of perfect sharing (20 groups on dgx-h100:8).
+_FEW_GROUPS = 12
 # A plan must shorten the whole step by this share: less is rounding.
 _GAIN = 1e-3
 # Numbers of chunks in a group's buffer that are tried along routes, by how much sums go ahead of copies, as a
@@ -110,13 +110,14 @@ def side_by_side(
     """
     if not groups:
         raise UsageError("expected at least one group")
-    again = _ROUNDS * len(groups) if len(groups) <= _MOST_AGAIN else 0
+    few = len(groups) <= _FEW_GROUPS
+    again = _ROUNDS * len(groups) if few else 0
     steps = len(groups) + again + 2
     known: dict[tuple[object, ...], tuple[Schedule, Ints]] = {}
     alone = []
     for at, group in enumerate(groups):
         progress.update(at, steps, group.name)
-        alone.append(_alone(network, group, seed, known))
+        alone.append(_alone(network, group, seed, known, quick=not few))
     demands = _demands(network, groups)
     progress.update(len(groups), steps, "routes")
     flow, faster = upgrades(network, demands, _MORE_BYTES_PER_S)
@@ -280,7 +281,12 @@ def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _alone(
-    network: Network, group: StepGroup, seed: int, known: dict[tuple[object, ...], tuple[Schedule, Ints]]
+    network: Network,
+    group: StepGroup,
+    seed: int,
+    known: dict[tuple[object, ...], tuple[Schedule, Ints]],
+    *,
+    quick: bool,
 ) -> Schedule:
     """Return the plan of a group alone: that of an earlier group with equal links and size, if it has one.
 
@@ -288,7 +294,7 @@ def _alone(
     """
     asked = group.request
     if not asked.members:
-        return _planned(network, group, seed)
+        return _planned(network, group, seed, quick=quick)
     inner, rows = restricted(network, asked.members)
     key = (asked.kind, asked.members.index(asked.root), group.size_bytes, *inner.columns)
     if key in known:
@@ -296,7 +302,7 @@ def _alone(
         shape, chunk_bytes = cut_again(_request(network, group), other.collective, 1)
         link = rows[np.searchsorted(other_rows, other.link)]
         return replace(other, collective=shape, chunk_bytes=chunk_bytes, link=link, outcome=None)
-    found = _planned(network, group, seed)
+    found = _planned(network, group, seed, quick=quick)
     if not found.uses_switches and np.isin(found.link, rows).all():
         known[key] = found, rows
     return found
@@ -307,9 +313,11 @@ def _planned(
     group: StepGroup,
     seed: int,
     requests: tuple[CollectiveRequest, ...] = (),
+    *,
+    quick: bool = False,
 ) -> Schedule:
     request = _request(network, group, requests)
-    return planned(replace(request, seed=seed, jobs=0, listed=True, solving=False)).listed
+    return planned(replace(request, seed=seed, jobs=0, listed=True, solving=False, quick=quick)).listed
 
 
 def _request(network: Network, group: StepGroup, requests: tuple[CollectiveRequest, ...] = ()) -> Request:
