@@ -28,8 +28,8 @@ __all__ = ["GroupTimes", "Price", "SideBySide", "StepGroup", "routed", "side_by_
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
-# More groups are planned once, by few methods: a plan by all takes 15 s on 64 ranks, and the routes of all
-# groups together come within 1 % of perfect sharing (20 groups on dgx-h100:8).
+# More groups are not planned again: a plan takes up to 15 s on 64 ranks. The routes of all groups of 20 and 32
+# on dgx-h100:8 came within 1 and 8 % of perfect sharing.
 _FEW_GROUPS = 12
 # A plan must shorten the whole step by this share: less is rounding.
 _GAIN = 1e-3
@@ -110,14 +110,13 @@ def side_by_side(
     """
     if not groups:
         raise UsageError("expected at least one group")
-    few = len(groups) <= _FEW_GROUPS
-    again = _ROUNDS * len(groups) if few else 0
+    again = _ROUNDS * len(groups) if len(groups) <= _FEW_GROUPS else 0
     steps = len(groups) + again + 2
     known: dict[tuple[object, ...], tuple[Schedule, Ints]] = {}
     alone = []
     for at, group in enumerate(groups):
         progress.update(at, steps, group.name)
-        alone.append(_alone(network, group, seed, known, quick=not few))
+        alone.append(_alone(network, group, seed, known))
     demands = _demands(network, groups)
     progress.update(len(groups), steps, "routes")
     flow, faster = upgrades(network, demands, _MORE_BYTES_PER_S)
@@ -281,12 +280,7 @@ def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _alone(
-    network: Network,
-    group: StepGroup,
-    seed: int,
-    known: dict[tuple[object, ...], tuple[Schedule, Ints]],
-    *,
-    quick: bool,
+    network: Network, group: StepGroup, seed: int, known: dict[tuple[object, ...], tuple[Schedule, Ints]]
 ) -> Schedule:
     """Return the plan of a group alone: that of an earlier group with equal links and size, if it has one.
 
@@ -294,7 +288,7 @@ def _alone(
     """
     asked = group.request
     if not asked.members:
-        return _planned(network, group, seed, quick=quick)
+        return _planned(network, group, seed)
     inner, rows = restricted(network, asked.members)
     key = (asked.kind, asked.members.index(asked.root), group.size_bytes, *inner.columns)
     if key in known:
@@ -302,7 +296,7 @@ def _alone(
         shape, chunk_bytes = cut_again(_request(network, group), other.collective, 1)
         link = rows[np.searchsorted(other_rows, other.link)]
         return replace(other, collective=shape, chunk_bytes=chunk_bytes, link=link, outcome=None)
-    found = _planned(network, group, seed, quick=quick)
+    found = _planned(network, group, seed)
     if not found.uses_switches and np.isin(found.link, rows).all():
         known[key] = found, rows
     return found
@@ -313,11 +307,9 @@ def _planned(
     group: StepGroup,
     seed: int,
     requests: tuple[CollectiveRequest, ...] = (),
-    *,
-    quick: bool = False,
 ) -> Schedule:
     request = _request(network, group, requests)
-    return planned(replace(request, seed=seed, jobs=0, listed=True, solving=False, quick=quick)).listed
+    return planned(replace(request, seed=seed, jobs=0, listed=True, solving=False)).listed
 
 
 def _request(network: Network, group: StepGroup, requests: tuple[CollectiveRequest, ...] = ()) -> Request:

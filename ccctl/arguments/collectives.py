@@ -32,7 +32,7 @@ __all__ = ["has_groups", "parse_collectives", "read_groups"]
 _MOST_CHUNKS = 1 << 20
 # A step of more groups takes hours to plan.
 _MOST_GROUPS = 256
-# So many collectives of a trace are planned, in a minute or two on 64 ranks; most traces have thousands.
+# So many collectives of a trace are planned, in a few minutes on 64 ranks; most traces have thousands.
 _MOST_TRACED = 32
 _GROUP = {"name", "kind", "ranks", "root", "size", "release"}
 
