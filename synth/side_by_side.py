@@ -28,8 +28,8 @@ __all__ = ["GroupTimes", "Price", "SideBySide", "StepGroup", "routed", "side_by_
 
 # Rounds in which each group is planned again. A round takes as long as planning all groups alone.
 _ROUNDS = 2
-# More groups are not planned again: a plan takes up to 15 s on 64 ranks. The routes of all groups of 20 and 32
-# on dgx-h100:8 came within 1 and 8 % of perfect sharing.
+# More groups are not planned again: a plan takes up to 15 s on 64 ranks. The routes of all 20 and 32 groups
+# of two steps on dgx-h100:8 came within 1 and 8 % of perfect sharing.
 _FEW_GROUPS = 12
 # A plan must shorten the whole step by this share: less is rounding.
 _GAIN = 1e-3
