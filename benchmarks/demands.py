@@ -132,7 +132,9 @@ def uneven_cases(wanted: argparse.Namespace) -> None:
 def redistribution_cases(wanted: argparse.Namespace) -> None:
     """Print the rows of redistributions, and their summary."""
     rng = np.random.default_rng(wanted.seed)
-    percents, ratios, seconds = [], [], []
+    percents: list[float] = []
+    ratios: list[float] = []
+    seconds: list[float] = []
     print("network               ranks  from  to  tensors  blocks  % bound  direct/ours  chunks  CPU s")
     while len(percents) < wanted.cases:
         name, network = drawn_network(rng, wanted.most_ranks)

@@ -33,7 +33,7 @@ __all__ = ["synthesize"]
 _PASSES = 6
 # The links that all searches for paths together may visit; beyond this number, several chunks share a search.
 _WORK = 600_000_000
-# The most targets of trees times links, and the most hops of a path beyond the network's diameter.
+# The most searches for trees times links, and the most hops of a path beyond the network's diameter.
 _MOST_WORK_ON_TREES = 10_000_000_000
 _MOST_HOPS_MORE = 4
 # The search for an order ends within this factor of the busiest link's time.
@@ -66,8 +66,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     source, target = collective.source_of(), collective.target_of()
     points = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
     many = np.flatnonzero((source < 0) | (target < 0))
-    work = float(collective.targets.sizes()[many].sum()) * network.links
-    if work > _MOST_WORK_ON_TREES:
+    if float(len(many)) * network.links > _MOST_WORK_ON_TREES:
         raise NotApplicableError(
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
@@ -82,6 +81,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         busiest_s = float(load_s.max(initial=0.0))
         return _fastest(network, collective, chunk_bytes, seed, sends, busiest_s * _CLOSE), busiest_s
 
+    if float(collective.targets.sizes()[many].sum()) * network.links > _MOST_WORK_ON_TREES:
+        # A tree of shortest paths takes one search, other trees one for each target.
+        return made(_LATENCY, np.inf)[0]
     found, busiest_s = made(0.0, np.inf)
     if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
         # Ways of fewer and faster hops, at higher loads.
