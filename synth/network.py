@@ -166,6 +166,17 @@ class Network:
         """The fraction of a link's time for which a byte holds the port, for each entry of ``link_port``."""
         return floats(self.held_s_per_byte / self.beta_s_per_byte[self.port_user])
 
+    @property
+    def columns(self) -> tuple[bytes, ...]:
+        """All that times depend on: networks with equal columns differ only in names.
+
+        Ports are numbered in the order of their first links.
+        """
+        _, first, port = np.unique(self.link_port, return_index=True, return_inverse=True)
+        ends = (self.host_of, self.src, self.dst, self.link_port_start, first[port])
+        costs = (self.alpha_s, self.beta_s_per_byte, self.held_s_per_byte)
+        return tuple(column.tobytes() for column in (*ends, *costs))
+
     def hold_s(self, chunk_bytes: int) -> Floats:
         """Return the seconds for which one chunk holds each link.
 

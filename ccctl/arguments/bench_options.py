@@ -109,7 +109,8 @@ class BenchOptions(GeneralOptions, WorldOptions):
         _collective(
             "--groups",
             metavar="FILE",
-            help="Without ARTIFACT: the groups of a training step, side by side (TOML or JSON, as in synth).",
+            help="Without ARTIFACT: the groups of a training step, side by side (TOML, JSON or a folder "
+            "of Chakra traces, as in synth).",
         ),
     ] = None
     parameters: Parameters = None

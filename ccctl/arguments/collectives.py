@@ -2,22 +2,29 @@
 
 ``broadcast:0-7,all_reduce:8-15`` means two collectives at once, each on its own ranks; ``broadcast@3:0-7``
 has root 3. A file (TOML or JSON) lists collectives, or says of each chunk where it is and where it must go.
-Or it lists the groups of a training step, each with its size and the time from which its data is there.
+Or it lists the groups of a training step, each with its size and the time from which its data is there. A
+folder of Chakra traces, one for each rank, says the same of a real step.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccctl import console
 from ccctl.arguments.networks import parse_ranks
-from ccctl.artifacts import read_document
+from ccctl.artifacts import is_folder, read_document, read_input
 from ccctl.errors import CcctlError, DataError, UsageError
-from probes.base import parse_seconds, parse_size, quoted
+from probes.base import parse_seconds, parse_size, plural, quoted
 
 if TYPE_CHECKING:
+    from synth.network import Network
     from synth.portfolio import CollectiveRequest
     from synth.side_by_side import StepGroup
+    from synth.traces import TracedCollective
 
 __all__ = ["has_groups", "parse_collectives", "read_groups"]
 
@@ -25,6 +32,8 @@ __all__ = ["has_groups", "parse_collectives", "read_groups"]
 _MOST_CHUNKS = 1 << 20
 # A step of more groups takes hours to plan.
 _MOST_GROUPS = 256
+# So many collectives of a trace are planned, in a few minutes on 64 ranks; most traces have thousands.
+_MOST_TRACED = 32
 _GROUP = {"name", "kind", "ranks", "root", "size", "release"}
 
 
@@ -47,16 +56,20 @@ def parse_collectives(
 
 
 def has_groups(text: str) -> bool:
-    """Return whether `--collective` names a file of groups; raises DataError or MissingInputError."""
-    return text.endswith((".toml", ".json")) and "group" in read_document(text)
+    """Return whether `--collective` names groups or traces; raises DataError or MissingInputError."""
+    return _has_traces(text) or (text.endswith((".toml", ".json")) and "group" in read_document(text))
 
 
-def read_groups(path: str, ranks: int) -> list[StepGroup]:
-    """Return the groups of a TOML or JSON file.
+def read_groups(path: str, network: Network) -> list[StepGroup]:
+    """Return the groups of a TOML or JSON file, or of the Chakra traces in a folder.
 
-    A table with several sets of ranks stands for an equal group on each set. Raises DataError or
-    MissingInputError.
+    A table with several sets of ranks stands for an equal group on each set. Of traces with more collectives
+    than can be planned at once, those in a row that move most data are returned. Raises DataError,
+    MissingInputError or UnavailableError.
     """
+    if _has_traces(path):
+        return _traced_groups(Path(path), network)
+    ranks = network.ranks
     document = read_document(path)
     problems = [f"{key}: unknown; expected group" for key in document.keys() - {"group"}]
     found = [
@@ -74,6 +87,101 @@ def read_groups(path: str, ranks: int) -> list[StepGroup]:
             problems[:20],
             hint='Such as [[group]] kind = "all_reduce", ranks = ["0-7", "8-15"], size = "64M".',
         )
+    return found
+
+
+def _has_traces(path: str) -> bool:
+    return is_folder(path) and any(Path(path).glob("*.et"))
+
+
+def _traced_groups(folder: Path, network: Network) -> list[StepGroup]:
+    """Return the groups of a training step by the traces ``*.RANK.et`` and process groups in a folder."""
+    from synth.side_by_side import StepGroup
+    from synth.traces import busiest, trace_nodes, traced_collectives
+
+    traces, problems = {}, []
+    for file in sorted(folder.glob("*.et")):
+        rank = file.suffixes[-2][1:] if len(file.suffixes) > 1 else ""
+        if not rank.isdecimal() or int(rank) >= network.ranks or int(rank) in traces:
+            problems.append(
+                f"{file.name}: expected a name such as step.3.et, a trace for each of the ranks "
+                f"0 to {network.ranks - 1}"
+            )
+            continue
+        try:
+            traces[int(rank)] = trace_nodes(read_input(str(file))[0])
+        except UsageError as error:
+            problems.append(f"{file.name}: {error.message}")
+    if problems:
+        raise DataError(str(folder), problems[:20])
+    try:
+        found = traced_collectives(traces, _process_groups(folder), network.ranks, _LeastTimes(network))
+    except UsageError as error:
+        raise DataError(str(folder), [error.message], hint=error.hint) from error
+    if not found:
+        raise DataError(str(folder), ["expected at least one collective of several ranks"])
+    chosen = busiest(found, _MOST_TRACED)
+    if len(chosen) < len(found):
+        console.note(
+            f"{folder}: of {plural(len(found), 'collective')} the {len(chosen)} in a row that move most data "
+            f"are planned, from {chosen[0].start_s:.3g} to {chosen[-1].start_s:.3g} s of the step"
+        )
+    if not any(node.seconds for nodes in traces.values() for node in nodes if not node.kind):
+        console.note(f"{folder}: no computation states how long it takes: all count as 0")
+    return [
+        StepGroup(f"{one.kind} {at}", _request_of(one), one.size_bytes, one.start_s - chosen[0].start_s)
+        for at, one in enumerate(chosen)
+    ]
+
+
+def _request_of(one: TracedCollective) -> CollectiveRequest:
+    from synth.collective import kind_of
+    from synth.portfolio import CollectiveRequest
+
+    return CollectiveRequest(kind_of(one.kind), one.ranks[0], tuple(sorted(one.ranks)))
+
+
+@dataclass(frozen=True)
+class _LeastTimes:
+    """The proven least times of collectives alone, on links between their own ranks if those suffice.
+
+    Most groups of a step have equal links, so their times are kept by these.
+    """
+
+    network: Network
+    known_s: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    def __call__(self, one: TracedCollective) -> float:
+        from synth.networks import restricted
+        from synth.portfolio import CollectiveRequest
+
+        request = _request_of(one)
+        inner, _ = restricted(self.network, request.members)
+        among = CollectiveRequest(request.kind, request.members.index(request.root))
+        key = (one.size_bytes, among, *inner.columns)
+        if key not in self.known_s:
+            found_s = _least_s(inner, among, one.size_bytes)
+            if math.isinf(found_s):
+                return _least_s(self.network, request, one.size_bytes)
+            self.known_s[key] = found_s
+        return self.known_s[key]
+
+
+def _least_s(network: Network, asked: CollectiveRequest, size_bytes: int) -> float:
+    from synth.bounds import bounds
+    from synth.portfolio import Request, cut
+
+    request = Request(network, asked.kind, size_bytes=size_bytes, collectives=(asked,))
+    return bounds(network, *cut(request, 1), fluid=True)[0].time_s
+
+
+def _process_groups(folder: Path) -> dict[str, list[int]]:
+    """Return the ranks of process groups by name, as ASTRA-sim's JSON files beside the traces list them."""
+    found: dict[str, list[int]] = {}
+    for file in sorted(folder.glob("*.json")):
+        for name, members in read_document(str(file)).items():
+            if isinstance(members, list) and all(type(rank) is int for rank in members):
+                found[name] = members
     return found
 
 

@@ -65,7 +65,8 @@ class SynthOptions(GeneralOptions, NetworkOptions):
             "all_to_all or all_to_next; AllReduce and alltoall are understood, too. Several "
             "at once, each on its own ranks: broadcast@3:0-7,all_reduce:8-15 (@3 is the "
             "root). Or a TOML or JSON file that lists collectives, or chunks and the ranks "
-            "that hold and want each, or groups with sizes of their own and when each may start. "
+            "that hold and want each, or groups with sizes of their own and when each may start, "
+            "or a folder of Chakra traces, whose process groups these are. "
             "redistribute:FILE: tensors that move from one layout to another.",
         ),
     ] = "all_reduce"

@@ -176,7 +176,7 @@ def _bench_groups(options: BenchOptions, path: str) -> None:
         timeout_s=options.timeout,
     )
     network, inputs, left_s = measured_network(workload)
-    groups = read_groups(path, network.ranks)
+    groups = read_groups(path, network)
     with console.progress("groups", 1.0) as bar:
         found = side_by_side(network, groups, progress=Drawn(bar))
     asked = groups_request(options, network, found)

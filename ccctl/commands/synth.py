@@ -144,9 +144,10 @@ def synth(options: SynthOptions) -> None:
     NCCL's own choices are as good, nothing is written.
 
     A --collective file of groups, each with its ranks, size and release, plans the groups of a training step
-    together. It prints the time of each group alone, beside the others, and planned together, and the time
-    that 1 GB/s more on a link, NIC or trunk would save. -o then names a folder with a schedule for each
-    group. redistribute:FILE moves tensors from one layout of ranks to another.
+    together; a folder of Chakra traces, one for each rank, names them, too. It prints the time of each group
+    alone, beside the others, and planned together, and the time that 1 GB/s more on a link, NIC or trunk
+    would save. -o then names a folder with a schedule for each group. redistribute:FILE moves tensors from
+    one layout of ranks to another.
 
     With --reproducible each element is summed in one order, that of a balanced binary tree over the ranks by
     number. So the same data gives the same bits at any size, on any network of as many ranks, around any
@@ -191,7 +192,7 @@ def _plan_step(options: SynthOptions) -> None:
     network, digests = load_network(
         options.network, options.alpha, options.bandwidth, unwind=options.unwind, topology=options.topology
     )
-    groups = read_groups(options.collective, network.ranks)
+    groups = read_groups(options.collective, network)
     others = {
         "ranks": options.ranks,
         "counts": options.counts,

@@ -33,8 +33,8 @@ __all__ = ["synthesize"]
 _PASSES = 6
 # The links that all searches for paths together may visit; beyond this number, several chunks share a search.
 _WORK = 600_000_000
-# The most targets of trees times links, and the most hops of a path beyond the network's diameter.
-_MOST_WORK_ON_TREES = 2_000_000_000
+# The most searches for trees times links, and the most hops of a path beyond the network's diameter.
+_MOST_WORK_ON_TREES = 10_000_000_000
 _MOST_HOPS_MORE = 4
 # The search for an order ends within this factor of the busiest link's time.
 _CLOSE = 1.01
@@ -43,6 +43,8 @@ _CLOSE = 1.01
 # are multiplied by exp(ETA / 2), the price of time on a link half as busy as the busiest.
 _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
+# If the fastest takes this many times the busiest link's time, alphas count as much as the busiest link.
+_MOSTLY_LATENCY = 2.0
 # Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
 # again, at the prices of all others.
 _PASSES_OF_TREES = 3
@@ -64,8 +66,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     source, target = collective.source_of(), collective.target_of()
     points = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
     many = np.flatnonzero((source < 0) | (target < 0))
-    work = float(collective.targets.sizes()[many].sum()) * network.links
-    if work > _MOST_WORK_ON_TREES:
+    if float(len(many)) * network.links > _MOST_WORK_ON_TREES:
         raise NotApplicableError(
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
@@ -80,6 +81,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         busiest_s = float(load_s.max(initial=0.0))
         return _fastest(network, collective, chunk_bytes, seed, sends, busiest_s * _CLOSE), busiest_s
 
+    if float(collective.targets.sizes()[many].sum()) * network.links > _MOST_WORK_ON_TREES:
+        # A tree of shortest paths takes one search, other trees one for each target.
+        return made(_LATENCY, np.inf)[0]
     found, busiest_s = made(0.0, np.inf)
     if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
         # Ways of fewer and faster hops, at higher loads.
@@ -90,6 +94,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             if load_s <= busiest_s * _CLOSE:
                 # Other ways would not lower the load.
                 break
+        if replay(found).time_s > _MOSTLY_LATENCY * busiest_s:
+            other, _ = made(_LATENCY**2, np.inf)
+            found = min(found, other, key=lambda schedule: replay(schedule).time_s)
     return found
 
 

@@ -6,7 +6,12 @@ from .periodic import body_of as body_of, in_periods as in_periods, timed_period
 from .plain import bounds_of as bounds_of, warm as warm
 from .planning import makes_attempts as makes_attempts, planned as planned
 from .proof import proven_with as proven_with
-from .request import CollectiveRequest as CollectiveRequest, Request as Request, cut as cut
+from .request import (
+    CollectiveRequest as CollectiveRequest,
+    Request as Request,
+    cut as cut,
+    cut_again as cut_again,
+)
 from .runtime_limits import (
     MOST_PLAN_OPERATIONS as MOST_PLAN_OPERATIONS,
     RUNTIMES as RUNTIMES,

@@ -75,6 +75,8 @@ _PATHS_DELIVERIES = 10_000
 _MOST_OF_DEMANDS = 550_000
 # On more ranks, other searches for uneven collectives take minutes (benchmarks/demands.py) and are left out.
 _MOST_RANKS_OF_SEARCHES = 32
+# The most sends of "greedy" there, which take a few seconds: a giant block on a clique needs small chunks.
+_MOST_OF_UNEVEN = 600_000
 # A ring that fills all ports may have this many sends, because it is built without a search.
 _MOST_RING_SENDS = 550_000
 # The names of methods in other tools and papers.
@@ -121,6 +123,9 @@ _SOLVING_S = 60.0
 _SOLVING_IN_AUTO_S = 5.0
 # In auto, a solver other than ilp runs only if the best schedule takes at least this many times the bound.
 _WORTH_SOLVING = 1.02
+# Paths for single chunks are sought after a demand plan that takes at least this many times the bound, as on
+# networks without hosts, where the plan has no relays.
+_WORTH_PATHS = 1.1
 
 
 @dataclass(frozen=True)
@@ -254,10 +259,12 @@ class Plan:
     variant: int = 0
 
     def pointless(self, request: Request, best: Schedule | None, ratio: float, solving_s: float) -> bool:
-        """Return whether auto should skip this plan because its solver has little to gain or no time.
+        """Return whether auto should skip this plan because it has little to gain or its solver no time.
 
         ``ratio`` is the time of the best schedule over the bound, ``solving_s`` the time spent on solvers.
         """
+        if request.method == "auto" and best is not None and best.method == "demand":
+            return ratio < _WORTH_PATHS
         if request.method != "auto" or not self.method.solves or best is None:
             return False
         # If the request leaves the chunk size open, an ilp optimum for other chunks than the best schedule's
@@ -310,9 +317,11 @@ def plans(request: Request) -> Iterator[Plan]:
     if request.method == "auto" and request.network.ranks > _MOST_RANKS_OF_SEARCHES:
         shape = request.shape()
         if is_demand(request.network, shape):
-            names = ["demand"]
+            names = ["demand", "paths"]
         elif shape.blocks is not None:
-            names = ["greedy"]
+            # Greedy finds no relays for chunks of one source and one target, and takes minutes.
+            single = (shape.source_of() >= 0) & (shape.target_of() >= 0)
+            names = ["paths"] if single.all() else ["greedy", "paths"]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
@@ -323,8 +332,11 @@ def plans(request: Request) -> Iterator[Plan]:
             known = ", ".join(name for name, method in METHODS.items() if method.ordered)
             raise UsageError(f" {names[0]}: keeps no order of sums; {known} do", argument="method")
         names = [name for name in names if METHODS[name].ordered]
+    uneven = names == ["greedy", "paths"]
     for name in names:
         method = METHODS[name]
+        if name == "greedy" and uneven:
+            method = replace(method, most_sends=_MOST_OF_UNEVEN)
         if name == "greedy" and large_rings:
             yield from _large_rings(request)
         for shape, chunk_bytes in _shapes(request, method):

@@ -174,10 +174,11 @@ class Incumbent:
             return False
         if before[-1].time_s is None:
             return True
+        if plan.name in ("forest", "paths") and before[-1].chunks < _CHUNKS_IN_SHARES:
+            # Few chunks neither fill the pipelines of trees nor share the links into a rank evenly.
+            return False
         if plan.name == "forest":
-            # Few chunks do not fill the pipelines of trees, so judge by the busiest link, a lower bound.
-            if before[-1].chunks < _CHUNKS_IN_SHARES:
-                return False
+            # Judge by the busiest link, a lower bound.
             if self._least_busy_s > self.best_s * _BEYOND:
                 return True
             if len(before) < _FORETELLING_FORESTS:

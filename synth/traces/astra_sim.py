@@ -21,13 +21,8 @@ from synth.traces.operations import operations_of
 
 __all__ = ["Files", "astra_sim_files"]
 
-# The number of a collective in Chakra, and its name in ASTRA-sim's system file.
-_COLLECTIVES = {
-    "all_reduce": (0, "all-reduce"),
-    "all_gather": (2, "all-gather"),
-    "all_to_all": (6, "all-to-all"),
-    "reduce_scatter": (7, "reduce-scatter"),
-}
+# The collectives that ASTRA-sim's system file names.
+_NAMED = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter")
 # The bytes of a GB in ASTRA-sim.
 _GB = 1 << 30
 # Costs that differ by less than this share are equal, because floats round.
@@ -51,9 +46,9 @@ def astra_sim_files(schedule: Schedule) -> Files:
     contents = {f"collective.{rank}.et": trace for rank, trace in enumerate(traces)}
     cautions: list[str] = []
     kind = schedule.collective.kind
-    if kind in _COLLECTIVES and schedule.collective.whole:
-        number, name = _COLLECTIVES[kind]
-        workload = collective_trace(kind, number, schedule.collective.total_bytes(schedule.chunk_bytes))
+    if kind in _NAMED and schedule.collective.whole:
+        name = kind.replace("_", "-")
+        workload = collective_trace(kind, schedule.collective.total_bytes(schedule.chunk_bytes))
         contents |= {f"workload.{rank}.et": workload for rank in range(schedule.network.ranks)}
         contents["system.json"] = _json(
             {

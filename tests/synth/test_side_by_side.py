@@ -65,6 +65,21 @@ def test_two_groups_on_one_link_take_twice_as_long_unless_one_goes_another_way()
     assert apart.together_s == pytest.approx(1.0 + apart.times[1].alone_s)
 
 
+def test_groups_with_equal_links_take_over_each_others_plans():
+    sets = [(0, 1, 2), (3, 4, 5)]
+    groups = [
+        StepGroup(f"{kind} {at}", CollectiveRequest(kind, members[1], members), 1 << 16)
+        for kind in KINDS
+        for at, members in enumerate(sets)
+    ]
+    found = side_by_side(named("switch"), groups)
+    for one, other in zip(found.singly[::2], found.singly[1::2], strict=True):
+        assert check(other) == []
+        assert other.method == one.method
+        assert (named("switch").src[other.link] == named("switch").src[one.link] + 3).all()
+    assert [times.alone_s for times in found.times[::2]] == [times.alone_s for times in found.times[1::2]]
+
+
 def test_a_step_without_groups_is_refused():
     with pytest.raises(UsageError, match="at least one group"):
         side_by_side(named("pair"), [])

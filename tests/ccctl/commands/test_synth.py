@@ -13,6 +13,7 @@ from missing_tools import no_simgrid
 from ccctl.artifacts import codec
 from probes.link_costs import ProfiledRank, SharedPort
 from probes.topology import Gpu, Host, PciDevice, Topology
+from synth.traces.chakra import collective_trace
 
 SMALL = ("--network", "mesh:2x3", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
 MESH = ("--network", "mesh:4x4", "--bandwidth", "50GiB/s", "--alpha", "0.5us")
@@ -330,6 +331,30 @@ def test_groups_of_a_step_lose_to_each_other(run_ccctl, tmp_path):
     assert done.returncode == 65
     for reason in ("group[0].when: unknown", "group[0].kind", "group[0].ranks: there is no rank 2"):
         assert reason in done.stderr
+
+
+def test_the_groups_of_a_step_come_from_its_chakra_traces(run_ccctl, tmp_path):
+    pytest.importorskip("google.protobuf")
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for rank in range(2):
+        (folder / f"step.{rank}.et").write_bytes(collective_trace("all_gather", 1 << 19))
+    asked = ("synth", "--network", "mesh:2", "--bandwidth", "10GB/s", "--collective", "traces")
+    done = run_ccctl(*asked, "-o", "step", "--json")
+    assert done.returncode == 0, done.stderr
+    (group,) = json.loads(done.stdout)["groups"]
+    assert (group["name"], group["size_bytes"], group["release_s"]) == ("all_gather 0", 1 << 20, 0)
+    assert "no computation states how long it takes" in done.stderr
+    assert run_ccctl("verify", "step/group-0.json").returncode == 0
+    (folder / "step.0.et").write_bytes(collective_trace("all_reduce", 1 << 19))
+    (folder / "step.9.et").write_bytes(b"")
+    done = run_ccctl(*asked)
+    assert done.returncode == 65
+    assert "step.9.et: expected a name such as step.3.et" in done.stderr
+    (folder / "step.9.et").unlink()
+    done = run_ccctl(*asked)
+    assert done.returncode == 65
+    assert "rank 0 waits in all_reduce (node 0) for rank 1" in done.stderr
 
 
 def test_stock_nccl_needs_nothing_where_its_choices_are_as_good(run_ccctl, tmp_path):

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
 from synth.collective import collective
+from synth.errors import NotApplicableError
 from synth.methods import paths
 from synth.network import Link, build
 from synth.networks.path_search import distances_s
@@ -80,3 +81,18 @@ def test_short_data_spreads_along_the_fastest_paths(ranks, rng, kind):
     sources = np.array([0]) if kind in ("broadcast", "reduce") else np.arange(ranks)
     longest_s = distances_s(ways, ways.travel_s(64), sources).max()
     assert replay(found).time_s <= 1.1 * longest_s
+
+
+def test_many_trees_over_many_links_are_those_of_shortest_paths(monkeypatch):
+    whole, ranks = collective("all_gather", 12, 1), 12
+    network = build(
+        "clique",
+        ["h"] * ranks,
+        [Link(a, b, 1e-6, 1e-9) for a in range(ranks) for b in range(ranks) if a != b],
+    )
+    monkeypatch.setattr(paths, "_MOST_WORK_ON_TREES", 10 * whole.chunks * network.links)
+    found = paths.synthesize(network, whole, 1 << 16)
+    assert check(found) == []
+    monkeypatch.setattr(paths, "_MOST_WORK_ON_TREES", 10)
+    with pytest.raises(NotApplicableError, match="12 trees over 132 links"):
+        paths.synthesize(network, whole, 1 << 16)
