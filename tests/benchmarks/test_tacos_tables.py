@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import tacos_tables
 from limits import HANG_S
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tacos_tables.py"
@@ -28,18 +30,12 @@ def test_a_row_stands_beside_the_papers() -> None:
     assert gather.count("1.67x") == 2
 
 
-def test_quick_leaves_out_the_large_ones() -> None:
-    done = printed("--quick", "Table II torus")
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 1
+def test_quick_leaves_out_the_large_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    tacos_tables.main("--quick", "Table II torus")
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-def test_an_unknown_option_is_refused() -> None:
-    done = printed("--quik")
-    assert done.returncode == 1
-    assert "usage" in done.stderr
-
-
-def test_mechanisms_need_their_seconds():
-    done = printed("--mechanisms", "--quick")
-    assert done.returncode == 1
+@pytest.mark.parametrize("given", [("--quik",), ("--mechanisms", "--quick")])
+def test_unknown_options_and_mechanisms_without_seconds_are_refused(given: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit, match="usage"):
+        tacos_tables.main(*given)

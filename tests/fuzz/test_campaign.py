@@ -3,7 +3,7 @@
 import campaign
 import pytest
 
-MUTANTS = 300
+MUTANTS = 150
 
 
 def test_no_mutant_of_a_short_campaign_is_a_finding():

@@ -27,6 +27,8 @@ from types import ModuleType
 _MOST_BYTES = 1 << 20
 # Modules of ranks, GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
+# What commands import where they need it.
+_OF_OTHERS = ("psutil", "pulp", "pynvml", "scipy.optimize", "scipy.sparse")
 _READ_BY_IMPORTS = ("PYTHON", "NUMBA", "LC_", "LANG", "XDG_CACHE_HOME", "OMP_", "OPENBLAS_", "LD_")
 _PACKAGES = ("ccctl", "exec", "probes", "synth")
 
@@ -135,6 +137,8 @@ def import_all():
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             if not module.name.startswith(_LEFT_OUT) and not module.name.endswith("__main__"):
                 import_module(module.name)
+    for name in _OF_OTHERS:
+        import_module(name)
     assert "mpi4py.MPI" not in sys.modules
 
 

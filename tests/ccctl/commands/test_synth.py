@@ -427,7 +427,7 @@ def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
 def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime, variable):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "old.xml").write_text("")
-    asked = (*SQUARE, "--sizes", "1K:16M", "-f", "128", "--for", runtime, "-o", "files", "--json")
+    asked = (*SQUARE, "--sizes", "1K:16M", "-f", "16384", "--for", runtime, "-o", "files", "--json")
     done = run_ccctl("synth", *asked)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -216,7 +216,7 @@ def cases_of(ranks):
     # The largest is beyond every eager limit, so that a send ends only once it is received.
     for number, program in enumerate(programs(ranks)):
         assert judge(program) == []
-        for count in (1, 7, 9_000):
+        for count in (9_000, (1, 7)[number % 2]):
             redop, dtype = (
                 REDOPS[(number + count) % 5],
                 dtype_of(("float32", "bfloat16", "int64")[number % 3]),
@@ -269,11 +269,12 @@ def reproducible_cases():
     specs = ("switch:4", "torus:2x2")
     programs = [reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096) for spec in specs]
     cases = []
-    for dtype in ("float32", "bfloat16", "float16"):
+    for number, dtype in enumerate(("float32", "bfloat16", "float16")):
         inputs = drawn_inputs(4, 3001, dtype)
         outputs = [fixed_sum(inputs)] * 4
+        # Each type out of place by one program and in place by the other.
         cases += [
-            (program, 3001, inputs, "sum", in_place, outputs) for program in programs for in_place in (0, 1)
+            (programs[(number + in_place) % 2], 3001, inputs, "sum", in_place, outputs) for in_place in (0, 1)
         ]
     return cases
 
@@ -373,8 +374,7 @@ def test_examples_and_programs_of_others_are_right_on_random_data(ranks, per_hos
     cases = [
         case(program, count, dtype_of("float32"), "sum", in_place, seed=number)
         for number, program in enumerate(chosen)
-        for count in (1 + number, 6000)
-        for in_place in (False, True)
+        for count, in_place in ((1 + number, number % 2 == 1), (6000, number % 2 == 0))
         if (program.in_place if in_place else program.out_of_place)
     ]
     on_ranks(tmp_path, ranks, cases, (per_host, 8192))

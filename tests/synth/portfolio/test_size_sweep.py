@@ -21,7 +21,7 @@ from synth.schedules import Race, Raced
 from synth.simulation.schedule import replay
 
 SIZES = sizes_between(1 << 10, 1 << 26, 16)
-MESH = family("mesh:3x3", [1e-6], [50e9])
+MESH = family("mesh:2x3", [1e-6], [50e9])
 
 
 @pytest.fixture(scope="module", params=["all_reduce", "all_to_all"])
@@ -117,7 +117,7 @@ def test_what_a_selection_says_of_itself_fits(swept):
         replace(selection, points=(replace(first, time_s=float("nan")),)),
         replace(selection, points=(first, first)),
     ]
-    stray = replace(selection.algorithms[0], collective=collective("reduce", 9, 1), chunk=ints([]))
+    stray = replace(selection.algorithms[0], collective=collective("reduce", MESH.ranks, 1), chunk=ints([]))
     stray = replace(stray, link=ints([]), op=bytes_of([]))
     others.append(replace(selection, algorithms=(*selection.algorithms, stray)))
     if len(selection.algorithms) > 1:

@@ -70,7 +70,9 @@ def findings(found, by):
     return told
 
 
-@pytest.mark.parametrize(("architecture", "by"), chessboard(ARCHITECTURES, ["Simple", "LL", "LL128"]))
+@pytest.mark.parametrize(
+    ("architecture", "by"), chessboard(ARCHITECTURES, ["Simple", "LL", "LL128"], one_in=3)
+)
 def test_orders_and_scopes(architecture, by):
     assert findings(instructions(architecture, by), by) == []
 
@@ -100,8 +102,7 @@ def test_a_dropped_order_or_a_narrower_scope_is_found(old, new, by):
     assert findings(instructions(90, by, change), by) != []
 
 
-@pytest.mark.parametrize("architecture", [90, 100])
-@pytest.mark.parametrize("dtype", SUMS)
+@pytest.mark.parametrize(("dtype", "architecture"), chessboard(SUMS, [90, 100]))
 def test_what_switches_do_has_the_scope_of_the_system(dtype, architecture):
     text = ptx_of(architecture, "Simple", dtype=dtype, multimem=True)
     assert set(re.findall(r"multimem\.[\w.:]+", text)) == SPREADS | {SUM + one for one in SUMS[dtype]}
