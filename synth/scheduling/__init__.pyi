@@ -2,7 +2,6 @@ from . import (
     block_exchange as block_exchange,
     gossip as gossip,
     mixtures as mixtures,
-    rounds as rounds,
     shared_sums as shared_sums,
     stars as stars,
     symmetric_search as symmetric_search,

@@ -18,7 +18,7 @@ plans that are cheap at these prices join the program (column generation).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -29,12 +29,12 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, bytes_of, floats, ints, offsets, spans
 from synth.collective import Collective
 from synth.network import Network
-from synth.networks import FoundSymmetry, distances_s, found_symmetry
+from synth.networks import FoundSymmetry, found_symmetry
 from synth.schedules import COPY, Schedule
-from synth.scheduling import rounds
 from synth.scheduling.justification import longest_paths_s
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import of_schedule
+from synth.scheduling.rounds import RoundSearch, RoundSends
 
 __all__ = ["chunk_counts", "mixed"]
 
@@ -46,18 +46,16 @@ _LEVELS, _MOST_ENTRIES = 10, 3_000_000
 _LENGTHS = 6
 # The fewest chunks of a mixture, the factor to its larger number, and the most sends.
 _FEWEST, _FINER, _MOST_SENDS = 32, 4, 30_000
-# A mixture is made only if the program's bound is at most this share of the best time so far; the most made.
+# A mixture is made only if the program's bound is at most this share of the best time; the most of a program.
 _WORTH, _MOST_MADE = 0.98, 2
-# Plans in rounds are sought for up to _MOST_RANKS ranks, a word of contributions, if the longest time of a
-# send is at most _ALIKE times the shortest, and the latency of the longest path at least this share of the
-# time. For each number of rounds up to _BEGUN plans are begun, with up to _ATTEMPTS attempts for each, and
-# improved in _STEPS steps. They are improved at prices _PRICINGS times for the _NEAREST limits.
-_MOST_RANKS, _ALIKE, _MATTERS = 64, 1.5, 0.05
-_BEGUN, _FEWEST_BEGUN, _ATTEMPTS, _STEPS, _PRICINGS, _NEAREST = 8, 3, 30, 100, 3, 2
+# Plans in few rounds are sought if the longest path has at least this share of the time as latency. For
+# each number of rounds up to _BEGUN plans are begun, with up to _ATTEMPTS attempts for each plan, fewer if
+# rounds² · links² of all would be above _MOST_WORK, a second. They are improved at prices _PRICINGS times.
+_MATTERS, _BEGUN, _ATTEMPTS, _MOST_WORK, _PRICINGS = 0.05, 8, 30, 40_000_000, 6
+# Plans of other methods begin it, too, if they have at most this many sends.
+_MOST_PRUNED = 300
 # What a send costs beside its price, so that sends without a price are few.
 _LEAST_COST = 1e-3
-# The most work to begin them, rounds² · links² each: about a second.
-_MOST_WORK = 40_000_000
 # Times are equal if they are so after this many digits, in seconds, because sums of floats round.
 _DIGITS = 12
 
@@ -80,15 +78,15 @@ def mixed(
     alike = shape.whole and shape.kind == "all_reduce"
     symmetry = found_symmetry(first.network) if alike else None
     pool = _Pool(first.network, symmetry, plans, shape.chunks, chunk_bytes)
-    if alike:
-        pool = _with_rounds(pool, _WORTH * best_s, first.seed)
-    if len(pool.plans) < 2:
-        return
-    for shares in pool.shares(_WORTH * best_s)[:_MOST_MADE]:
-        each = float(shares @ pool.sends)
-        fine = [one for one in cuts if each * one[0].chunks <= _MOST_SENDS]
-        if fine:
-            yield pool.schedule(shares, *fine[-1], first.seed)
+    within_s = _WORTH * best_s
+    # Lists of sends do not reach the bound, so the better bound of more plans may be worth less.
+    pools = {pool, _with_rounds(pool, within_s, first.seed)} if alike else {pool}
+    for one in sorted(pools, key=lambda one: len(one.plans)):
+        for shares in one.shares(within_s)[:_MOST_MADE] if len(one.plans) > 1 else ():
+            each = float(shares @ one.sends)
+            fine = [cut for cut in cuts if each * cut[0].chunks <= _MOST_SENDS]
+            if fine:
+                yield one.schedule(shares, *fine[-1], first.seed)
 
 
 def chunk_counts(network: Network) -> tuple[int, int]:
@@ -180,49 +178,52 @@ def _plans(schedule: Schedule, chunk_bytes: int) -> Iterator[_Plan]:
 
 
 def _with_rounds(pool: _Pool, below_s: float, seed: int) -> _Pool:
-    """Return the pool with plans in few rounds, where all latencies are alike and matter.
+    """Return the pool with plans in few rounds, where latency is a good part of the time ``below_s``.
 
     For each number of rounds the search begins with a few plans. Then it improves the plans with the largest
-    shares at the prices of the program, for the limits on the number of rounds that have the least bounds.
+    shares at the prices of the program, for the limit on the number of rounds that has the least bound.
     """
     network, draw = pool.network, np.random.default_rng(seed)
-    travel_s = network.travel_s(pool.chunk_bytes)
-    hops = distances_s(network, np.ones(network.links), np.arange(network.ranks))
-    if network.ranks > _MOST_RANKS or not np.isfinite(hops).all():
+    search, round_s = RoundSearch(network), float(network.travel_s(pool.chunk_bytes).max())
+    counts = [count for count in search.counts if count * round_s < below_s]
+    if not counts or counts[0] * float(network.alpha_s.min()) < _MATTERS * below_s:
         return pool
-    round_s, fewest = float(travel_s.max()), int(hops.max())
-    counts = [count for count in range(fewest, 2 * fewest + 1) if count * round_s < below_s]
-    each = min(_BEGUN, _MOST_WORK // max(1, sum((count * network.links) ** 2 for count in counts)))
-    matters = fewest * float(network.alpha_s.min()) > _MATTERS * below_s
-    if each < _FEWEST_BEGUN or not matters or round_s > _ALIKE * travel_s.min():
-        return pool
-    found = list[tuple[rounds.RoundSends, _Plan]]()
+    work = sum((count * network.links) ** 2 for count in counts)
+    each = max(1, min(_BEGUN, _MOST_WORK // work))
+    found = list[tuple[RoundSends, _Plan]]()
 
-    def improve(sends: Sequence[rounds.RoundSends], cost: Floats) -> None:
+    def improve(sends: Iterable[RoundSends], cost: Floats) -> None:
         for one in sends:
-            better = rounds.improved(network, one, cost, int(draw.integers(1 << 31)), _STEPS)
-            [plan] = _plans(rounds.schedule(network, pool.chunk_bytes, better), pool.chunk_bytes)
+            better = search.improved(one, cost, draw)
+            [plan] = _plans(search.schedule(pool.chunk_bytes, better), pool.chunk_bytes)
             found.append((better, plan))
 
-    def grown() -> _Pool:
-        return replace(pool, plans=(*pool.plans, *(plan for _, plan in found)))
+    def solved(count: int) -> _Solution:
+        plans = (*pool.plans, *(plan for _, plan in found))
+        return replace(pool, plans=plans).solved(count * round_s)
 
+    given = {count: list[RoundSends]() for count in counts}
+    for plan in pool.plans:
+        when = np.rint(plan.head_s / round_s).astype(np.int64)
+        if (count := int(when.max()) + 1) in given and len(plan.link) <= _MOST_PRUNED:
+            sends = search.pruned(plan.link, when, draw)
+            given[count] += [] if sends is None else [sends]
     for count in counts:
-        tried = (rounds.begun(network, hops, count, draw) for _ in range(each * _ATTEMPTS))
-        begun = list(islice((one for one in tried if one is not None), each))
-        improve(begun, floats(np.ones((count, network.links))))
-    bounds_s = [(grown().solved(count * round_s).bound_s, count) for count in counts]
-    for _, most in sorted(bounds_s)[:_NEAREST]:
-        for _ in range(_PRICINGS):
-            solution = grown().solved(most * round_s)
-            if not np.isfinite(solution.bound_s):
-                break
-            share = solution.share[len(pool.plans) :]
-            ranked = [found[row][0] for row in np.argsort(-share, kind="stable").tolist()]
-            for count in counts[: counts.index(most) + 1]:
-                alike = [one for one in ranked if one.round[-1] == count - 1]
-                improve(alike[:each], grown().round_costs(solution, count, round_s))
-    return grown()
+        tried = (search.begun(count, draw) for _ in range(each * _ATTEMPTS))
+        begun = islice((one for one in tried if one is not None), each)
+        few = sorted(given[count], key=lambda one: len(one.link))[:each]
+        improve((*few, *begun), floats(np.ones((count, network.links))))
+    most = min(counts, key=lambda count: solved(count).bound_s)
+    for _ in range(_PRICINGS):
+        solution = solved(most)
+        if not found or not np.isfinite(solution.bound_s):
+            break
+        order = np.argsort(-solution.share[len(pool.plans) :], kind="stable")
+        ranked = [found[row][0] for row in order.tolist()]
+        for count in counts[: counts.index(most) + 1]:
+            best = [one for one in ranked if one.round[-1] == count - 1][:each]
+            improve(best, pool.round_costs(solution, count, round_s))
+    return replace(pool, plans=(*pool.plans, *(plan for _, plan in found)))
 
 
 class _Solution(NamedTuple):

@@ -11,6 +11,8 @@ simulated annealing (ruin and recreate: Schrimpf et al., Journal of Computationa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +21,22 @@ from probes.base import Floats, Indices, Mask, bytes_of, floats, ints
 from synth.collective import collective
 from synth.kernels import Words, compiled
 from synth.network import Network
+from synth.networks import distances_s
 from synth.schedules import COPY, REDUCE, Schedule
 
-__all__ = ["RoundSends", "begun", "improved", "schedule"]
+__all__ = ["RoundSearch", "RoundSends"]
 
+# A set of contributions is one word of 64 bits.
+_MOST_RANKS = 64
+# The most sends to begin with: removing them takes a tenth of a second.
+_MOST_BEGUN = 2000
+# The largest latency of a link may be this multiple of the smallest.
+_ALIKE = 1.5
 # Each step of the search adds up to _ADDED sends. It accepts sends that are dearer by up to about _DEARER
 # times the mean cost of a send, less and less towards the end.
 _ADDED, _DEARER = 4, 0.75
+# The most steps of a search, and the most sends that it runs, sends² in each step: about 10 ms.
+_STEPS, _MOST_RUN = 100, 250_000
 # Costs vary at random by up to this share of their mean, so that sends of equal cost go in random order.
 _SPREAD = 0.3
 # The weight of the direction to and from the centres in the first removal, beside random numbers in [0, 1).
@@ -39,55 +50,94 @@ class RoundSends(NamedTuple):
     round: Indices
 
 
-def begun(network: Network, hops: Floats, rounds: int, draw: np.random.Generator) -> RoundSends | None:
-    """Return sends that complete every sum in ``rounds`` rounds; None if this attempt does not.
+@dataclass(frozen=True, eq=False)
+class RoundSearch:
+    """The search on one network."""
 
-    ``hops[a, b]`` is the distance of two ranks. Most attempts fail if the rounds are few. O((rounds ·
-    links)²), for 64 ranks at most.
-    """
-    first = _first_cost(network, hops, rounds, draw)
-    found = _begun(*_ends(network), network.ranks, first, int(draw.integers(1 << 31)))
-    return found if len(found.link) else None
+    network: Network
 
+    @cached_property
+    def counts(self) -> list[int]:
+        """The numbers of rounds to try: the diameter to twice as many; [] for networks that it does not suit.
 
-def improved(network: Network, sends: RoundSends, cost: Floats, seed: int, steps: int) -> RoundSends:
-    """Return the cheapest sends found in some steps; ``cost[round, link]`` is the cost of a send.
+        These have many ranks, or links of different latencies.
+        """
+        network, hops = self.network, self._hops
+        if not 2 <= network.ranks <= _MOST_RANKS or not np.isfinite(hops).all():
+            return []
+        few = 2 * hops.max() * network.links <= _MOST_BEGUN
+        alike = network.alpha_s.max() <= _ALIKE * network.alpha_s.min()
+        return list(range(int(hops.max()), 2 * int(hops.max()) + 1)) if few and alike else []
 
-    O(steps · sends²).
-    """
-    return _improved(*_ends(network), network.ranks, sends, cost, seed, steps)
+    @cached_property
+    def _hops(self) -> Floats:
+        return distances_s(self.network, np.ones(self.network.links), np.arange(self.network.ranks))
 
+    @property
+    def _ends(self) -> tuple[Indices, Indices]:
+        return self.network.src.astype(np.int64), self.network.dst.astype(np.int64)
 
-def schedule(network: Network, chunk_bytes: int, sends: RoundSends) -> Schedule:
-    """Return the schedule of one chunk."""
-    made = _columns(*_ends(network), network.ranks, sends)
-    return Schedule(
-        network,
-        collective("all_reduce", network.ranks, 1),
-        chunk_bytes,
-        "gossip",
-        0,
-        ints(np.zeros(len(made.row))),
-        ints(sends.link[made.row]),
-        bytes_of(made.op),
-        addend_start=ints(made.part_start),
-        addend=ints(made.part),
-    )
+    def begun(self, rounds: int, draw: np.random.Generator) -> RoundSends | None:
+        """Return sends that complete every sum in ``rounds`` rounds; None if this attempt does not.
 
+        Most attempts fail if the rounds are few. O((rounds · links)²).
+        """
+        first = self._first_cost(rounds, draw)
+        found = _begun(*self._ends, self.network.ranks, first, int(draw.integers(1 << 31)))
+        return found if len(found.link) else None
 
-def _ends(network: Network) -> tuple[Indices, Indices]:
-    return network.src.astype(np.int64), network.dst.astype(np.int64)
+    def pruned(self, link: Indices, when: Indices, draw: np.random.Generator) -> RoundSends | None:
+        """Return sends over ``link`` in the rounds ``when`` without those that can go; None if incomplete."""
+        order = np.argsort(when, kind="stable")
+        sends = RoundSends(link[order].astype(np.int64), when[order].astype(np.int64))
+        found = _pruned(*self._ends, self.network.ranks, sends, int(draw.integers(1 << 31)))
+        return found if len(found.link) else None
 
+    def _first_cost(self, rounds: int, draw: np.random.Generator) -> Floats:
+        """Return costs that favour sends to some centres in the first rounds, and from them in the last.
 
-def _first_cost(network: Network, hops: Floats, rounds: int, draw: np.random.Generator) -> Floats:
-    """Return costs that favour sends to some centres in the first rounds, and sends from them in the last."""
-    centres = draw.choice(network.ranks, draw.integers(1, max(2, network.ranks // 2)), replace=False)
-    to, away = hops[:, centres].min(axis=1), hops[centres].min(axis=0)
-    late = (2 * np.arange(rounds)[:, None] + 1) / rounds - 1
-    nearer, farther = (to[network.dst] - to[network.src]), (away[network.src] - away[network.dst])
-    cost = np.where(late < 0, -late * nearer, late * farther)
-    cost = cost + (1 - abs(late)) * (to[network.dst] + to[network.src]) / max(1.0, to.max())
-    return floats(draw.choice(_BIASES) * cost + draw.random(cost.shape))
+        In some of the first and last rounds each rank has only one way to and from the centres; the cost of
+        other links is infinite.
+        """
+        src, dst, ranks = self.network.src, self.network.dst, self.network.ranks
+        centres = draw.choice(ranks, draw.integers(1, max(2, ranks // 2)), replace=False)
+        to, away = self._hops[:, centres].min(axis=1), self._hops[centres].min(axis=0)
+        late = (2 * np.arange(rounds)[:, None] + 1) / rounds - 1
+        cost = np.where(late < 0, -late * (to[dst] - to[src]), late * (away[src] - away[dst]))
+        cost = cost + (1 - abs(late)) * (to[dst] + to[src]) / max(1.0, to.max())
+        cost = draw.choice(_BIASES) * cost + draw.random(cost.shape)
+        single = draw.integers((rounds + 1) // 2)
+        order = draw.permutation(self.network.links)
+        for nearer, of, some in (
+            (to[dst] < to[src], src, slice(single)),
+            (away[src] < away[dst], dst, slice(rounds - single, rounds)),
+        ):
+            ways = order[nearer[order]]
+            others = np.ones(self.network.links, np.bool_)
+            others[ways[np.unique(of[ways], return_index=True)[1]]] = False
+            cost[some, others] = np.inf
+        return floats(cost)
+
+    def improved(self, sends: RoundSends, cost: Floats, draw: np.random.Generator) -> RoundSends:
+        """Return the cheapest sends found; ``cost[round, link]`` is the cost of a send. O(sends²) a step."""
+        seed, steps = int(draw.integers(1 << 31)), min(_STEPS, _MOST_RUN // len(sends.link) ** 2)
+        return _improved(*self._ends, self.network.ranks, sends, cost, seed, steps)
+
+    def schedule(self, chunk_bytes: int, sends: RoundSends) -> Schedule:
+        """Return the schedule of one chunk."""
+        columns = _columns(*self._ends, self.network.ranks, sends)
+        return Schedule(
+            self.network,
+            collective("all_reduce", self.network.ranks, 1),
+            chunk_bytes,
+            "gossip",
+            0,
+            ints(np.zeros(len(columns.row))),
+            ints(sends.link[columns.row]),
+            bytes_of(columns.op),
+            addend_start=ints(columns.part_start),
+            addend=ints(columns.part),
+        )
 
 
 class _State(NamedTuple):
@@ -153,14 +203,24 @@ def _columns(src: Indices, dst: Indices, ranks: int, sends: RoundSends) -> _Colu
 
 @compiled
 def _begun(src: Indices, dst: Indices, ranks: int, first: Floats, seed: int) -> RoundSends:
-    """Return sends after one removal by ``first``; none if all links in all rounds leave a sum incomplete."""
+    """Return sends after one removal by ``first``; none if those of finite cost leave a sum incomplete."""
     np.random.seed(seed)
     rounds, links = first.shape
-    link, when = np.empty(rounds * links, np.int64), np.empty(rounds * links, np.int64)
+    link, when, count = np.empty(rounds * links, np.int64), np.empty(rounds * links, np.int64), 0
     for now in range(rounds):
-        link[now * links : (now + 1) * links] = np.argsort(first[now])
-        when[now * links : (now + 1) * links] = now
-    return _without(src, dst, RoundSends(link, when), first, 0.0, _state(ranks), _blank(0, 0))
+        for one in np.argsort(first[now]):
+            if first[now, one] < np.inf:
+                link[count], when[count] = one, now
+                count += 1
+    sends = RoundSends(link[:count], when[:count])
+    return _without(src, dst, sends, first, 0.0, _state(ranks), _blank(0, 0))
+
+
+@compiled
+def _pruned(src: Indices, dst: Indices, ranks: int, sends: RoundSends, seed: int) -> RoundSends:
+    np.random.seed(seed)
+    cost = np.ones((sends.round[-1] + 1, len(src)))
+    return _without(src, dst, sends, cost, 1.0, _state(ranks), _blank(0, 0))
 
 
 @compiled
