@@ -10,13 +10,18 @@ the sends.
 
 If translations map the network to itself, the images of a plan get equal shares, and one link stands for its
 orbit.
+
+Where all links have about the same latency, an all_reduce also gets plans of its own, in few rounds with few
+sends (`synth.scheduling.rounds`). The dual values of the program are prices of a link in each round, and
+plans that are cheap at these prices join the program (column generation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +34,7 @@ from synth.schedules import COPY, Schedule
 from synth.scheduling.justification import longest_paths_s
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import of_schedule
+from synth.scheduling.rounds import RoundSearch, RoundSends
 
 __all__ = ["chunk_counts", "mixed"]
 
@@ -37,11 +43,19 @@ _MOST_CHUNKS = 64
 # Heads and tails are rounded down to this many values each; the most entries of the program's table.
 _LEVELS, _MOST_ENTRIES = 10, 3_000_000
 # The program is solved for plans of up to this many different largest lengths.
-_LENGTHS = 5
+_LENGTHS = 6
 # The fewest chunks of a mixture, the factor to its larger number, and the most sends.
 _FEWEST, _FINER, _MOST_SENDS = 32, 4, 30_000
-# A mixture is made only if the program's bound is at most this share of the best time so far; the most made.
+# A mixture is made only if the program's bound is at most this share of the best time; the most of a program.
 _WORTH, _MOST_MADE = 0.98, 2
+# Plans in few rounds are sought if the longest path has at least this share of the time as latency. For
+# each number of rounds up to _BEGUN plans are begun, with up to _ATTEMPTS attempts for each plan, fewer if
+# rounds² · links² of all would be above _MOST_WORK, a second. They are improved at prices _PRICINGS times.
+_MATTERS, _BEGUN, _ATTEMPTS, _MOST_WORK, _PRICINGS = 0.05, 8, 30, 40_000_000, 6
+# Plans of other methods begin it, too, if they have at most this many sends.
+_MOST_PRUNED = 300
+# What a send costs beside its price, so that sends without a price are few.
+_LEAST_COST = 1e-3
 # Times are equal if they are so after this many digits, in seconds, because sums of floats round.
 _DIGITS = 12
 
@@ -57,20 +71,22 @@ def mixed(
     """
     if not cuts:
         return
-    shape, chunk_bytes = cuts[0]
+    shape, chunk_bytes = cuts[-1]
     first = schedules[0]
     plans = tuple(_unlike(schedules, chunk_bytes, best_s))
     # A translation moves the root of a broadcast, and a subset of the ranks.
     alike = shape.whole and shape.kind == "all_reduce"
     symmetry = found_symmetry(first.network) if alike else None
     pool = _Pool(first.network, symmetry, plans, shape.chunks, chunk_bytes)
-    if len(pool.plans) < 2:
-        return
-    for shares in pool.shares(_WORTH * best_s)[:_MOST_MADE]:
-        each = float(shares @ pool.sends)
-        fine = [one for one in cuts if each * one[0].chunks <= _MOST_SENDS]
-        if fine:
-            yield pool.schedule(shares, *fine[-1], first.seed)
+    within_s = _WORTH * best_s
+    # Lists of sends do not reach the bound, so the better bound of more plans may be worth less.
+    pools = {pool, _with_rounds(pool, within_s, first.seed)} if alike else {pool}
+    for one in sorted(pools, key=lambda one: len(one.plans)):
+        for shares in one.shares(within_s)[:_MOST_MADE] if len(one.plans) > 1 else ():
+            each = float(shares @ one.sends)
+            fine = [cut for cut in cuts if each * cut[0].chunks <= _MOST_SENDS]
+            if fine:
+                yield one.schedule(shares, *fine[-1], first.seed)
 
 
 def chunk_counts(network: Network) -> tuple[int, int]:
@@ -111,35 +127,21 @@ def _unlike(schedules: Sequence[Schedule], chunk_bytes: int, within_s: float) ->
             if key in seen or plan.length_s >= within_s:
                 continue
             seen.add(key)
-            if not schedule.exchanges or _keeps_order(plan, schedule.network):
+            if not schedule.exchanges or _ends_with_copies(plan, schedule.network):
                 yield plan
 
 
-def _keeps_order(plan: _Plan, network: Network) -> bool:
-    """Return whether a copy cannot overtake another send from or to the rank that it overwrites."""
+def _ends_with_copies(plan: _Plan, network: Network) -> bool:
+    """Return whether a rank that got a copy only passes the copy on, and receives nothing more."""
     src, dst = network.src[plan.link].tolist(), network.dst[plan.link].tolist()
-    part, start = plan.part.tolist(), plan.part_start.tolist()
-    # Sets of sends as bits: those before each send, those into each rank, and all that touch a rank.
-    before: list[int] = []
-    into, touching, copied = [0] * network.ranks, [0] * network.ranks, [False] * network.ranks
-    for row, (source, target, op) in enumerate(zip(src, dst, plan.op.tolist(), strict=True)):
-        parts = part[start[row] : start[row + 1]]
-        direct = sum(1 << one for one in set(parts) if one >= 0) if parts else into[source]
-        if copied[target] or (parts and copied[source]):
+    copied = set[int]()
+    for source, target, op, parts in zip(
+        src, dst, plan.op.tolist(), np.diff(plan.part_start).tolist(), strict=True
+    ):
+        if target in copied or (parts and source in copied):
             return False
-        found, left = direct, direct
-        while left:
-            lowest = left & -left
-            found |= before[lowest.bit_length() - 1]
-            left ^= lowest
-        before.append(found)
         if op == COPY:
-            if touching[target] & ~found:
-                return False
-            copied[target] = True
-        into[target] |= 1 << row
-        for rank in (source, target):
-            touching[rank] |= 1 << row
+            copied.add(target)
     return True
 
 
@@ -175,6 +177,65 @@ def _plans(schedule: Schedule, chunk_bytes: int) -> Iterator[_Plan]:
         )
 
 
+def _with_rounds(pool: _Pool, below_s: float, seed: int) -> _Pool:
+    """Return the pool with plans in few rounds, where latency is a good part of the time ``below_s``.
+
+    For each number of rounds the search begins with a few plans. Then it improves the plans with the largest
+    shares at the prices of the program, for the limit on the number of rounds that has the least bound.
+    """
+    network, draw = pool.network, np.random.default_rng(seed)
+    search, round_s = RoundSearch(network), float(network.travel_s(pool.chunk_bytes).max())
+    counts = [count for count in search.counts if count * round_s < below_s]
+    if not counts or counts[0] * float(network.alpha_s.min()) < _MATTERS * below_s:
+        return pool
+    work = sum((count * network.links) ** 2 for count in counts)
+    each = max(1, min(_BEGUN, _MOST_WORK // work))
+    found = list[tuple[RoundSends, _Plan]]()
+
+    def improve(sends: Iterable[RoundSends], cost: Floats) -> None:
+        for one in sends:
+            better = search.improved(one, cost, draw)
+            [plan] = _plans(search.schedule(pool.chunk_bytes, better), pool.chunk_bytes)
+            found.append((better, plan))
+
+    def solved(count: int) -> _Solution:
+        plans = (*pool.plans, *(plan for _, plan in found))
+        return replace(pool, plans=plans).solved(count * round_s)
+
+    given = {count: list[RoundSends]() for count in counts}
+    for plan in pool.plans:
+        when = np.rint(plan.head_s / round_s).astype(np.int64)
+        if (count := int(when.max()) + 1) in given and len(plan.link) <= _MOST_PRUNED:
+            sends = search.pruned(plan.link, when, draw)
+            given[count] += [] if sends is None else [sends]
+    for count in counts:
+        tried = (search.begun(count, draw) for _ in range(each * _ATTEMPTS))
+        begun = islice((one for one in tried if one is not None), each)
+        few = sorted(given[count], key=lambda one: len(one.link))[:each]
+        improve((*few, *begun), floats(np.ones((count, network.links))))
+    most = min(counts, key=lambda count: solved(count).bound_s)
+    for _ in range(_PRICINGS):
+        solution = solved(most)
+        if not found or not np.isfinite(solution.bound_s):
+            break
+        order = np.argsort(-solution.share[len(pool.plans) :], kind="stable")
+        ranked = [found[row][0] for row in order.tolist()]
+        for count in counts[: counts.index(most) + 1]:
+            best = [one for one in ranked if one.round[-1] == count - 1][:each]
+            improve(best, pool.round_costs(solution, count, round_s))
+    return replace(pool, plans=(*pool.plans, *(plan for _, plan in found)))
+
+
+class _Solution(NamedTuple):
+    """The share of each plan, their bound, and the price of a second of a send, [orbit, head, tail]."""
+
+    share: Floats
+    bound_s: float
+    heads_s: Floats
+    tails_s: Floats
+    price: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class _Pool:
     """The plans for one buffer of ``chunks`` chunks of ``chunk_bytes``."""
@@ -190,38 +251,41 @@ class _Pool:
         """The number of sends of each plan."""
         return floats(np.array([len(plan.link) for plan in self.plans]))
 
+    @cached_property
+    def length_s(self) -> Floats:
+        """The time of each plan without queueing."""
+        return floats(np.round([plan.length_s for plan in self.plans], _DIGITS))
+
     def shares(self, below_s: float) -> list[Floats]:
         """Return shares of the plans whose bound is below a time, the least bound first.
 
         The bound counts the longest plan that may have a share, so programs with shorter plans are solved,
         too. Their solutions may be better: lists of sends do not reach the bound.
         """
-        length_s = np.array([plan.length_s for plan in self.plans])
-        lengths_s = np.unique(np.quantile(length_s, np.linspace(0, 1, _LENGTHS), method="lower"))
-        found: list[tuple[float, int, Floats]] = []
-        for most_s in lengths_s[lengths_s < below_s].tolist():
-            short = np.flatnonzero(length_s <= most_s + 10**-_DIGITS)
-            part, bound_s = self._solved(short)
-            if bound_s < below_s:
-                whole = np.zeros(len(self.plans))
-                whole[short] = part
-                found.append((bound_s, len(found), floats(whole)))
-        return [shares for _, _, shares in sorted(found, key=lambda one: one[:2])]
+        lengths_s = np.unique(self.length_s)
+        if len(lengths_s) > _LENGTHS:
+            lengths_s = np.unique(np.quantile(lengths_s, np.linspace(0, 1, _LENGTHS), method="lower"))
+        found = [self.solved(most_s) for most_s in lengths_s[lengths_s < below_s].tolist()]
+        best = sorted((one for one in found if one.bound_s < below_s), key=lambda one: one.bound_s)
+        return [one.share for one in best]
 
-    def _solved(self, rows: Indices) -> tuple[Floats, float]:
-        """Return (shares of the plans ``rows``, bound) from the linear program; infinite if too large."""
+    def solved(self, most_s: float) -> _Solution:
+        """Return the shares of plans that take at most ``most_s``; the bound is infinite for too many."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix
 
+        rows = np.flatnonzero(self.length_s <= most_s + 10**-_DIGITS)
         plans = [self.plans[row] for row in rows.tolist()]
+        if not plans:
+            return self._unsolved
         heads_s = _levels(np.concatenate([plan.head_s for plan in plans]))
         tails_s = _levels(np.concatenate([plan.tail_s for plan in plans]))
         if len(plans) * len(self._resources[1]) * len(heads_s) * len(tails_s) > _MOST_ENTRIES:
-            return np.zeros(len(rows)), np.inf
+            return self._unsolved
         load_s = np.stack([self._loads_s(plan, heads_s, tails_s) for plan in plans])
         table = load_s.reshape(len(plans), -1).T
         apart_s = np.broadcast_to(heads_s[:, None] + tails_s, load_s.shape[1:]).ravel()
-        some = table.any(axis=1)
+        some = np.asarray(table.any(axis=1))
         unit_s = float(apart_s.max()) or 1.0
         matrix = np.column_stack((table[some] / unit_s, -np.ones(int(some.sum()))))
         solved = linprog(
@@ -232,7 +296,34 @@ class _Pool:
             b_eq=[1.0],
             method="highs",
         )
-        return floats(np.maximum(solved.x[:-1], 0.0)), float(solved.x[-1]) * unit_s
+        share = np.zeros(len(self.plans))
+        share[rows] = np.maximum(solved.x[:-1], 0.0)
+        dual = np.zeros(len(some))
+        dual[some] = -solved.ineqlin.marginals
+        # A send counts in the rows of all heads and tails up to its own.
+        price = dual.reshape(load_s.shape[1:]).cumsum(axis=1).cumsum(axis=2)
+        return _Solution(floats(share), float(solved.x[-1]) * unit_s, heads_s, tails_s, floats(price))
+
+    @property
+    def _unsolved(self) -> _Solution:
+        nothing = floats(np.zeros(0))
+        return _Solution(floats(np.zeros(len(self.plans))), np.inf, nothing, nothing, nothing)
+
+    def round_costs(self, solution: _Solution, rounds: int, round_s: float) -> Floats:
+        """Return the cost [round, link] of a send at the prices of a solution, with a mean of 1."""
+        network, (orbit, members) = self.network, self._resources
+        hold_s, port_hold_s = network.hold_s(self.chunk_bytes), network.port_hold_s(self.chunk_bytes)
+        port = orbit[network.links + network.link_port.astype(np.int64)]
+        cost = np.zeros((rounds, network.links))
+        for now in range(rounds):
+            early = _last_at_most(solution.heads_s, now * round_s)
+            late = _last_at_most(solution.tails_s, (rounds - now) * round_s - hold_s.max())
+            if early >= 0 and late >= 0:
+                price = solution.price[:, early, late] / members
+                cost[now] = price[orbit[: network.links]] * hold_s
+                np.add.at(cost[now], network.port_user, price[port] * port_hold_s)
+        mean = cost.mean()
+        return floats(cost / mean + _LEAST_COST) if mean > 0 else floats(np.ones_like(cost))
 
     def _loads_s(self, plan: _Plan, heads_s: Floats, tails_s: Floats) -> Floats:
         """Return the seconds for which the plan, with the whole buffer, holds each link and port.
@@ -240,10 +331,7 @@ class _Pool:
         The result is [orbit, head, tail]: the sends with at least this head and this tail, of a member.
         """
         network, (orbit, members) = self.network, self._resources
-        early, late = (
-            np.searchsorted(levels_s, np.round(times_s, _DIGITS), side="right") - 1
-            for levels_s, times_s in ((heads_s, plan.head_s), (tails_s, plan.tail_s))
-        )
+        early, late = _last_at_most(heads_s, plan.head_s), _last_at_most(tails_s, plan.tail_s)
         first = network.link_port_start[:-1][plan.link]
         counts = np.diff(network.link_port_start)[plan.link]
         ports = spans(first, counts)
@@ -322,6 +410,11 @@ class _Pool:
             self.network, chunk_bytes, made.link.astype(np.int64), of_schedule(made), np.concatenate(urgency)
         )
         return in_order(made, order)
+
+
+def _last_at_most(levels_s: Floats, times_s: Floats | float) -> Indices:
+    """Return for each time the last level that is not above it; -1 if there is none."""
+    return np.searchsorted(levels_s, np.round(times_s, _DIGITS), side="right") - 1
 
 
 def _levels(times_s: Floats) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 from probes.base import Indices, offsets, spans
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedules import Schedule
+from synth.schedules import COPY, Schedule
 from synth.simulation import touched
 
 __all__ = ["Precedence", "of_schedule", "of_turns"]
@@ -63,10 +63,10 @@ def of_turns(
 
 
 def of_schedule(schedule: Schedule) -> Precedence:
-    """Return the graph in which each send waits for its addends.
+    """Return the graph in which each send waits for its addends, or without any for sends into its source.
 
-    A send without addends waits for its chunk's earlier sends into its source. O((sends + addends) · log
-    sends).
+    In an exchange a copy also waits for its chunk's earlier sends from and to the rank that it overwrites.
+    O((sends + addends) · log sends).
     """
     rows = np.arange(schedule.sends)
     columns = schedule.network, schedule.collective, schedule.chunk, schedule.link, rows
@@ -75,13 +75,26 @@ def of_schedule(schedule: Schedule) -> Precedence:
     counts = np.diff(schedule.addend_start)
     bare = _of_slots(*columns, rows[counts == 0])
     brought = schedule.addend >= 0
+    before, copy = _overwritten(schedule)
     return Precedence(
         schedule.sends,
         bare.milestones,
-        np.concatenate((bare.before, schedule.addend[brought])),
-        np.concatenate((bare.after, np.repeat(rows, counts)[brought])),
+        np.concatenate((bare.before, schedule.addend[brought], before)),
+        np.concatenate((bare.after, np.repeat(rows, counts)[brought], copy)),
         bare.missing,
     )
+
+
+def _overwritten(schedule: Schedule) -> tuple[Indices, Indices]:
+    """Return (send, copy) for each earlier send from or to the slot that a copy overwrites."""
+    leaves, enters, _ = touched(schedule.network, schedule.collective, schedule.chunk, schedule.link)
+    rows, copies = np.arange(schedule.sends), np.flatnonzero(schedule.op == COPY)
+    send, slot = np.tile(rows, 2), np.concatenate((leaves, enters)).astype(np.int64)
+    order = np.argsort(slot * schedule.sends + send, kind="stable")
+    key, into = (slot * schedule.sends + send)[order], enters[copies].astype(np.int64) * schedule.sends
+    first, counts = np.searchsorted(key, into), np.searchsorted(key, into + copies)
+    counts -= first
+    return send[order][spans(first, counts)], np.repeat(copies, counts)
 
 
 def _of_slots(
