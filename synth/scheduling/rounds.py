@@ -2,7 +2,7 @@
 
 In a round every link may carry one sum of the chunk; all sums arrive before the next round. With twice as
 many rounds as the radius of the network, a tree and its reverse need 2 (n - 1) sends among n ranks. Fewer
-rounds need more sends: on a hypercube of 16 ranks the search finds 30 sends in 7 rounds and 32 in 6.
+rounds need more sends: on a hypercube of 16 ranks the search finds 30 sends in 7 rounds and 34 in 6.
 
 The search starts with all links in all rounds and removes sends, dear ones first, as long as every rank still
 gets the complete sum. Then it adds a few sends at random and removes again, and accepts what this finds by
