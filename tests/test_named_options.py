@@ -37,6 +37,7 @@ OTHERS = {
     "rocm-smi": "--showtopo",
     "AstraSim": "--network-configuration --remote-memory-configuration --system-configuration "
     "--workload-configuration",
+    "Symbolic Tensor Graph, whose words have underscores": "--dp --micro --num --pp --tp",
     "useradd, systemctl, dpkg": "--create-home --immediate --now --system",
     "fish": "--arguments --command --condition --invert --keep-order --no-files",
     "bash": "--login",

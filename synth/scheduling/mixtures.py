@@ -54,7 +54,7 @@ _WORTH, _MOST_MADE = 0.98, 2
 _MATTERS, _BEGUN, _ATTEMPTS, _MOST_WORK, _PRICINGS = 0.05, 8, 30, 40_000_000, 6
 # Plans of other methods begin it, too, if they have at most this many sends.
 _MOST_PRUNED = 300
-# What a send costs beside its price, so that sends without a price are few.
+# The least cost of a send, so that those without a price are few, too.
 _LEAST_COST = 1e-3
 # Times are equal if they are so after this many digits, in seconds, because sums of floats round.
 _DIGITS = 12

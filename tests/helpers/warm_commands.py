@@ -27,7 +27,7 @@ from types import ModuleType
 _MOST_BYTES = 1 << 20
 # Modules of ranks, GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
-# What commands import where they need it.
+# Packages that commands import where they need them.
 _OF_OTHERS = ("psutil", "pulp", "pynvml", "scipy.optimize", "scipy.sparse")
 _READ_BY_IMPORTS = ("PYTHON", "NUMBA", "LC_", "LANG", "XDG_CACHE_HOME", "OMP_", "OPENBLAS_", "LD_")
 _PACKAGES = ("ccctl", "exec", "probes", "synth")
