@@ -110,7 +110,7 @@ class Refinement:
         least_bytes = smallest_bytes(request.network) / _FINER
         cuts = [one for one in cuts if one[1] >= least_bytes]
         plan = replace(found[0][1], name="mixture")
-        # List scheduling keeps what each send waits for, but not which of two arrivals is the first.
+        # A copy may arrive before what it overwrites is sent: list scheduling keeps other waits only.
         return [
             (replay(one).time_s, replace(plan, shape=one.collective, chunk_bytes=one.chunk_bytes), one)
             for one in mixtures.mixed(schedules, cuts, best_s)

@@ -18,6 +18,7 @@ plans that are cheap at these prices join the program (column generation).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -66,8 +67,9 @@ def mixed(
     """Yield mixtures of the plans of ``schedules``, in the finest of ``cuts``, (collective, chunk bytes).
 
     All chunks of the collective must have the same sources and targets. ``best_s`` is the best time so far;
-    nothing is yielded if the program shows that mixtures gain too little. O(plans · sends of a plan), and
-    some linear programs with a variable for each plan.
+    nothing is yielded if the program shows that mixtures gain too little. Check each mixture: a copy may
+    arrive before what it overwrites is sent, because a list of sends has no such waits.
+    O(plans · sends of a plan), and some linear programs with a variable for each plan.
     """
     if not cuts:
         return
@@ -282,7 +284,7 @@ class _Pool:
         tails_s = _levels(np.concatenate([plan.tail_s for plan in plans]))
         if len(plans) * len(self._resources[1]) * len(heads_s) * len(tails_s) > _MOST_ENTRIES:
             return self._unsolved
-        load_s = np.stack([self._loads_s(plan, heads_s, tails_s) for plan in plans])
+        load_s = self._loads_s(rows, heads_s, tails_s)
         table = load_s.reshape(len(plans), -1).T
         apart_s = np.broadcast_to(heads_s[:, None] + tails_s, load_s.shape[1:]).ravel()
         some = np.asarray(table.any(axis=1))
@@ -295,6 +297,8 @@ class _Pool:
             A_eq=np.append(np.ones(len(plans)), 0.0)[None],
             b_eq=[1.0],
             method="highs",
+            # Presolving takes twice as long as solving.
+            options={"presolve": False},
         )
         share = np.zeros(len(self.plans))
         share[rows] = np.maximum(solved.x[:-1], 0.0)
@@ -325,24 +329,43 @@ class _Pool:
         mean = cost.mean()
         return floats(cost / mean + _LEAST_COST) if mean > 0 else floats(np.ones_like(cost))
 
-    def _loads_s(self, plan: _Plan, heads_s: Floats, tails_s: Floats) -> Floats:
-        """Return the seconds for which the plan, with the whole buffer, holds each link and port.
+    def _loads_s(self, rows: Indices, heads_s: Floats, tails_s: Floats) -> Floats:
+        """Return the seconds for which each plan, with the whole buffer, holds each link and port.
 
-        The result is [orbit, head, tail]: the sends with at least this head and this tail, of a member.
+        The result is [plan, orbit, head, tail]: the sends with at least this head and this tail, of a member.
         """
-        network, (orbit, members) = self.network, self._resources
-        early, late = _last_at_most(heads_s, plan.head_s), _last_at_most(tails_s, plan.tail_s)
-        first = network.link_port_start[:-1][plan.link]
-        counts = np.diff(network.link_port_start)[plan.link]
-        ports = spans(first, counts)
-        send = np.concatenate((np.arange(len(plan.link)), np.repeat(np.arange(len(plan.link)), counts)))
-        held = orbit[np.concatenate((plan.link, network.links + network.link_port[ports].astype(np.int64)))]
-        held_s = np.concatenate(
-            (network.hold_s(self.chunk_bytes)[plan.link], network.port_hold_s(self.chunk_bytes)[ports])
+        plan, held, head_s, tail_s, held_s = self._holds
+        place = np.full(len(self.plans), -1)
+        place[rows] = np.arange(len(rows))
+        some = place[plan] >= 0
+        shape = len(rows), len(self._resources[1]), len(heads_s), len(tails_s)
+        at = (
+            place[plan[some]],
+            held[some],
+            _last_at_most(heads_s, head_s[some]),
+            _last_at_most(tails_s, tail_s[some]),
         )
-        found = np.zeros((len(members), len(heads_s), len(tails_s)))
-        np.add.at(found, (held, early[send], late[send]), self.chunks * held_s / members[held])
-        return floats(found[:, ::-1, ::-1].cumsum(axis=1).cumsum(axis=2)[:, ::-1, ::-1])
+        size = math.prod(shape)
+        found = np.bincount(np.ravel_multi_index(at, shape), held_s[some], size).reshape(shape)
+        return floats(found[..., ::-1, ::-1].cumsum(axis=2).cumsum(axis=3)[..., ::-1, ::-1])
+
+    @cached_property
+    def _holds(self) -> tuple[Indices, Indices, Floats, Floats, Floats]:
+        """(plan, orbit, head, tail, seconds of the whole buffer) for each link or port that a send holds."""
+        network, (orbit, members) = self.network, self._resources
+        lengths = [len(plan.link) for plan in self.plans]
+        link = np.concatenate([plan.link for plan in self.plans])
+        counts = np.diff(network.link_port_start)[link]
+        ports = spans(network.link_port_start[:-1][link], counts)
+        send = np.concatenate((np.arange(len(link)), np.repeat(np.arange(len(link)), counts)))
+        held = orbit[np.concatenate((link, network.links + network.link_port[ports].astype(np.int64)))]
+        held_s = np.concatenate(
+            (network.hold_s(self.chunk_bytes)[link], network.port_hold_s(self.chunk_bytes)[ports])
+        )
+        head_s = np.concatenate([plan.head_s for plan in self.plans])[send]
+        tail_s = np.concatenate([plan.tail_s for plan in self.plans])[send]
+        plan = np.repeat(np.arange(len(lengths)), lengths)[send]
+        return plan, held, floats(head_s), floats(tail_s), floats(self.chunks * held_s / members[held])
 
     @cached_property
     def _resources(self) -> tuple[Indices, Floats]:

@@ -82,16 +82,30 @@ class RoundSearch:
 
         Most attempts fail if the rounds are few. O((rounds · links)²).
         """
-        first = self._first_cost(rounds, draw)
-        found = _begun(*self._ends, self.network.ranks, first, int(draw.integers(1 << 31)))
-        return found if len(found.link) else None
+        cost = self._first_cost(rounds, draw)
+        link = np.argsort(cost, axis=1)
+        when = np.repeat(np.arange(rounds), self.network.links)
+        some = np.isfinite(cost)[when, link.ravel()]
+        return self._minimal(RoundSends(link.ravel()[some], when[some]), cost, 0.0, draw)
 
     def pruned(self, link: Indices, when: Indices, draw: np.random.Generator) -> RoundSends | None:
         """Return sends over ``link`` in the rounds ``when`` without those that can go; None if incomplete."""
         order = np.argsort(when, kind="stable")
         sends = RoundSends(link[order].astype(np.int64), when[order].astype(np.int64))
-        found = _pruned(*self._ends, self.network.ranks, sends, int(draw.integers(1 << 31)))
+        cost = floats(np.ones((int(when.max()) + 1, self.network.links)))
+        return self._minimal(sends, cost, 1.0, draw)
+
+    def _minimal(
+        self, sends: RoundSends, cost: Floats, mean: float, draw: np.random.Generator
+    ) -> RoundSends | None:
+        found = self._searched(sends, cost, mean, draw, steps=0)
         return found if len(found.link) else None
+
+    def _searched(
+        self, sends: RoundSends, cost: Floats, mean: float, draw: np.random.Generator, steps: int
+    ) -> RoundSends:
+        state, seed = _state(self.network.ranks), int(draw.integers(1 << 31))
+        return _searched(*self._ends, sends, cost, mean, state, _columns(0, 0), seed, steps)
 
     def _first_cost(self, rounds: int, draw: np.random.Generator) -> Floats:
         """Return costs that favour sends to some centres in the first rounds, and from them in the last.
@@ -120,23 +134,27 @@ class RoundSearch:
 
     def improved(self, sends: RoundSends, cost: Floats, draw: np.random.Generator) -> RoundSends:
         """Return the cheapest sends found; ``cost[round, link]`` is the cost of a send. O(sends²) a step."""
-        seed, steps = int(draw.integers(1 << 31)), min(_STEPS, _MOST_RUN // len(sends.link) ** 2)
-        return _improved(*self._ends, self.network.ranks, sends, cost, seed, steps)
+        steps = min(_STEPS, _MOST_RUN // len(sends.link) ** 2)
+        return self._searched(sends, cost, float(cost.mean()), draw, steps)
 
     def schedule(self, chunk_bytes: int, sends: RoundSends) -> Schedule:
         """Return the schedule of one chunk."""
-        columns = _columns(*self._ends, self.network.ranks, sends)
+        total, ranks = len(sends.link), self.network.ranks
+        kept, carried = np.ones(total, np.bool_), np.zeros(total, np.uint64)
+        columns = _columns(total, ranks)
+        count = _run(*self._ends, sends, kept, _state(ranks), carried, columns, True)
+        start = columns.part_start[: count + 1]
         return Schedule(
             self.network,
-            collective("all_reduce", self.network.ranks, 1),
+            collective("all_reduce", ranks, 1),
             chunk_bytes,
             "gossip",
             0,
-            ints(np.zeros(len(columns.row))),
-            ints(sends.link[columns.row]),
-            bytes_of(columns.op),
-            addend_start=ints(columns.part_start),
-            addend=ints(columns.part),
+            ints(np.zeros(count)),
+            ints(sends.link[columns.row[:count]]),
+            bytes_of(columns.op[:count]),
+            addend_start=ints(start),
+            addend=ints(columns.part[: start[-1]]),
         )
 
 
@@ -167,71 +185,35 @@ class _Columns(NamedTuple):
     part: Indices
 
 
-@compiled
 def _state(ranks: int) -> _State:
-    return _State(
-        np.zeros(ranks, np.int64),
-        np.zeros((ranks, ranks + 1), np.uint64),
-        np.zeros((ranks, ranks + 1), np.int64),
-        np.zeros(ranks, np.uint64),
-        np.zeros(ranks, np.int64),
-        np.zeros(ranks, np.int64),
-        np.zeros(ranks, np.int64),
-    )
+    by_rank = [np.zeros(ranks, np.int64) for _ in range(4)]
+    row_set, row_send = np.zeros((ranks, ranks + 1), np.uint64), np.zeros((ranks, ranks + 1), np.int64)
+    return _State(by_rank[0], row_set, row_send, np.zeros(ranks, np.uint64), *by_rank[1:])
+
+
+def _columns(sends: int, ranks: int) -> _Columns:
+    """Return empty columns that are long enough for these sends."""
+    row, op = np.zeros(sends, np.int64), np.zeros(sends, np.int64)
+    return _Columns(row, op, np.zeros(sends + 1, np.int64), np.zeros(sends * (ranks + 1), np.int64))
 
 
 @compiled
-def _blank(sends: int, ranks: int) -> _Columns:
-    return _Columns(
-        np.zeros(sends, np.int64),
-        np.zeros(sends, np.int64),
-        np.zeros(sends + 1, np.int64),
-        np.zeros(sends * (ranks + 1), np.int64),
-    )
-
-
-@compiled
-def _columns(src: Indices, dst: Indices, ranks: int, sends: RoundSends) -> _Columns:
-    """Return the columns of sends that complete every sum."""
-    total = len(sends.link)
-    full = _blank(total, ranks)
-    kept, carried = np.ones(total, np.bool_), np.zeros(total, np.uint64)
-    count = _run(src, dst, sends, kept, _state(ranks), carried, full, True)
-    starts = full.part_start[: count + 1]
-    return _Columns(full.row[:count], full.op[:count], starts, full.part[: starts[count]])
-
-
-@compiled
-def _begun(src: Indices, dst: Indices, ranks: int, first: Floats, seed: int) -> RoundSends:
-    """Return sends after one removal by ``first``; none if those of finite cost leave a sum incomplete."""
-    np.random.seed(seed)
-    rounds, links = first.shape
-    link, when, count = np.empty(rounds * links, np.int64), np.empty(rounds * links, np.int64), 0
-    for now in range(rounds):
-        for one in np.argsort(first[now]):
-            if first[now, one] < np.inf:
-                link[count], when[count] = one, now
-                count += 1
-    sends = RoundSends(link[:count], when[:count])
-    return _without(src, dst, sends, first, 0.0, _state(ranks), _blank(0, 0))
-
-
-@compiled
-def _pruned(src: Indices, dst: Indices, ranks: int, sends: RoundSends, seed: int) -> RoundSends:
-    np.random.seed(seed)
-    cost = np.ones((sends.round[-1] + 1, len(src)))
-    return _without(src, dst, sends, cost, 1.0, _state(ranks), _blank(0, 0))
-
-
-@compiled
-def _improved(
-    src: Indices, dst: Indices, ranks: int, sends: RoundSends, cost: Floats, seed: int, steps: int
+def _searched(
+    src: Indices,
+    dst: Indices,
+    sends: RoundSends,
+    cost: Floats,
+    mean: float,
+    state: _State,
+    nothing: _Columns,
+    seed: int,
+    steps: int,
 ) -> RoundSends:
+    """Return the cheapest sends that some steps find, without those that can go; none if incomplete."""
     np.random.seed(seed)
     rounds, links = cost.shape
-    mean = cost.mean()
-    state, nothing = _state(ranks), _blank(0, 0)
-    best, best_cost = sends, _total(sends, cost)
+    best = _without(src, dst, sends, cost, mean, state, nothing)
+    best_cost = _total(best, cost)
     current, current_cost = best, best_cost
     for step in range(steps):
         found = _without(src, dst, _with_more(current, rounds, links), cost, mean, state, nothing)

@@ -26,8 +26,9 @@ def test_a_row_stands_beside_the_papers() -> None:
     assert head.split()[:3] == ["where", "network", "collective"]
     assert broadcast.split()[3] == "broadcast"
     # Direct sends take 39 and 30 steps, the best 10 and 18 (the paper's Table IV).
-    assert broadcast.count("3.90x") == 2
-    assert gather.count("1.67x") == 2
+    # The last two words are a ratio of measured times and a remark.
+    assert broadcast.split()[:-2].count("3.90x") == 2
+    assert gather.split()[:-2].count("1.67x") == 2
 
 
 def test_quick_leaves_out_the_large_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,6 @@ import pickle
 import random
 import resource
 import secrets
-import select
 import signal
 import socket
 import struct
@@ -31,6 +30,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def campaign(
     told_s = begun_s
     try:
         while any(one.pid for one in crew):
-            ready, _, _ = select.select([one.results for one in crew if one.pid], [], [], 0.25)
+            ready = wait([one.results for one in crew if one.pid], 0.25)
             for one in crew:
                 if one.pid and one.results in ready:
                     _collect(one, tally, say)
