@@ -37,7 +37,7 @@ from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import of_schedule
 from synth.scheduling.rounds import RoundSearch, RoundSends
 
-__all__ = ["chunk_counts", "mixed"]
+__all__ = ["chunk_counts", "latency_share", "mixed"]
 
 # Schedules in more chunks mostly repeat the plans of those in fewer.
 _MOST_CHUNKS = 64
@@ -52,7 +52,7 @@ _WORTH, _MOST_MADE = 0.98, 2
 # Plans in few rounds are sought if the longest path has at least this share of the time as latency. For
 # each number of rounds up to _BEGUN plans are begun, with up to _ATTEMPTS attempts for each plan, fewer if
 # rounds² · links² of all would be above _MOST_WORK, a second. They are improved at prices _PRICINGS times.
-_MATTERS, _BEGUN, _ATTEMPTS, _MOST_WORK, _PRICINGS = 0.05, 8, 30, 40_000_000, 6
+_MATTERS, _BEGUN, _ATTEMPTS, _MOST_WORK, _PRICINGS = 0.1, 8, 30, 40_000_000, 4
 # Plans of other methods begin it, too, if they have at most this many sends.
 _MOST_PRUNED = 300
 # The least cost of a send, so that those without a price are few, too.
@@ -82,13 +82,23 @@ def mixed(
     pool = _Pool(first.network, symmetry, plans, shape.chunks, chunk_bytes)
     within_s = _WORTH * best_s
     # Lists of sends do not reach the bound, so the better bound of more plans may be worth less.
-    pools = {pool, _with_rounds(pool, within_s, first.seed)} if alike else {pool}
-    for one in sorted(pools, key=lambda one: len(one.plans)):
+    seeks = alike and latency_share(first.network, best_s) >= _MATTERS
+    pools = (pool, _with_rounds(pool, within_s, first.seed)) if seeks else (pool,)
+    for one in pools:
         for shares in one.shares(within_s)[:_MOST_MADE] if len(one.plans) > 1 else ():
             each = float(shares @ one.sends)
             fine = [cut for cut in cuts if each * cut[0].chunks <= _MOST_SENDS]
             if fine:
                 yield one.schedule(shares, *fine[-1], first.seed)
+
+
+def latency_share(network: Network, best_s: float) -> float:
+    """Return the least latency between the farthest ranks as a share of ``best_s``.
+
+    It is 0 if a search for plans in few rounds does not suit the network.
+    """
+    counts = RoundSearch(network).counts
+    return counts[0] * float(network.alpha_s.min()) / best_s if counts else 0.0
 
 
 def chunk_counts(network: Network) -> tuple[int, int]:
@@ -180,7 +190,7 @@ def _plans(schedule: Schedule, chunk_bytes: int) -> Iterator[_Plan]:
 
 
 def _with_rounds(pool: _Pool, below_s: float, seed: int) -> _Pool:
-    """Return the pool with plans in few rounds, where latency is a good part of the time ``below_s``.
+    """Return the pool with plans in few rounds, whose travel alone takes less than ``below_s``.
 
     For each number of rounds the search begins with a few plans. Then it improves the plans with the largest
     shares at the prices of the program, for the limit on the number of rounds that has the least bound.
@@ -188,7 +198,7 @@ def _with_rounds(pool: _Pool, below_s: float, seed: int) -> _Pool:
     network, draw = pool.network, np.random.default_rng(seed)
     search, round_s = RoundSearch(network), float(network.travel_s(pool.chunk_bytes).max())
     counts = [count for count in search.counts if count * round_s < below_s]
-    if not counts or counts[0] * float(network.alpha_s.min()) < _MATTERS * below_s:
+    if not counts:
         return pool
     work = sum((count * network.links) ** 2 for count in counts)
     each = max(1, min(_BEGUN, _MOST_WORK // work))
