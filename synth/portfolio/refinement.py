@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from synth.check import check
 from synth.collective import Collective
 from synth.portfolio.attempts import Plan, smallest_bytes
 from synth.portfolio.request import Request, cut, cut_again
@@ -113,11 +112,9 @@ class Refinement:
         least_bytes = smallest_bytes(request.network) / _FINER
         cuts = [one for one in cuts if one[1] >= least_bytes]
         plan = replace(found[0][1], name="mixture")
-        # A copy may arrive before what it overwrites is sent: list scheduling keeps other waits only.
         return [
             (replay(one).time_s, replace(plan, shape=one.collective, chunk_bytes=one.chunk_bytes), one)
             for one in mixtures.mixed(schedules, cuts, best_s)
-            if not check(one)
         ]
 
     def _cut(self, chunks: int) -> tuple[Collective, int]:

@@ -23,7 +23,8 @@ from synth.network import Network
 from synth.networks import distances_s, shortest_paths
 from synth.schedules import Schedule
 from synth.scheduling.block_exchange import least_bandwidth
-from synth.scheduling.list_scheduling import in_start_order
+from synth.scheduling.precedence import copies_wait
+from synth.simulation import replay
 
 __all__ = ["chunk_counts", "pays", "suits", "synthesize", "varied"]
 
@@ -57,8 +58,11 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     found = [one for one in _attempts(network, collective, chunk_bytes, seed) if one.time_s < math.inf]
     if not found:
         raise NotApplicableError("gossip found no way to complete every sum")
-    best = min(found, key=lambda table: table.time_s)
-    return in_start_order(best.schedule(network, collective, chunk_bytes, seed))
+    for best in sorted(found, key=lambda table: table.time_s):
+        schedule = best.schedule(network, collective, chunk_bytes, seed)
+        if copies_wait(schedule, replay(schedule)):
+            return schedule
+    raise NotApplicableError("gossip found no way in which copies wait for what they overwrite")
 
 
 def _attempts(network: Network, collective: Collective, chunk_bytes: int, seed: int) -> list[_Table]:

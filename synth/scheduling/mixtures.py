@@ -34,8 +34,9 @@ from synth.networks import FoundSymmetry, found_symmetry
 from synth.schedules import COPY, Schedule
 from synth.scheduling.justification import longest_paths_s
 from synth.scheduling.list_scheduling import in_order, line_up
-from synth.scheduling.precedence import of_schedule
+from synth.scheduling.precedence import copies_wait, of_schedule
 from synth.scheduling.rounds import RoundSearch, RoundSends
+from synth.simulation import replay
 
 __all__ = ["chunk_counts", "latency_share", "mixed"]
 
@@ -67,9 +68,8 @@ def mixed(
     """Yield mixtures of the plans of ``schedules``, in the finest of ``cuts``, (collective, chunk bytes).
 
     All chunks of the collective must have the same sources and targets. ``best_s`` is the best time so far;
-    nothing is yielded if the program shows that mixtures gain too little. Check each mixture: a copy may
-    arrive before what it overwrites is sent, because a list of sends has no such waits.
-    O(plans · sends of a plan), and some linear programs with a variable for each plan.
+    nothing is yielded if the program shows that mixtures gain too little. O(plans · sends of a plan), and
+    some linear programs with a variable for each plan.
     """
     if not cuts:
         return
@@ -89,7 +89,9 @@ def mixed(
             each = float(shares @ one.sends)
             fine = [cut for cut in cuts if each * cut[0].chunks <= _MOST_SENDS]
             if fine:
-                yield one.schedule(shares, *fine[-1], first.seed)
+                found = one.schedule(shares, *fine[-1], first.seed)
+                if copies_wait(found, replay(found)):
+                    yield found
 
 
 def latency_share(network: Network, best_s: float) -> float:

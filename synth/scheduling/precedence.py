@@ -14,10 +14,13 @@ import numpy as np
 from probes.base import Indices, offsets, spans
 from synth.collective import Collective
 from synth.network import Network
-from synth.schedules import COPY, Schedule
+from synth.schedules import COPY, Schedule, Timing
 from synth.simulation import touched
 
-__all__ = ["Precedence", "of_schedule", "of_turns"]
+__all__ = ["Precedence", "copies_wait", "of_schedule", "of_turns"]
+
+# Sums of floats round.
+_SLACK = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +86,19 @@ def of_schedule(schedule: Schedule) -> Precedence:
         np.concatenate((bare.after, np.repeat(rows, counts)[brought], copy)),
         bare.missing,
     )
+
+
+def copies_wait(schedule: Schedule, timing: Timing) -> bool:
+    """Return whether copies in an exchange arrive after what they overwrite has been sent, and is complete.
+
+    A list of sends has no such waits: each copy starts once its addends are there and its link is free.
+    """
+    before, copy = _overwritten(schedule)
+    network, link = schedule.network, schedule.link
+    leaves = network.src[link[before]] == network.dst[link[copy]]
+    left_s = timing.start_s[before] + network.hold_s(schedule.chunk_bytes)[link[before]]
+    until_s = np.where(leaves, left_s, timing.arrival_s[before])
+    return bool((timing.arrival_s[copy] >= until_s * (1 - _SLACK)).all())
 
 
 def _overwritten(schedule: Schedule) -> tuple[Indices, Indices]:

@@ -40,8 +40,7 @@ def _varied(network, seed=0):
 
 @settings(max_examples=drawn(20), suppress_health_check=[HealthCheck.too_slow])
 @given(networks(), st.integers(0, 3))
-def test_mixtures_are_right_or_refused_and_no_bound_is_above_them(network, seed):
-    """A list of sends does not say that a copy waits for a send of what it overwrites."""
+def test_every_mixture_is_proven_and_no_bound_is_above_it(network, seed):
     try:
         schedules = _varied(network, seed)
     except NotApplicableError:
@@ -49,8 +48,7 @@ def test_mixtures_are_right_or_refused_and_no_bound_is_above_them(network, seed)
     cuts = [_cut(network.ranks, chunks) for chunks in mixtures.chunk_counts(network)]
     for found in mixtures.mixed(schedules, cuts, 1.0) if schedules else []:
         timing = replay(found)
-        wrong = check(found, timing)
-        assert all("while it is being sent" in one for one in wrong)
+        assert check(found, timing) == []
         proven = bounds(network, found.collective, found.chunk_bytes, fluid=True)
         assert all(bound.time_s <= timing.time_s * (1 + 1e-9) for bound in proven)
 

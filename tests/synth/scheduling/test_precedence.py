@@ -9,14 +9,15 @@ import pytest
 from drawn_examples import chessboard, drawn
 from hypothesis import given, settings, strategies as st
 
-from probes.base.columns import ints
+from probes.base.columns import bytes_of, ints
 from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.collective import collective
+from synth.network import Link, build
 from synth.networks.families import family
-from synth.schedules import Schedule
+from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
-from synth.scheduling.precedence import Precedence, of_schedule, of_turns
+from synth.scheduling.precedence import Precedence, copies_wait, of_schedule, of_turns
 from synth.simulation.schedule import replay
 
 
@@ -104,3 +105,27 @@ def test_any_urgency_gives_a_correct_schedule_whose_times_are_those_of_the_simul
     again = in_order(schedule, order)
     assert not check(again, replay(again))
     assert replay(again).arrival_s == pytest.approx(arrival_s[order], rel=1e-9)
+
+
+@pytest.mark.parametrize(("alpha_s", "waits"), [(0.0, False), (5e-6, True)])
+def test_a_copy_that_overtakes_a_send_of_what_it_overwrites_is_seen_as_the_judge_sees_it(
+    alpha_s: float, waits: bool
+) -> None:
+    """Rank 1 passes on rank 0's contribution for 4 us, and gets the complete sum after 0.9 us or 5.9 us."""
+    links = [Link(0, 1, alpha_s, 1e-10), Link(1, 2, 0.0, 1e-9), Link(2, 0, 0.0, 1e-10)]
+    network = build("three", ["h"] * 3, links)
+    schedule = Schedule(
+        network,
+        collective("all_reduce", 3, 1),
+        4096,
+        "by hand",
+        0,
+        ints([0] * 5),
+        ints([1, 0, 2, 1, 0]),
+        bytes_of([REDUCE] * 4 + [COPY]),
+        addend_start=ints([0, 1, 2, 4, 5, 7]),
+        addend=ints([-1, -1, -1, 0, 1, -1, 2]),
+    )
+    timing = replay(schedule)
+    assert copies_wait(schedule, timing) is waits
+    assert (check(schedule, timing) == []) is waits
