@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from typing import Any
 
 from exec.cuda.kernel import Device, gpus
@@ -43,7 +44,7 @@ def keeps_lines_whole(comm: Any, device: Device) -> bool:
     """
     from mpi4py import MPI
 
-    this_gpu = str(device.cupy.cuda.runtime.deviceGetPCIBusId(device.number))
+    this_gpu = device.bus_id()
     others = set(comm.allgather(this_gpu)) - {this_gpu}
     return bool(comm.allreduce(not others or _has_nvlink_to(this_gpu, others), op=MPI.LAND))
 
@@ -62,7 +63,7 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
     from mpi4py import MPI
 
     runtime = device.cupy.cuda.runtime
-    this_gpu = (MPI.Get_processor_name(), runtime.deviceGetPCIBusId(device.number))
+    this_gpu = (MPI.Get_processor_name(), device.bus_id())
     every = comm.allgather((*this_gpu, room))
     mates = {gpu for host, gpu, _ in every if host == this_gpu[0] and gpu != this_gpu[1]}
     seen = [(*this_gpu, gpu) for gpu in sorted(mates) if _reaches(runtime, device.number, gpu)]
@@ -110,7 +111,8 @@ def _has_nvlink_to(this_gpu: str, others: set[str]) -> bool:
     except pynvml.NVMLError:
         return False
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
 
 def _reaches(runtime: Any, number: int, gpu: str) -> bool:
