@@ -2,7 +2,8 @@
 
 For each protocol, it prints the schedules of the real protocol in each scenario, then the number of mutants
 that each scenario is the first to catch, the number that each kind of outcome gives away, and each mutant
-that is equivalent with the proof. With --all it prints a line for each mutant. Needs g++ and Relacy's headers (Debian package relacy-dev).
+that is equivalent with the proof. With --all it prints a line for each mutant. Needs g++ and Relacy's headers
+(Debian package relacy-dev).
 
     python -P benchmarks/flag_mutants.py [--schedules 20000] [--all]
 """

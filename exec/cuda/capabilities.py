@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +12,9 @@ from exec.cuda.select import Facts
 from exec.cuda.streams import nccl
 
 __all__ = ["cuda_aware", "device_of", "gathered", "keeps_lines_whole", "multicast", "on_one_host"]
+
+# CPUs that make stores visible in the order of the program.
+_ORDERED = ("x86_64", "AMD64")
 
 
 def device_of(comm: Any) -> Device:
@@ -75,6 +79,7 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
         room=tuple(most for _, _, most in every),
         nccl=bool(comm.allreduce(nccl.available(), op=MPI.LAND)),
         cuda_aware=bool(comm.allreduce(cuda_aware(), op=MPI.LAND)),
+        ordered=bool(comm.allreduce(platform.machine() in _ORDERED, op=MPI.LAND)),
     )
 
 
