@@ -8,8 +8,8 @@ from probes.base import UsageError
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no UCX library loads on this machine")
 
-# Of UCX's transports through memory that hosts share only CMA is told of a peer's end, and it needs another one
-# beside it for short messages.
+# Of UCX's transports through shared memory only CMA is told of a peer's end; it needs another one beside
+# it for short messages.
 TRANSPORTS = ("tcp", "tcp,cma")
 # Every rank counts as a host of its own, so that data goes over UCX.
 APART = """
