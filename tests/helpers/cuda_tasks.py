@@ -1,4 +1,4 @@
-"""What ccctl does by CUDA, NCCL and NVML, each from the first call to the last, on a `RecordedCuda`."""
+"""Work of ccctl by CUDA, NCCL and NVML, each task from its first call to its last, on a `RecordedCuda`."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -56,7 +56,7 @@ def plan(monkeypatch, machine, fault=None):
             made.fetch()
         made.close()
         found = f"{made.choice.executor} over {', '.join(set(made.choice.wires.values()))}"
-        # Where a fault says that memory is out of reach, it is another executor.
+        # A fault that says that memory is out of reach leads to another executor.
         assert fault is not None or found == machine, (found, made.choice.why)
 
     return carried_out(monkeypatch, task, RANKS, fault, **MACHINES[machine])

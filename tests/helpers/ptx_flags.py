@@ -39,7 +39,7 @@ SUMS = {
     "bfloat16": {"acc::f32.v4.bf16x2", "acc::f32.bf16x2"},
     "int32": {"s32"},
 }
-# What accesses are for, by their names' beginnings; the first that fits counts.
+# The purposes of accesses, by their names' beginnings; the first that fits counts.
 PURPOSES = {
     "ld.acquire.sys": "counts of a FIFO, stop request",
     "st.release.sys": "counts of a FIFO, stop request, record of who waits",

@@ -8,7 +8,7 @@ from probes.base import UsageError
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no UCX library loads on this machine")
 
-# Of UCX's transports through shared memory only CMA is told of a peer's end; it needs another one beside
+# Only CMA, of UCX's transports through shared memory, is told of a peer's end; it needs another one beside
 # it for short messages.
 TRANSPORTS = ("tcp", "tcp,cma")
 # Every rank counts as a host of its own, so that data goes over UCX.
