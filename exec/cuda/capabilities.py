@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+from contextlib import suppress
 from typing import Any
 
 from exec.cuda.kernel import Device, gpus
@@ -10,6 +12,9 @@ from exec.cuda.select import Facts
 from exec.cuda.streams import nccl
 
 __all__ = ["cuda_aware", "device_of", "gathered", "keeps_lines_whole", "multicast", "on_one_host"]
+
+# CPUs that make stores visible in the order of the program.
+_ORDERED = ("x86_64", "AMD64")
 
 
 def device_of(comm: Any) -> Device:
@@ -43,7 +48,7 @@ def keeps_lines_whole(comm: Any, device: Device) -> bool:
     """
     from mpi4py import MPI
 
-    this_gpu = str(device.cupy.cuda.runtime.deviceGetPCIBusId(device.number))
+    this_gpu = device.bus_id()
     others = set(comm.allgather(this_gpu)) - {this_gpu}
     return bool(comm.allreduce(not others or _has_nvlink_to(this_gpu, others), op=MPI.LAND))
 
@@ -62,7 +67,7 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
     from mpi4py import MPI
 
     runtime = device.cupy.cuda.runtime
-    this_gpu = (MPI.Get_processor_name(), runtime.deviceGetPCIBusId(device.number))
+    this_gpu = (MPI.Get_processor_name(), device.bus_id())
     every = comm.allgather((*this_gpu, room))
     mates = {gpu for host, gpu, _ in every if host == this_gpu[0] and gpu != this_gpu[1]}
     seen = [(*this_gpu, gpu) for gpu in sorted(mates) if _reaches(runtime, device.number, gpu)]
@@ -74,6 +79,7 @@ def gathered(comm: Any, device: Device, room: int) -> Facts:
         room=tuple(most for _, _, most in every),
         nccl=bool(comm.allreduce(nccl.available(), op=MPI.LAND)),
         cuda_aware=bool(comm.allreduce(cuda_aware(), op=MPI.LAND)),
+        ordered=bool(comm.allreduce(platform.machine() in _ORDERED, op=MPI.LAND)),
     )
 
 
@@ -110,7 +116,8 @@ def _has_nvlink_to(this_gpu: str, others: set[str]) -> bool:
     except pynvml.NVMLError:
         return False
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
 
 def _reaches(runtime: Any, number: int, gpu: str) -> bool:

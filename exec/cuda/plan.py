@@ -27,7 +27,7 @@ from exec.cuda.kernel import (
 from exec.cuda.select import ExecutorChoice, choose, refuse_multicast
 from exec.cuda.streams import CudaStreams, Endpoints, StreamContexts, arena_bases, role_of
 from exec.program import Array, Layout, dtype_name
-from probes.base import LostRankError, UsageError
+from probes.base import LostRankError, UnavailableError, UsageError
 from synth.program import INPUT, OUTPUT, SCRATCH
 
 __all__ = ["CudaPlan"]
@@ -152,10 +152,10 @@ class _Kernel:
 
     def run(self, addresses: tuple[int, int, int]) -> None:
         self._proxy.begin()
-        self._machine.launch([addresses])
         try:
+            self._machine.launch([addresses])
             self._machine.finish()
-        except LostRankError:
+        except (LostRankError, UnavailableError):
             self._proxy.stop()
             raise
         self._proxy.end()
@@ -164,9 +164,8 @@ class _Kernel:
         self._proxy.close()
         self._comm.Barrier()
         self._messages.Free()
-        with self._device.translating_errors():
-            for address in self._opened:
-                self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
+        for opened in self._opened:
+            opened.close()
 
 
 class _Streams:
@@ -181,14 +180,16 @@ class _Streams:
         itemsize: int,
         choice: ExecutorChoice,
     ) -> None:
-        rank = comm.Get_rank()
+        rank, self._device = comm.Get_rank(), device
         table: Encoded = encoded(layout, itemsize, tile_bytes=_CONTEXT_TILE_BYTES)
         streams = CudaStreams(device, kernels if role_of(table, rank).kernel else None)
         self._ends = Endpoints(comm, device, streams, table, arenas(table), choice.wires)
         self._contexts = StreamContexts(table, rank, streams, self._ends.outgoing, self._ends.incoming)
 
     def run(self, addresses: tuple[int, int, int]) -> None:
-        self._contexts.run(addresses)
+        # Once for all calls of a run, each of which takes but a few microseconds.
+        with self._device.translating_errors():
+            self._contexts.run(addresses)
 
     def close(self) -> None:
         self._ends.close()

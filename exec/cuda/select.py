@@ -24,7 +24,7 @@ class Facts:
     ``hosts`` and ``gpus`` name each rank's host and its GPU there. ``reachable`` holds (host, gpu, other) for
     each GPU that can read the memory of ``other``. ``room`` is the number of threadblocks that each rank's
     GPU runs at once. ``nccl`` says whether all ranks have NCCL, and ``cuda_aware`` whether they have an MPI
-    that reads GPU memory.
+    that reads GPU memory. ``ordered`` says whether all hosts' CPUs make stores visible in their order.
     """
 
     hosts: tuple[str, ...]
@@ -33,6 +33,7 @@ class Facts:
     room: tuple[int, ...]
     nccl: bool
     cuda_aware: bool
+    ordered: bool
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def choose(program: Program, facts: Facts) -> ExecutorChoice:
 
     The interpreter (GC3's kernel) costs less for each step, but all its threadblocks must run at the same
     time and reach the memory of their peers. Between hosts the interpreter stages messages in host memory;
-    contexts need no such copy if NCCL or MPI reads GPU memory. O(threadblocks).
+    contexts need no such copy if NCCL or MPI reads GPU memory, and need no order between a proxy's stores.
+    O(threadblocks).
     """
     pairs = _pairs(program)
     wires = {pair: _wire(facts, *pair) for pair in pairs}
@@ -116,6 +118,11 @@ def _reason_against_kernel(program: Program, facts: Facts, wires: dict[tuple[int
         if wire in ("nccl", "direct"):
             by = "NCCL" if wire == "nccl" else "MPI"
             return f"rank {sender} sends to rank {receiver} on another host, out of its GPU's memory by {by}"
+        if wire == "staged" and not facts.ordered:
+            return (
+                f"rank {sender} sends to rank {receiver} on another host, and a CPU that is not x86 may show "
+                f"a proxy's count before its data"
+            )
     for rank in range(program.ranks):
         # Kernels of several processes take turns on a GPU, so a kernel that spins keeps the others from
         # running.

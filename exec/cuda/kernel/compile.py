@@ -49,8 +49,8 @@ def cubin(
 ) -> Cubin:
     """Return the kernels for one type, operator and protocol, with the instructions of switches if asked for.
 
-    ``architecture`` is 90 for compute capability 9.0. Raises UnavailableError if NVRTC is not installed or
-    does not know the architecture.
+    ``architecture`` is 90 for compute capability 9.0. Raises UnavailableError if NVRTC is not installed, does
+    not know the architecture or fails.
     """
     known = architectures()
     from cuda.bindings import nvrtc
@@ -61,14 +61,17 @@ def cubin(
             hint="Install the NVRTC of a CUDA version that knows this GPU.",
         )
     text = kernels(dtype, redop, wire_protocol, multimem=multimem).encode()
-    status, program = nvrtc.nvrtcCreateProgram(text, b"interpreter.cu", 0, [], [])
+    program = _answer(nvrtc.nvrtcCreateProgram, text, b"interpreter.cu", 0, [], [])
     options = [f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v", *OPTIONS]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode()
-    if int(status):
-        raise AssertionError(f"the kernels do not compile for sm_{architecture}: {log}")
-    code = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-    nvrtc.nvrtcDestroyProgram(program)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode()
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
+            raise AssertionError(f"the kernels do not compile for sm_{architecture}: {log}")
+        _check(status, "nvrtcCompileProgram")
+        code = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
     return Cubin(code, needs_of(log))
 
 
@@ -86,14 +89,27 @@ def architectures() -> list[int]:
         from cuda.bindings import nvrtc
 
         # The binding raises RuntimeError if it does not find the library.
-        _, known = nvrtc.nvrtcGetSupportedArchs()
+        known = _answer(nvrtc.nvrtcGetSupportedArchs)
     except (ImportError, RuntimeError) as error:
         raise UnavailableError(f"NVRTC cannot be loaded: {error}", hint=_HINT) from error
     return [int(number) for number in known]
 
 
 def _text(size_of: Any, read: Any, program: Any) -> bytes:
-    _, size = size_of(program)
-    content: bytes = b" " * size
-    read(program, content)
+    content: bytes = b" " * _answer(size_of, program)
+    _answer(read, program, content)
     return content
+
+
+def _answer(call: Any, *arguments: Any) -> Any:
+    """Return the answer of a call of NVRTC; raises UnavailableError if it fails."""
+    status, *answer = call(*arguments)
+    _check(status, call.__name__)
+    return answer[0] if answer else None
+
+
+def _check(status: Any, name: str) -> None:
+    if int(status):
+        raise UnavailableError(
+            f"NVRTC: {name} fails: {status.name}", hint="ccctl doctor says what is missing."
+        )

@@ -60,6 +60,11 @@ class Device:
             status, supported = driver.cuDeviceGetAttribute(attribute, device)
         return not int(status) and bool(supported)
 
+    def bus_id(self) -> str:
+        """Return the GPU's PCI bus id, as CUDA writes it."""
+        with self.translating_errors():
+            return str(self._runtime.deviceGetPCIBusId(self.number))
+
     def translating_errors(self) -> AbstractContextManager[None]:
         """Return a context that turns errors of CUDA into an UnavailableError that names the GPU."""
         return cuda_errors(self.number)

@@ -6,7 +6,8 @@ until the kernel counts a slice as put in, sends it to the receiver's proxy, and
 receiver's proxy waits for room, receives the slice into a slot, and counts it as put in. A rank has one
 proxy, because it sends and receives through one NIC. A slice is one MPI message.
 
-Counts are plain words, written after the data that they count; x86 keeps the order of stores.
+Counts are plain words, written after the data that they count. x86 keeps the order of stores; on other CPUs
+`exec.cuda.select` takes transmission contexts, which need no counts.
 """
 
 from __future__ import annotations

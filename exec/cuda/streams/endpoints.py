@@ -17,8 +17,8 @@ __all__ = ["Endpoints", "arena_bases"]
 
 def arena_bases(
     comm: Any, device: Device, places: Arenas, arena: Any, host_of: Sequence[int] = ()
-) -> tuple[list[int], list[int]]:
-    """Return (address of each rank's arena in this process, 0 if not a peer; addresses opened by IPC).
+) -> tuple[list[int], list[Opened]]:
+    """Return (address of each rank's arena in this process, 0 if not a peer; those opened by IPC).
 
     Collective over ``comm``; ``arena`` is this rank's own memory. With ``host_of``, the host of each rank,
     arenas on other hosts are not opened.
@@ -31,11 +31,11 @@ def arena_bases(
     ends = zip(places.sender.tolist(), places.receiver.tolist(), strict=True)
     peers = {peer for pair in ends if rank in pair for peer in pair} - {rank}
     peers = {peer for peer in peers if not len(host_of) or host_of[peer] == host_of[rank]}
-    with device.translating_errors():
-        for peer in sorted(peers):
-            bases[peer] = runtime.ipcOpenMemHandle(handles[peer])
+    opened = [Opened.memory(device, handles[peer]) for peer in sorted(peers)]
+    for peer, memory in zip(sorted(peers), opened, strict=True):
+        bases[peer] = memory.ptr
     comm.Barrier()
-    return bases, [bases[peer] for peer in sorted(peers)]
+    return bases, opened
 
 
 class Endpoints:
@@ -54,7 +54,7 @@ class Endpoints:
         self.outgoing: dict[int, Outgoing] = {}
         self.incoming: dict[int, Incoming] = {}
         self._kept: list[Any] = []
-        self._opened: list[int] = []
+        self._opened: list[Opened] = []
         self._notices, self._messages = comm.Dup(), comm.Dup()
         ends = list(zip(places.sender.tolist(), places.receiver.tolist(), strict=True))
         by_peer = [fifo for fifo, pair in enumerate(ends) if wires[pair] == "peer"]
@@ -72,9 +72,8 @@ class Endpoints:
             if isinstance(wire, MessageIn):
                 wire.close()
         self._comm.Barrier()
-        with self._device.translating_errors():
-            for address in self._opened:
-                self._device.cupy.cuda.runtime.ipcCloseMemHandle(address)
+        for opened in self._opened:
+            opened.close()
         self._notices.Free()
         self._messages.Free()
 
@@ -100,8 +99,8 @@ class Endpoints:
         for fifo, own in own_events.items():
             sender, receiver = ends[fifo]
             peer = receiver if rank == sender else sender
-            with self._device.translating_errors():
-                peer_events = [Opened(runtime.ipcOpenEventHandle(handle)) for handle in every[peer][fifo]]
+            peer_events = [Opened.event(self._device, handle) for handle in every[peer][fifo]]
+            self._opened += peer_events
             base = bases[receiver] + int(places.slots[fifo])
             at = [base + number * self._encoded.place_bytes for number in range(int(room[fifo]))]
             tags = (2 * fifo, 2 * fifo + 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,10 +19,36 @@ _BLOCKS = 32
 
 
 class Opened:
-    """An event of another process; this process only waits for it."""
+    """Memory or an event that another process exports, open in this one; ``ptr`` is its address here.
 
-    def __init__(self, pointer: int) -> None:
-        self.ptr = pointer
+    It is closed by ``close``, or once nothing refers to it, as after an error.
+    """
+
+    def __init__(
+        self, device: Device, handle: bytes, opens: Callable[[bytes], int], closes: Callable[[int], object]
+    ) -> None:
+        self._device = device
+        with device.translating_errors():
+            self.ptr = opens(handle)
+        self._closing = weakref.finalize(self, closes, self.ptr)
+        # At the end of the process CUDA may be gone already, and all is closed anyway.
+        self._closing.atexit = False
+
+    @classmethod
+    def memory(cls, device: Device, handle: bytes) -> Self:
+        """Open memory of another process on this host."""
+        runtime = device.cupy.cuda.runtime
+        return cls(device, handle, runtime.ipcOpenMemHandle, runtime.ipcCloseMemHandle)
+
+    @classmethod
+    def event(cls, device: Device, handle: bytes) -> Self:
+        """Open an event of another process; this process only waits for it."""
+        runtime = device.cupy.cuda.runtime
+        return cls(device, handle, runtime.ipcOpenEventHandle, runtime.eventDestroy)
+
+    def close(self) -> None:
+        with self._device.translating_errors():
+            self._closing()
 
 
 class CudaStreams:

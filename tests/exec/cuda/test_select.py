@@ -20,6 +20,7 @@ BOX = Facts(
     room=(264,) * 4,
     nccl=False,
     cuda_aware=False,
+    ordered=True,
 )
 PAIRS = {"hosts": ("a", "a", "b", "b"), "gpus": ("0", "1", "0", "1")}
 PAIRS["reachable"] = frozenset((host, *pair) for host in "ab" for pair in (("0", "1"), ("1", "0")))
@@ -50,6 +51,11 @@ def test_a_box_of_peers_gets_the_persistent_kernel():
             "rank 0 sends to rank 1, whose memory its GPU cannot reach",
             ["staged"] * 4,
         ),
+        (
+            {**PAIRS, "ordered": False},
+            "rank 1 sends to rank 2 on another host, and a CPU that is not x86",
+            ["peer", "staged", "peer", "staged"],
+        ),
         ({"gpus": ("0",) * 4, "nccl": True}, "ranks 0 and 1 share GPU 0 of a", ["peer"] * 4),
         ({"gpus": ("0", "0", "1", "1"), "nccl": True}, "ranks 0 and 1 share", ["peer"] * 4),
         ({"room": (264, 0, 264, 264)}, "rank 1 has 1 threadblocks, its GPU holds 0 at once", ["peer"] * 4),
@@ -60,6 +66,10 @@ def test_what_the_kernel_cannot_do_goes_to_contexts(changes, why, wires):
     assert found.executor == "contexts"
     assert why in found.why
     assert [found.wires[pair] for pair in sorted(found.wires)] == wires
+
+
+def test_without_proxies_the_order_of_a_cpus_stores_does_not_matter():
+    assert choose(PROGRAM, replace(BOX, ordered=False)).executor == "interpreter"
 
 
 def test_what_is_staged_between_hosts_is_carried_by_proxies_of_the_kernel():

@@ -8,10 +8,13 @@ from probes.base import UsageError
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no UCX library loads on this machine")
 
+# Only CMA, of UCX's transports through shared memory, is told of a peer's end; it needs another one beside
+# it for short messages.
+TRANSPORTS = ("tcp", "tcp,cma")
 # Every rank counts as a host of its own, so that data goes over UCX.
 APART = """
 import os
-os.environ |= {"CCCTL_WIRES": "ucx", "UCX_TLS": "tcp"}
+os.environ["CCCTL_WIRES"] = "ucx"
 import time
 import numpy as np
 import exec.mpi.connections
@@ -184,20 +187,23 @@ session.close()
 """
 
 
-def run_apart(tmp_path, size, script, before=""):
-    run_joined(tmp_path, size, WIRES + script, before=APART + before)
+def run_apart(tmp_path, size, script, before="", transports="tcp"):
+    chosen = f'import os\nos.environ["UCX_TLS"] = "{transports}"\n'
+    run_joined(tmp_path, size, WIRES + script, before=chosen + APART + before)
 
 
-def test_messages_of_many_sizes(tmp_path):
-    run_apart(tmp_path, 3, SIZES)
+@pytest.mark.parametrize("transports", TRANSPORTS)
+def test_messages_of_many_sizes(tmp_path, transports):
+    run_apart(tmp_path, 3, SIZES, transports=transports)
 
 
 def test_messages_are_left_out_at_both_ends(tmp_path):
     run_apart(tmp_path, 2, LEFT_OUT)
 
 
-def test_the_death_of_a_rank_ends_the_wait_and_the_others_go_on(tmp_path):
-    run_apart(tmp_path, 3, DEATH)
+@pytest.mark.parametrize("transports", TRANSPORTS)
+def test_the_death_of_a_rank_ends_the_wait_and_the_others_go_on(tmp_path, transports):
+    run_apart(tmp_path, 3, DEATH, transports=transports)
 
 
 def test_a_message_arrives_while_its_receiver_waits_for_something_else(tmp_path):
@@ -208,8 +214,9 @@ def test_an_abandoned_run_leaves_its_memory_alone(tmp_path):
     run_apart(tmp_path, 2, ABANDONED)
 
 
-def test_a_session_over_ucx_outlives_a_rank(tmp_path):
-    run_apart(tmp_path, 3, SESSION)
+@pytest.mark.parametrize("transports", TRANSPORTS)
+def test_a_session_over_ucx_outlives_a_rank(tmp_path, transports):
+    run_apart(tmp_path, 3, SESSION, transports=transports)
 
 
 def test_a_rank_without_ucx_is_reached_over_tcp(tmp_path):

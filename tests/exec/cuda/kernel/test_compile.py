@@ -38,6 +38,38 @@ def test_every_architecture(architecture, capsys):
     checked(cubin("float32", "sum", architecture).needs, f"sm_{architecture}", capsys, resident)
 
 
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvrtcGetSupportedArchs",
+        "nvrtcCreateProgram",
+        "nvrtcCompileProgram",
+        "nvrtcGetProgramLogSize",
+        "nvrtcGetProgramLog",
+        "nvrtcGetCUBINSize",
+        "nvrtcGetCUBIN",
+    ],
+)
+def test_a_fault_at_each_call_of_nvrtc_is_told_and_frees_the_program(name, monkeypatch):
+    from cuda.bindings import nvrtc
+
+    freed, failure = [], nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY
+    for call in [each for each in vars(nvrtc) if each.startswith("nvrtc") and each != "nvrtcResult"]:
+        answer = {"nvrtcCompileProgram": (), "nvrtcGetSupportedArchs": ([80],)}.get(call, (8,))
+
+        def answered(*_, _name=call, _answer=answer):
+            freed.extend(["program"] * (_name == "nvrtcDestroyProgram"))
+            return (failure if _name == name else nvrtc.nvrtcResult.NVRTC_SUCCESS, *_answer)
+
+        answered.__name__ = call
+        monkeypatch.setattr(nvrtc, call, answered)
+    with pytest.raises(UnavailableError, match=f"^NVRTC: {name} fails: NVRTC_ERROR_OUT_OF_MEMORY$") as caught:
+        cubin.__wrapped__("float32", "sum", 80)
+    assert "ccctl doctor" in caught.value.hint
+    assert freed == ["program"] * (name not in ("nvrtcGetSupportedArchs", "nvrtcCreateProgram"))
+
+
 @pytest.mark.parametrize(("dtype", "element"), [("half", "Half"), ("bf16", "Bfloat"), ("int32", "int")])
 def test_every_name_of_a_type_is_understood(dtype, element):
     assert element_of(dtype) == element

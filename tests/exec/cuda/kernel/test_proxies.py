@@ -1,6 +1,8 @@
 """The kernel across hosts: FIFOs between them carried by proxies, over MPI between processes."""
 
 from pathlib import Path
+from threading import enumerate as threads
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from sample_schedules import random_schedule, ring_all_reduce
 from exec.cuda.kernel.encode import encoded
 from exec.cuda.kernel.fifo_memory import arenas
 from exec.cuda.kernel.proxies import Proxy, RemoteFifos
+from exec.cuda.plan import _Kernel
 from exec.launcher.run import World, run_ranks
 from exec.program.layout import Layout
+from probes.base import UnavailableError
 from synth.compiler.lowering import lower
 from synth.lang.algorithm_file import compiled_algorithm
 
@@ -69,6 +73,24 @@ def test_what_goes_wrong_in_the_thread_is_raised_at_the_end():
     proxy.begin()
     with pytest.raises(OSError, match="no network"):
         proxy.end()
+
+
+@pytest.mark.parametrize("call", ["launch", "finish"])
+def test_a_kernel_that_fails_ends_the_thread(call):
+    _, _, ends = tables(lower(ring_all_reduce(2)), [0, 1])
+    waits = SimpleNamespace(Test=lambda: False)
+    silent = SimpleNamespace(Isend=lambda *_: waits, Irecv=lambda *_: waits)
+
+    def fails(*_):
+        raise UnavailableError("CUDA: no")
+
+    kernel = object.__new__(_Kernel)
+    kernel._proxy = Proxy(silent, ends[0])
+    kernel._machine = SimpleNamespace(**{"launch": print, "finish": print, call: fails})
+    with pytest.raises(UnavailableError, match="CUDA: no"):
+        kernel.run((0, 0, 0))
+    assert kernel._proxy._thread is None
+    assert not any(thread.name == "proxy of a NIC" for thread in threads())
 
 
 @pytest.mark.mpi

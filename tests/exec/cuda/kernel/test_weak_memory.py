@@ -17,7 +17,7 @@ needs_relacy = pytest.mark.skipif(
     bool(MISSING) and not os.environ.get("CI"),
     reason=f"{MISSING} is not installed" if MISSING else "all is here",
 )
-# Each mutant that is caught is caught within 109 schedules of some scenario.
+# Each mutant that is caught is caught within 268 schedules of some scenario.
 SCHEDULES, SCHEDULES_OF_A_MUTANT = 500, 400
 
 
