@@ -30,9 +30,8 @@ _WORTH = 0.99
 _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
 
 # Mixtures also take the plans of all attempts of gossip, in these numbers of chunks, if chunks times ranks
-# times links are at most _MOST_WORK: half a second. They search for plans of their own where latency is a
-# part of the time, and where it is at least _MUCH of it, those are better.
-_VARIED, _MOST_WORK, _MUCH = (1, 4, 16), 60_000, 0.2
+# times links are at most _MOST_WORK: half a second.
+_VARIED, _MOST_WORK = (1, 4, 16), 60_000
 
 # A schedule with its time and its plan.
 Found = tuple[float, Plan, Schedule]
@@ -101,10 +100,8 @@ class Refinement:
         found = sorted(self._found.values(), key=_time_s)
         schedules = [schedule for _, _, schedule in found]
         work = request.network.ranks * request.network.links
-        counts = set(_VARIED).intersection(gossip.chunk_counts(request.network))
-        much = mixtures.latency_share(request.network, best_s) >= _MUCH
-        for count in sorted(counts):
-            if much or count * work > _MOST_WORK:
+        for count in sorted(set(_VARIED).intersection(gossip.chunk_counts(request.network))):
+            if count * work > _MOST_WORK:
                 continue
             shape, chunk_bytes = self._cut(count)
             schedules += gossip.varied(request.network, shape, chunk_bytes, request.seed)

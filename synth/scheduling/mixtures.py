@@ -38,7 +38,7 @@ from synth.scheduling.precedence import copies_wait, of_schedule
 from synth.scheduling.rounds import RoundSearch, RoundSends
 from synth.simulation import replay
 
-__all__ = ["chunk_counts", "latency_share", "mixed"]
+__all__ = ["chunk_counts", "mixed"]
 
 # Schedules in more chunks mostly repeat the plans of those in fewer.
 _MOST_CHUNKS = 64
@@ -82,9 +82,8 @@ def mixed(
     pool = _Pool(first.network, symmetry, plans, shape.chunks, chunk_bytes)
     within_s = _WORTH * best_s
     # Lists of sends do not reach the bound, so the better bound of more plans may be worth less.
-    seeks = alike and latency_share(first.network, best_s) >= _MATTERS
-    pools = (pool, _with_rounds(pool, within_s, first.seed)) if seeks else (pool,)
-    for one in pools:
+    pools = {pool, _with_rounds(pool, within_s, first.seed)} if alike else {pool}
+    for one in sorted(pools, key=lambda one: len(one.plans)):
         for shares in one.shares(within_s)[:_MOST_MADE] if len(one.plans) > 1 else ():
             each = float(shares @ one.sends)
             fine = [cut for cut in cuts if each * cut[0].chunks <= _MOST_SENDS]
@@ -92,15 +91,6 @@ def mixed(
                 found = one.schedule(shares, *fine[-1], first.seed)
                 if copies_wait(found, replay(found)):
                     yield found
-
-
-def latency_share(network: Network, best_s: float) -> float:
-    """Return the least latency between the farthest ranks as a share of ``best_s``.
-
-    It is 0 if a search for plans in few rounds does not suit the network.
-    """
-    counts = RoundSearch(network).counts
-    return counts[0] * float(network.alpha_s.min()) / best_s if counts else 0.0
 
 
 def chunk_counts(network: Network) -> tuple[int, int]:
@@ -192,7 +182,7 @@ def _plans(schedule: Schedule, chunk_bytes: int) -> Iterator[_Plan]:
 
 
 def _with_rounds(pool: _Pool, below_s: float, seed: int) -> _Pool:
-    """Return the pool with plans in few rounds, whose travel alone takes less than ``below_s``.
+    """Return the pool with plans in few rounds, where latency is a good part of the time ``below_s``.
 
     For each number of rounds the search begins with a few plans. Then it improves the plans with the largest
     shares at the prices of the program, for the limit on the number of rounds that has the least bound.
@@ -200,7 +190,7 @@ def _with_rounds(pool: _Pool, below_s: float, seed: int) -> _Pool:
     network, draw = pool.network, np.random.default_rng(seed)
     search, round_s = RoundSearch(network), float(network.travel_s(pool.chunk_bytes).max())
     counts = [count for count in search.counts if count * round_s < below_s]
-    if not counts:
+    if not counts or counts[0] * float(network.alpha_s.min()) < _MATTERS * below_s:
         return pool
     work = sum((count * network.links) ** 2 for count in counts)
     each = max(1, min(_BEGUN, _MOST_WORK // work))
