@@ -1,4 +1,4 @@
-from . import nodeset as nodeset, protocol as protocol, run as run
+from . import nodeset as nodeset, protocol as protocol, run as run, run_folders as run_folders
 from .attached import own_rank as own_rank
 from .ending import Ending as Ending
 from .nodeset import MOST_RANKS as MOST_RANKS, HostSlots as HostSlots, fold as fold, parse as parse

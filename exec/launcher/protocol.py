@@ -6,33 +6,24 @@ processes of one user with a shared secret key, and `channel` refuses all others
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
-import shutil
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Literal
 
+from exec.launcher.run_folders import RANK, SCRATCH
 from exec.records import UnsendableError, decode, encode, share_functions_of
 from exec.sockets import Channel, Meeting, Whereabouts, first_to_answer, key_of_wires
 from probes.base import CcctlError, UnavailableError, UsageError
 
 __all__ = [
-    "AGENT",
     "BEAT_S",
-    "RANK",
     "RANK_VARIABLES",
-    "SCRATCH",
-    "SCRATCH_PREFIX",
-    "SESSION_PREFIX",
     "START",
     "Admitted",
     "Exchanged",
@@ -56,11 +47,6 @@ __all__ = [
     "function_of",
     "is_local",
     "rank_of_launcher",
-    "remove",
-    "remove_after",
-    "run_directories",
-    "scratch_directory",
-    "segments",
     "sendable",
     "wires_key",
 ]
@@ -70,25 +56,12 @@ Wires = Literal["mpi", "sockets"]
 # The watchdog allows a silence of twenty heartbeats (SILENCE_S), so a heartbeat may be late.
 BEAT_S = 0.25
 _ADDRESSES, _KEY = "CCCTL_CONTROL", "CCCTL_CONTROL_KEY"
-# The variable with the folder for a run's shared memory. The folder is unique to a run, so it also marks the
-# run's processes.
-SCRATCH = "CCCTL_SCRATCH"
-SESSION_PREFIX, SCRATCH_PREFIX = "ccctl-session-", "ccctl-ranks-"
-# Variables in which a host's agent gives a rank its number and the agent's process id.
-RANK, AGENT = "CCCTL_RANK", "CCCTL_AGENT"
 # The variable with the task and the folders of its modules; only the starter of a rank sets it.
 _TASK = "CCCTL_TASK"
 # The variable with the number of earlier starts of a rank, if there were any.
 START = "CCCTL_START"
 # Variables in which launchers give a process its rank.
 RANK_VARIABLES = (RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_ID")
-# Longest time for removing a run's leftovers.
-_REMOVAL_S = 2.0
-_REMOVE_AFTER = """
-pid=$1 left=600; shift
-while [ -e "/proc/$pid" ] && [ $left -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
-rm -rf -- "$@"
-"""
 
 
 @dataclass(frozen=True)
@@ -339,45 +312,6 @@ def environment(addresses: list[str], key: bytes, scratch: str) -> dict[str, str
 def rank_of_launcher() -> int:
     """Return the rank that a launcher has given to this process; 0 without one."""
     return next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
-
-
-def scratch_directory() -> str:
-    """Return the folder for shared memory, which is removed with the run."""
-    return os.environ[SCRATCH]
-
-
-def run_directories() -> list[str]:
-    """Return every folder of this host to remove with the run."""
-    session = os.environ.get("TMPDIR", "")
-    return [scratch_directory(), *([session] if Path(session).name.startswith(SESSION_PREFIX) else [])]
-
-
-def remove(folders: Sequence[str]) -> None:
-    """Remove folders; wait for other processes that are removing them too."""
-    for folder in folders:
-        deadline_s = time.monotonic() + _REMOVAL_S
-        while Path(folder).exists() and time.monotonic() < deadline_s:
-            shutil.rmtree(folder, ignore_errors=True)
-            time.sleep(0.01)
-
-
-def remove_after(pid: int, folders: Sequence[str]) -> None:
-    """Remove folders once the process ``pid`` has ended, or after a minute; a detached shell does it."""
-    subprocess.Popen(
-        ["/bin/sh", "-c", _REMOVE_AFTER, "sh", str(pid), *folders],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def segments() -> tuple[str, ...]:
-    """Return the shared-memory files that MPICH maps here; a killed process leaves them behind."""
-    with contextlib.suppress(OSError):
-        words = Path("/proc/self/maps").read_text().split()
-        return tuple({word for word in words if word.startswith("/dev/shm/mpich_shm_")})
-    return ()
 
 
 def wires_key() -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from exec.launcher import protocol
+from exec.launcher import protocol, run_folders
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
@@ -74,10 +74,10 @@ class StartedRanks:
             # A signal such as Ctrl-C raises its exception only while the watchdog waits. Raised in the middle
             # of a start or a removal, it could leave processes or files behind.
             deliver = stack.enter_context(deferred())
-            folder = stack.enter_context(temporary_folders.folder(protocol.SESSION_PREFIX))
+            folder = stack.enter_context(temporary_folders.folder(run_folders.SESSION_PREFIX))
             shared = _MEMORY if _MEMORY.is_dir() else folder
-            temporary_folders.sweep(protocol.SCRATCH_PREFIX, shared)
-            scratch = shared / f"{protocol.SCRATCH_PREFIX}{secrets.token_hex(8)}"
+            temporary_folders.sweep(run_folders.SCRATCH_PREFIX, shared)
+            scratch = shared / f"{run_folders.SCRATCH_PREFIX}{secrets.token_hex(8)}"
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
             key = secrets.token_bytes(32)
             elsewhere = [entry for entry in self._spares.values() if not entry.is_here]
@@ -204,7 +204,7 @@ class StartedRanks:
 
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(protocol.SCRATCH) == self._scratch:
+                if process.environ().get(run_folders.SCRATCH) == self._scratch:
                     yield process
 
 

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from exec.launcher import protocol
+from exec.launcher import protocol, run_folders
 from exec.launcher.protocol import (
     Admitted,
     Exchanged,
@@ -179,7 +179,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = protocol.rank_of_launcher()
     # If the task starts another run, that run numbers its ranks anew.
-    os.environ.pop(protocol.RANK, None)
+    os.environ.pop(run_folders.RANK, None)
     start = int(os.environ.pop(protocol.START, "0"))
     task = RankTask.of_this_rank()
     key = protocol.wires_key()
@@ -196,7 +196,7 @@ def main() -> None:
     except (EOFError, OSError):
         _leave()
     # The folder is held until this process ends, so that nobody removes it as a leftover.
-    temporary_folders.hold(Path(protocol.scratch_directory()))
+    temporary_folders.hold(Path(run_folders.scratch_directory()))
     reporter = Reporter(connection)
     reporter.start = start
     threading.Thread(target=reporter.beat, name="heartbeat", daemon=True).start()
@@ -208,7 +208,7 @@ def _serve(task: RankTask, job: RankJob, rank: int, reporter: Reporter, key: byt
     try:
         comm = _world(job.ranks) if job.wires == "mpi" else _group(rank, job, reporter, key)
         where = None if job.wires == "mpi" else comm.mesh.known[rank]
-        reporter.send(Started(protocol.segments(), where))
+        reporter.send(Started(run_folders.segments(), where))
         if job.wires == "sockets" and not reporter.start:
             # The command counts a death as survivable only once it knows that all wires are up.
             reporter.exchange(b"")
@@ -289,18 +289,18 @@ def _finalize() -> None:
 
     MPI.Finalize()
     with contextlib.suppress(OSError):
-        Path(protocol.scratch_directory()).rmdir()
+        Path(run_folders.scratch_directory()).rmdir()
 
 
 def _leave() -> NoReturn:
     # If an agent started this rank, the agent removes the leftovers: it knows whether other ranks go on.
-    if os.environ.get(protocol.AGENT) != str(os.getppid()):
-        for segment in protocol.segments():
+    if os.environ.get(run_folders.AGENT) != str(os.getppid()):
+        for segment in run_folders.segments():
             Path(segment).unlink(missing_ok=True)
         # Another process may be removing these folders now: wait until they are gone.
-        protocol.remove(protocol.run_directories())
+        run_folders.remove(run_folders.run_directories())
         # MPI in a rank that is still starting makes the folder again, until the launcher kills that rank.
-        protocol.remove_after(os.getppid(), protocol.run_directories())
+        run_folders.remove_after(os.getppid(), run_folders.run_directories())
     os._exit(1)
 
 

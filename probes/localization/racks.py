@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from probes.base import Floats, Indices, Mask, floats, longs
 from probes.link_costs import SharedPort
@@ -237,6 +235,10 @@ def _levels(values: Floats, classes: Indices, these: Mask, share: float) -> Floa
 
 
 def _components(count: int, first: Indices, second: Indices) -> Indices:
+    # All ranks of a profile load this module, but only one needs scipy, which takes as long as all the rest.
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     graph = coo_matrix((np.ones(len(first)), (first, second)), shape=(count, count))
     return longs(connected_components(graph, directed=False)[1])
 

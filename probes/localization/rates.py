@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import bdtrc
 
 from probes.base import Floats, Indices, Mask
 from probes.localization.fit import ENDS, Cause, CauseFit, Ceiling, Family, explain
@@ -182,6 +181,9 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
     a normal time. So only some links of such a host look unsteady. A host that waits for cores more often
     than the others is left out.
     """
+    # As in `probes.localization.racks`: not every rank of a profile is to load scipy.
+    from scipy.special import bdtrc
+
     unsteady = table.late > table.usual_late + UNSTEADY
     for cause in causes:
         unsteady[cause.links] |= "pair" in cause.kind

@@ -159,7 +159,7 @@ def test_no_few_bytes_are_hashed_for_ever():
     assert decode(encode([keys, keys])) == [keys, keys]
 
 
-@pytest.mark.parametrize("name", ["exec.launcher.protocol:remove", "exec.records:encode"])
+@pytest.mark.parametrize("name", ["exec.launcher.run_folders:remove", "exec.records:encode"])
 def test_functions_of_ccctl_that_no_task_needs_are_refused(name):
     with pytest.raises(ValueError, match="no function"):
         decode(msgspec.msgpack.encode([records._FUNCTION, name]))

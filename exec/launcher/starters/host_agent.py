@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from exec.launcher import protocol
+from exec.launcher import run_folders
 from probes.files import temporary_folders
 
 __all__ = ["HostAgent", "main"]
@@ -43,7 +43,7 @@ class HostAgent:
                 stdin=subprocess.DEVNULL,
                 # Ranks print to this process's stderr, because its stdout is for reports.
                 stdout=2,
-                env={**os.environ, protocol.RANK: str(rank)},
+                env={**os.environ, run_folders.RANK: str(rank)},
                 start_new_session=True,
             )
             self._running[process.pid] = (rank, process)
@@ -121,18 +121,18 @@ def main() -> None:
         received += piece
     first, _, rest = received.partition(b"\n")
     ask = json.loads(first)
-    os.environ.update(ask["environment"], **{protocol.AGENT: str(os.getpid())})
+    os.environ.update(ask["environment"], **{run_folders.AGENT: str(os.getpid())})
     with contextlib.suppress(OSError):
         os.chdir(ask["folder"])
     # The folder is held until this process ends, so that nobody removes it as a leftover.
-    scratch = Path(protocol.scratch_directory())
+    scratch = Path(run_folders.scratch_directory())
     held = temporary_folders.hold(scratch)
     agent = HostAgent(ask, rest)
     agent.serve()
     if agent.left_alone:
-        protocol.remove(protocol.run_directories())
+        run_folders.remove(run_folders.run_directories())
     os.close(held)
-    temporary_folders.sweep(protocol.SCRATCH_PREFIX, scratch.parent)
+    temporary_folders.sweep(run_folders.SCRATCH_PREFIX, scratch.parent)
 
 
 if __name__ == "__main__":

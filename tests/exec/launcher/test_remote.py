@@ -1,5 +1,8 @@
 """Ways to reach other hosts: srun in a job of Slurm."""
 
+import subprocess
+import sys
+
 import pytest
 
 from exec.launcher.starters.remote import on_host
@@ -34,3 +37,10 @@ def test_other_hosts_are_reached_as_ever(srun, monkeypatch):
     assert on_host("login1", ["a b"], {})[-2:] == ["login1", "'a b'"]
     monkeypatch.setenv("PRTE_MCA_plm_ssh_agent", srun)
     assert on_host("gpu2", ["a b"], {}) == [srun, "gpu2", "'a b'"]
+
+
+def test_the_agent_of_a_host_loads_no_numpy():
+    """The ranks of its host wait for it."""
+    script = "import sys, exec.launcher.starters.host_agent; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

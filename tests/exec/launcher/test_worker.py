@@ -14,7 +14,7 @@ import pytest
 from limits import HANG_S
 
 from exec import records
-from exec.launcher import protocol, worker
+from exec.launcher import protocol, run_folders, worker
 from exec.launcher.protocol import (
     Exchanged,
     Failure,
@@ -130,7 +130,7 @@ def test_no_message_of_who_knows_the_key_chooses_what_a_rank_runs(tmp_path, mess
     told = protocol.environment([listener.getsockname()], key, str(tmp_path / "scratch"))
     told |= RankTask("exec.launcher.selftest:survivors").variables()
     words = [sys.executable, "-P", "-m", "exec.launcher.worker"]
-    rank = subprocess.Popen(words, env={**os.environ, **told, protocol.RANK: "0"})
+    rank = subprocess.Popen(words, env={**os.environ, **told, run_folders.RANK: "0"})
     try:
         end = ends.get(timeout=HANG_S)
         end.__class__ = Forging

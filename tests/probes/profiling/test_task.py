@@ -1,4 +1,6 @@
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -71,3 +73,9 @@ def test_a_quick_look_keeps_the_strides_that_connect_everybody():
     assert [(pairs[0][1] - pairs[0][0]) % 8 for pairs in quick.rounds] == [1, 2, 4, 6, 7]
     assert len(full.rounds) == 7
     assert full.passes > quick.passes
+
+
+def test_ranks_of_a_profile_load_no_scipy():
+    script = "import sys, probes.profiling.task; print('scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -7,8 +7,8 @@ import numpy as np
 import psutil
 import pytest
 
-from exec.launcher.protocol import RANK
 from exec.launcher.run import World, run_ranks
+from exec.launcher.run_folders import RANK
 from exec.training.workloads.request import Mode, TrainRequest
 from probes.base.progress import Progress
 
