@@ -43,6 +43,8 @@ _MOST_FOR_AXIS = 1024
 # The most rounds that adjust prices, and the most ranks times links of all rounds together.
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
+# The most blocks with several holders or takers for which an arrival bound is computed.
+_MOST_BLOCKS = 4096
 # Only an arrival bound that exceeds the others by more than rounding is listed.
 _MORE = 1 + 1e-9
 
@@ -152,12 +154,24 @@ class _Problem:
         )
 
     def arrival(self, known_s: float) -> Bound:
-        """Return the arrival bound of the chunks that have one source and one target."""
+        """Return the arrival bound of all chunks that are not summed."""
         chunk_bytes = None if self.fluid else self.chunk_bytes
-        need_bytes = floats(self.demands * self.chunk_bytes)
-        return arrivals(
-            self.network, candidate_cuts(self.network), need_bytes, "points", chunk_bytes, known_s
-        )
+        cuts = candidate_cuts(self.network)
+        copied = [
+            (sources, targets, count) for sources, targets, reduced, count in self.others if not reduced
+        ]
+        if not copied or len(copied) > _MOST_BLOCKS:
+            need_bytes = floats(self.demands * self.chunk_bytes)
+            return arrivals(self.network, cuts, need_bytes, "points", chunk_bytes, known_s)
+        senders = np.flatnonzero(self.demands.any(axis=1))
+        holders = np.zeros((len(senders) + len(copied), self.network.ranks), dtype=bool)
+        holders[np.arange(len(senders)), senders] = True
+        needed = np.concatenate((self.demands[senders], np.zeros((len(copied), self.network.ranks))))
+        for row, (sources, targets, count) in enumerate(copied, len(senders)):
+            holders[row, sources] = True
+            needed[row, np.setdiff1d(targets, sources)] = count
+        need_bytes = floats(needed * self.chunk_bytes)
+        return arrivals(self.network, cuts, need_bytes, "copies", chunk_bytes, known_s, holders)
 
     def _crossing(self, cut: Cut, needed: int) -> Bound:
         if not len(cut.links):
