@@ -205,7 +205,7 @@ def _crossing(
 
 
 def _parts(cut: Cut, reach_s: Floats, holders: Mask, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (sources outside, ranks inside): all of one side that exchange data, the farthest of the other."""
+    """Yield (sources outside, ranks inside): all of one side with data to move, the farthest of the other."""
     outside, inside = np.flatnonzero(~holders[:, cut.inside].any(axis=1)), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]

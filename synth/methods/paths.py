@@ -6,7 +6,8 @@ of their targets, and from there to the others. List scheduling then orders all 
 longest way left go first, or sends go by shift (target − source modulo N), so that on a switch each step is
 close to a perfect matching. While the result is not close to the time of the busiest link, the sends are
 scheduled backwards from the end, then forwards again, each pass in an order by the times of the pass before.
-Project scheduling calls this forward-backward improvement.
+Project scheduling calls this forward-backward improvement. Where trees of copies stay far from that time, links
+choose among the chunks that the ranks of the trees hold, as in the greedy search.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.base import Bytes, Floats, Indices, UsageError, bytes_of, floats, spans
+from probes.base import Bytes, Floats, Indices, Ints, UsageError, bytes_of, floats, ints, spans
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
+from synth.methods import greedy
 from synth.network import Network
-from synth.networks import distances_s
+from synth.networks import distances_s, link_table
 from synth.routing import ETA, Demands, Resources, grow, resources, route
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends, in_start_order, reversed_in_time
@@ -29,6 +31,7 @@ from synth.simulation import replay
 
 __all__ = ["synthesize"]
 
+_NO_CLIQUE = ints(np.zeros((0, 0)))
 # The passes in which each chunk may change its path.
 _PASSES = 6
 # The links that all searches for paths together may visit; beyond this number, several chunks share a search.
@@ -48,6 +51,7 @@ _MOSTLY_LATENCY = 2.0
 # Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
 # again, at the prices of all others.
 _PASSES_OF_TREES = 3
+_PASSES_OF_LEVEL_TREES = 8
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
@@ -97,6 +101,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         if replay(found).time_s > _MOSTLY_LATENCY * busiest_s:
             other, _ = made(_LATENCY**2, np.inf)
             found = min(found, other, key=lambda schedule: replay(schedule).time_s)
+        if len(many) and not collective.reduced.any() and found.sends < _FEW_SENDS:
+            # Links that choose among the chunks that their ranks hold wait for no particular one.
+            level, _ = made(_LATENCY**0.5, np.inf, _PASSES_OF_LEVEL_TREES)
+            found = min(found, level, greedy.through(level), key=lambda schedule: replay(schedule).time_s)
     return found
 
 
@@ -230,6 +238,13 @@ class _Ways:
         src, dst = self.network.dst, self.network.src
         return self.forwards._replace(src=src, dst=dst, out_start=start, out_links=links)
 
+    @cached_property
+    def _clique(self) -> Ints:
+        """The link between any two ranks; empty if ports are shared or some pair has no link."""
+        table = link_table(self.network, 1)
+        missing = (table < 0).sum() > self.network.ranks
+        return _NO_CLIQUE if len(self.network.ports) or missing else table
+
     def _trees_of(self, collective: Collective, number: int, chunk: int, load_s: Floats) -> Iterator[_Tree]:
         sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
         begins = 0
@@ -272,11 +287,14 @@ class _Ways:
         batch = max(1, int(np.ceil(most / max(1.0, each))))
         longest = _hop_diameter(self.network) + _MOST_HOPS_MORE
         demands = Demands(source[order], target[order], first)
-        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed)
+        clique = self._clique if batch > 1 else _NO_CLIQUE
+        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed, clique)
         if (hops == 0).any():
             # A cheapest path over fast links may have many more hops than the diameter.
             longest = self.network.ranks - 1
-            hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed)
+            hops, path = route(
+                self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed, _NO_CLIQUE
+            )
         if (hops < 0).any():
             raise UsageError(
                 f"{self.network.name}: not every rank can be reached from those with chunks for it"
