@@ -6,8 +6,8 @@ of their targets, and from there to the others. List scheduling then orders all 
 longest way left go first, or sends go by shift (target − source modulo N), so that on a switch each step is
 close to a perfect matching. While the result is not close to the time of the busiest link, the sends are
 scheduled backwards from the end, then forwards again, each pass in an order by the times of the pass before.
-Project scheduling calls this forward-backward improvement. Where trees of copies stay far from that time, links
-choose among the chunks that the ranks of the trees hold, as in the greedy search.
+Project scheduling calls this forward-backward improvement. Where trees of copies stay far from that time,
+links choose among the chunks that the ranks of the trees hold, as in the greedy search.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from synth.errors import NotApplicableError
 from synth.methods import greedy
 from synth.network import Network
 from synth.networks import distances_s, link_table
-from synth.routing import ETA, Demands, Resources, grow, resources, route
+from synth.routing import ETA, Demands, Resources, grow, resources, route, star
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends, in_start_order, reversed_in_time
 from synth.simulation import replay
@@ -75,9 +75,15 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
 
+    # A tree of shortest paths takes one search, and a star none; other trees take one search a target.
+    cheap = float(collective.targets.sizes()[many].sum()) * network.links > _MOST_WORK_ON_TREES
+    if cheap:
+        # Every rank's first chunk goes first, so that all ranks are centres of stars of their own chunks.
+        many = many[np.argsort(_laps(collective.sources.group[many]), kind="stable")]
+
     def made(latency: float, stretch: float, passes: int = 1) -> tuple[Schedule, float]:
         """Return the fastest schedule along one set of trees and paths, and the busiest link's time."""
-        ways = _Ways(network, resources(network, chunk_bytes, latency))
+        ways = _Ways(network, resources(network, chunk_bytes, latency), cheap)
         load_s = np.zeros(network.links + len(network.ports))
         trees = ways.trees(collective, many, load_s, passes)
         laid = ways.points(points, source[points], target[points], load_s, stretch, seed)
@@ -85,8 +91,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         busiest_s = float(load_s.max(initial=0.0))
         return _fastest(network, collective, chunk_bytes, seed, sends, busiest_s * _CLOSE), busiest_s
 
-    if float(collective.targets.sizes()[many].sum()) * network.links > _MOST_WORK_ON_TREES:
-        # A tree of shortest paths takes one search, other trees one for each target.
+    if cheap:
         return made(_LATENCY, np.inf)[0]
     found, busiest_s = made(0.0, np.inf)
     if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
@@ -213,10 +218,14 @@ class _Tree:
 
 @dataclass(frozen=True, eq=False)
 class _Ways:
-    """Searches for trees and paths that avoid loaded links; each search adds its own load."""
+    """Searches for trees and paths that avoid loaded links; each search adds its own load.
+
+    With ``stars`` trees of shortest paths on a clique are stars.
+    """
 
     network: Network
     forwards: Resources
+    stars: bool
 
     def trees(self, collective: Collective, chunks: Indices, load_s: Floats, passes: int) -> list[_Tree]:
         """Return the trees of each chunk; a sum is reduced to one target, then copied to all.
@@ -270,6 +279,9 @@ class _Ways:
         self, seeds: Indices, targets: Indices, load_s: Floats, through: Resources
     ) -> tuple[Indices, Indices]:
         shortest = bool(through.latency_s.any())
+        if shortest and self.stars and len(self._clique):
+            table = self._clique if through is self.forwards else self._clique.T
+            return star(through, ints(table), seeds, targets, load_s)
         link, depth, missing = grow(through, seeds, targets, load_s, shortest)
         if missing >= 0:
             raise UsageError(f"{self.network.name}: rank {missing} cannot be reached from rank {seeds[0]}")
@@ -301,6 +313,15 @@ class _Ways:
             )
         back = np.argsort(order, kind="stable")
         return hops[back], path[back]
+
+
+def _laps(group: Indices) -> Indices:
+    """Return how many earlier rows are of the same group, for each row."""
+    order = np.argsort(group, kind="stable")
+    first = np.flatnonzero(np.diff(group[order], prepend=-1))
+    laps = np.empty(len(group), np.int64)
+    laps[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.append(first, len(group))))
+    return laps
 
 
 def _hop_diameter(network: Network) -> int:

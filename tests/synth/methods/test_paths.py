@@ -123,3 +123,14 @@ def test_links_choose_among_chunks_that_several_ranks_hold():
     assert check(found) == []
     bound_s = max(bound.time_s for bound in bounds(network, one.sets, chunk_bytes))
     assert replay(found).time_s <= 1.5 * bound_s
+
+
+def test_where_trees_take_long_a_clique_has_stars_over_ranks_with_less_to_send(monkeypatch):
+    """All chunks of a giant block once went to all ranks from their owner: 8 times as long."""
+    monkeypatch.setattr(paths, "_MOST_WORK_ON_TREES", 30_000)
+    network = family("fully_connected:16", [1e-6], [25e9])
+    sizes = [16 << 20 if rank == 3 else 1 << 20 for rank in range(16)]
+    spread = uneven("all_gather", 16, sizes, chunk_bytes=1 << 18)
+    found = paths.synthesize(network, spread, 1 << 18)
+    assert check(found) == []
+    assert replay(found).time_s <= 1.05 * max(bound.time_s for bound in bounds(network, spread, 1 << 18))
