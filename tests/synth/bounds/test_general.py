@@ -102,9 +102,10 @@ def test_the_flow_program_finds_the_second_way():
 def test_ranks_that_need_different_data_share_the_links_into_them():
     """Each of two neighbours in a mesh alone has as many links as it needs blocks."""
     network = family("mesh:4x5", [0.0], [1e9])
-    takers = [6, 10]
-    holders = [rank for rank in range(20) if rank not in takers]
-    sides = of_sets([holders] * 8), of_sets([[taker] for taker in takers for _ in range(4)])
+    # No set of ranks without a block is the set of both.
+    lacking = {6: (6, 10, 19), 10: (6, 10, 0)}
+    holders = {taker: [rank for rank in range(20) if rank not in others] for taker, others in lacking.items()}
+    sides = of_sets([holders[6], holders[10]] * 4), of_sets([[6], [10]] * 4)
     moved = of_blocks(20, [BYTES] * 8, *sides, [False] * 8, chunk_bytes=BYTES)
     found = max(point_bounds(network, moved, BYTES, fluid=True), key=lambda bound: bound.time_s)
     assert found.name == "traffic into 2 ranks"
