@@ -51,7 +51,7 @@ _MOSTLY_LATENCY = 2.0
 # Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
 # again, at the prices of all others.
 _PASSES_OF_TREES = 3
-_PASSES_OF_LEVEL_TREES = 8
+_PASSES_OF_LEVEL_TREES, _MOST_WORK_ON_LEVEL_TREES = 8, 1_000_000_000
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
@@ -108,7 +108,8 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             found = min(found, other, key=lambda schedule: replay(schedule).time_s)
         if len(many) and not collective.reduced.any() and found.sends < _FEW_SENDS:
             # Links that choose among the chunks that their ranks hold wait for no particular one.
-            level, _ = made(_LATENCY**0.5, np.inf, _PASSES_OF_LEVEL_TREES)
+            passes = int(_MOST_WORK_ON_LEVEL_TREES / (len(many) * network.links))
+            level, _ = made(_LATENCY**0.5, np.inf, min(max(1, passes), _PASSES_OF_LEVEL_TREES))
             found = min(found, level, greedy.through(level), key=lambda schedule: replay(schedule).time_s)
     return found
 
