@@ -155,11 +155,15 @@ class Network:
 
     @cached_property
     def held_s_per_byte(self) -> Floats:
-        """Seconds that a byte over the link keeps the port busy, for each entry of ``link_port``."""
+        """Seconds that a byte over the link keeps the port busy, for each entry of ``link_port``.
+
+        A link that was measured faster than its port keeps it busy for its own time.
+        """
         beta = self.beta_s_per_byte[self.port_user]
         if not self.queues:
             return floats(beta)
-        return floats(np.where(self.within_host[self.port_user], beta, self.port_s_per_byte[self.link_port]))
+        port_s_per_byte = np.minimum(beta, self.port_s_per_byte[self.link_port])
+        return floats(np.where(self.within_host[self.port_user], beta, port_s_per_byte))
 
     @cached_property
     def port_part(self) -> Floats:

@@ -11,6 +11,8 @@ which the gates can serve that number. The gates can serve:
 - for copies, whose bytes each come from one rank: Σ_g rate_g · Σ_j max(0, T − a_1 − b_j);
 - for data with one source and one target: Σ_g rate_g · max(0, T − a_1 − b_1).
 
+Data that several ranks hold starts at the nearest of them.
+
 For sums between groups of ranks, the pairs (w, v) that are far apart give a second bound: a byte that starts
 at t serves only pairs where both w and v are near enough to the gate.
 
@@ -65,11 +67,13 @@ def arrivals(
     carried: Carried,
     chunk_bytes: int | None,
     known_s: float = 0.0,
+    holders: Mask | None = None,
 ) -> Bound:
     """Return the largest arrival bound over the sets of ``cuts``; its time is 0 if none is found.
 
     ``need_bytes[source, target]`` is the data that target needs from source: for sums the same bytes from all
-    sources, for copies the same bytes to all targets. ``chunk_bytes`` is the size of chunks that are
+    sources, for copies the same bytes to all targets. A source is a rank, or with ``holders`` a block of
+    copies, which the ranks ``holders[source]`` all hold. ``chunk_bytes`` is the size of chunks that are
     forwarded only when complete; None if bytes are forwarded one by one. ``known_s`` is the best other bound.
     The search is skipped if all paths are short compared with ``known_s``. A cut is skipped if its gates are
     so fast that its bound cannot exceed the best bound so far.
@@ -79,6 +83,8 @@ def arrivals(
     if network.ranks > _MOST_RANKS or _across_s(network, cost_s) < _NOTICEABLE * known_s:
         return best
     distance_s = distances_s(network, cost_s, np.arange(network.ranks))
+    reach_s = distance_s if holders is None else _nearest_s(distance_s, holders)
+    holders = np.eye(network.ranks, dtype=bool) if holders is None else holders
     paired = carried == "sums" and network.ranks <= _MOST_PAIRED
     # Once the longest path time has passed, every gate can carry sums of all ranks to every rank.
     longest_s = 2 * float(distance_s.max()) + float(network.alpha_s.max(initial=0.0))
@@ -86,20 +92,21 @@ def arrivals(
     groups: dict[tuple[int, float], tuple[Cut, _Crossing]] = {}
     work = 0
     for cut in cuts:
-        work += len(cut.links) * network.ranks
+        work += len(cut.links) * len(reach_s)
         if work > _MOST_WORK:
             break
         if not len(cut.links):
             continue
-        crossing = _crossing(network, cut, distance_s, chunk_bytes)
+        crossing = _crossing(network, cut, reach_s, distance_s, chunk_bytes)
         if longest_s + most_bytes / crossing.rate.sum() <= max(known_s, best.time_s):
             continue
         alone_s = 0.0
-        for outside, inside in _parts(cut, distance_s, need_bytes):
+        for outside, inside in _parts(cut, reach_s, holders, need_bytes):
             time_s = crossing.time_s(outside, inside, need_bytes, carried)
             alone_s = max(alone_s, time_s)
             if time_s > best.time_s:
-                detail = f"data of {plural(len(outside), 'rank')} for {plural(len(inside), 'rank')}"
+                ranks = int(holders[outside].any(axis=0).sum())
+                detail = f"data of {plural(ranks, 'rank')} for {plural(len(inside), 'rank')}"
                 best = Bound(f"latency and {cut.name}", time_s, detail)
         if cut.kind == "cut":
             groups.setdefault((int(cut.inside.sum()), alone_s), (cut, crossing))
@@ -118,8 +125,9 @@ def arrivals(
 class _Crossing:
     """The links into a set, grouped by gate; the links of gate g begin at ``start[g]``.
 
-    ``to_s[rank, link]`` is the shortest path time from a rank to the link's source. ``from_s[link, rank]`` is
-    the time from the start of the link, with its latency, to a rank. ``rate[gate]`` is in bytes per second.
+    ``to_s[source, link]`` is the shortest path time from a source of data to the link's source.
+    ``from_s[link, rank]`` is the time from the start of the link, with its latency, to a rank. ``rate[gate]``
+    is in bytes per second.
     """
 
     start: Indices
@@ -173,7 +181,14 @@ class _Crossing:
         return _least_s(served_by, needed, at_least_s)
 
 
-def _crossing(network: Network, cut: Cut, distance_s: Floats, chunk_bytes: int | None) -> _Crossing:
+def _nearest_s(distance_s: Floats, holders: Mask) -> Floats:
+    """Return the shortest path time from the nearest of each row of ``holders`` to each rank."""
+    return np.stack([distance_s[held].min(axis=0) for held in holders])
+
+
+def _crossing(
+    network: Network, cut: Cut, reach_s: Floats, distance_s: Floats, chunk_bytes: int | None
+) -> _Crossing:
     passed = gates(network, cut)
     by_gate = np.argsort(passed.gate_of_link, kind="stable")
     links = cut.links[by_gate]
@@ -183,20 +198,20 @@ def _crossing(network: Network, cut: Cut, distance_s: Floats, chunk_bytes: int |
         held_s_per_byte, flight_s = held_s_per_byte + passed.alpha_s / chunk_bytes, np.zeros(len(links))
     return _Crossing(
         np.flatnonzero(np.diff(passed.gate_of_link[by_gate], prepend=-1)),
-        distance_s[:, network.src[links]],
+        reach_s[:, network.src[links]],
         flight_s[:, None] + distance_s[network.dst[links]],
         1.0 / held_s_per_byte,
     )
 
 
-def _parts(cut: Cut, distance_s: Floats, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
-    """Yield (outside, inside) ranks that exchange data: all of one side, the farthest of the other."""
-    outside, inside = np.flatnonzero(~cut.inside), np.flatnonzero(cut.inside)
+def _parts(cut: Cut, reach_s: Floats, holders: Mask, need_bytes: Floats) -> Iterator[tuple[Indices, Indices]]:
+    """Yield (sources outside, ranks inside): all of one side with data to move, the farthest of the other."""
+    outside, inside = np.flatnonzero(~holders[:, cut.inside].any(axis=1)), np.flatnonzero(cut.inside)
     needed = need_bytes[np.ix_(outside, inside)] > 0
     outside, inside = outside[needed.any(axis=1)], inside[needed.any(axis=0)]
     if not len(outside) or not len(inside):
         return
-    between_s = distance_s[np.ix_(outside, inside)]
+    between_s = reach_s[np.ix_(outside, inside)]
     for farthest in _farthest(between_s.min(axis=1)):
         yield outside[farthest], inside
     for farthest in _farthest(between_s.min(axis=0)):

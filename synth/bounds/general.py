@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import coo_array
 
-from probes.base import Floats, Indices, Mask, floats, rate_text, size_text
+from probes.base import Floats, Indices, Mask, floats, plural, rate_text, size_text
 from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, gates
 from synth.bounds.lp_dual import Prices
@@ -43,6 +43,10 @@ _MOST_FOR_AXIS = 1024
 # The most rounds that adjust prices, and the most ranks times links of all rounds together.
 _MOST_ROUNDS = 40
 _MOST_WORK = 120_000_000
+# The most blocks with several holders or takers for which an arrival bound is computed.
+_MOST_BLOCKS = 4096
+# Sets grow by at most this many ranks, with about _MOST_GROWN trials in all: some tenths of a second.
+_MOST_STEPS, _MOST_GROWN = 8, 6000
 # Only an arrival bound that exceeds the others by more than rounding is listed.
 _MORE = 1 + 1e-9
 
@@ -111,7 +115,7 @@ class _Problem:
         return int(must.sum())
 
     def cuts(self) -> Iterator[tuple[Bound, str]]:
-        for cut in (*candidate_cuts(self.network), *self._sweeps(), *self._holders()):
+        for cut in (*candidate_cuts(self.network), *self._sweeps(), *self._holders(), *self._grown):
             needed = self.needed(cut.inside)
             if needed:
                 yield self._crossing(cut, needed), cut.kind
@@ -152,12 +156,69 @@ class _Problem:
         )
 
     def arrival(self, known_s: float) -> Bound:
-        """Return the arrival bound of the chunks that have one source and one target."""
+        """Return the arrival bound of all chunks that are not summed."""
         chunk_bytes = None if self.fluid else self.chunk_bytes
-        need_bytes = floats(self.demands * self.chunk_bytes)
-        return arrivals(
-            self.network, candidate_cuts(self.network), need_bytes, "points", chunk_bytes, known_s
-        )
+        cuts = (*candidate_cuts(self.network), *self._grown)
+        copied = [
+            (sources, targets, count) for sources, targets, reduced, count in self.others if not reduced
+        ]
+        if not copied or len(copied) > _MOST_BLOCKS:
+            need_bytes = floats(self.demands * self.chunk_bytes)
+            return arrivals(self.network, cuts, need_bytes, "points", chunk_bytes, known_s)
+        senders = np.flatnonzero(self.demands.any(axis=1))
+        holders = np.zeros((len(senders) + len(copied), self.network.ranks), dtype=bool)
+        holders[np.arange(len(senders)), senders] = True
+        needed = np.concatenate((self.demands[senders], np.zeros((len(copied), self.network.ranks))))
+        for row, (sources, targets, count) in enumerate(copied, len(senders)):
+            holders[row, sources] = True
+            needed[row, np.setdiff1d(targets, sources)] = count
+        need_bytes = floats(needed * self.chunk_bytes)
+        return arrivals(self.network, cuts, need_bytes, "copies", chunk_bytes, known_s, holders)
+
+    @cached_property
+    def _grown(self) -> list[Cut]:
+        """The slowest cuts into and out of sets that grow from one rank, each by the best neighbour."""
+        copied = [(one, count) for *one, reduced, count in self.others if not reduced]
+        if len(copied) != len(self.others) or len(copied) > _MOST_BLOCKS:
+            return []
+        held, wanted = np.zeros((2, len(copied), self.network.ranks), dtype=bool)
+        for row, ((sources, targets), _) in enumerate(copied):
+            held[row, sources], wanted[row, targets] = True, True
+        counts = np.array([count for _, count in copied])
+
+        def needed(inside: Mask) -> float:
+            crossing = wanted[:, inside].any(axis=1) & ~held[:, inside].any(axis=1)
+            return float(counts[crossing].sum() + self.demands[np.ix_(~inside, inside)].sum())
+
+        def time_s(members: Mask, outwards: bool) -> float:
+            inside = ~members if outwards else members
+            cut = cut_around(self.network, inside, "", "cut")
+            crossing = needed(inside) if len(cut.links) else 0.0
+            return crossing / gates(self.network, cut).bytes_per_s if crossing else 0.0
+
+        degree = self.network.links / self.network.ranks
+        starts = int(_MOST_GROWN / (degree * _MOST_STEPS))
+        alone = np.eye(self.network.ranks, dtype=bool)
+        found = []
+        for outwards in (False, True):
+            alone_s = [time_s(one, outwards) for one in alone]
+            best_s, best = 0.0, np.zeros(0, dtype=bool)
+            for rank in np.argsort(alone_s)[::-1][:starts].tolist():
+                members, set_s = alone[rank], alone_s[rank]
+                for _ in range(_MOST_STEPS):
+                    near = np.unique(self.network.dst[members[self.network.src]])
+                    larger = [members | alone[one] for one in near[~members[near]]]
+                    times_s = [time_s(one, outwards) for one in larger]
+                    if max(times_s, default=0.0) <= set_s:
+                        break
+                    set_s, members = max(times_s), larger[int(np.argmax(times_s))]
+                if set_s > best_s and members.sum() > 1:
+                    best_s, best = set_s, members
+            if best_s:
+                way = "out of" if outwards else "into"
+                name = f"traffic {way} {plural(int(best.sum()), 'rank')}"
+                found.append(cut_around(self.network, ~best if outwards else best, name, "cut"))
+        return found
 
     def _crossing(self, cut: Cut, needed: int) -> Bound:
         if not len(cut.links):

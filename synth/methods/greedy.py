@@ -17,7 +17,7 @@ holds, and is never exchanged later. O(sends · chunks / 64) at worst.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,9 +38,11 @@ from synth.scheduling import (
     backwards,
     in_start_order,
     match,
+    pruned,
 )
+from synth.simulation import replay
 
-__all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize"]
+__all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize", "through"]
 
 # The most levels of links by cost; more expensive links count as the last level. Measured costs may all
 # differ.
@@ -50,6 +52,9 @@ _MOST_STARTS, _MOST_SENDS = 8, 50_000
 # Starts of a search differ only by their random seeds, which are this far apart. So searches with consecutive
 # seeds share no start.
 _STRIDE = 1_000_003
+
+# The policies that spread chunks through relays.
+_POLICIES_THROUGH = 3
 
 POLICIES = (
     MatchingPolicy(CLUSTER, 16, rotate=True),
@@ -113,6 +118,24 @@ def synthesize(
         raise NotApplicableError(f"greedy serves copies or sums, not {collective.label} at once")
     rough = Schedule(network, collective, chunk_bytes, "greedy", seed, ints(chunk), ints(link), bytes_of(op))
     return in_start_order(rough) if collective.reduces else rough
+
+
+def through(found: Schedule) -> Schedule:
+    """Return the copies of ``found`` to the same ranks, over links that choose their chunks themselves.
+
+    Ranks that only relay in ``found`` may relay here, too. Sends that serve nobody are left out.
+    """
+    network, collective = found.network, found.collective
+    wanted = collective.wanted().copy()
+    wanted[network.dst[found.link], found.chunk] = True
+    made = []
+    # A strict policy finds no way to a chunk's relays if others in their cluster hold it.
+    for policy in [one for one in policies(network) if one.preference != STRICT][:_POLICIES_THROUGH]:
+        search = _Search(found.chunk_bytes, found.seed, policy, float("inf"))
+        chunk, link, _ = _spread(network, collective.held(), wanted, search)
+        copies = bytes_of(np.full(len(chunk), COPY))
+        made.append(replace(found, chunk=ints(chunk), link=ints(link), op=copies))
+    return pruned(min(made, key=lambda schedule: replay(schedule).time_s))
 
 
 def _all_reduce(network: Network, collective: Collective, search: _Search) -> tuple[Ints, Ints, Bytes]:

@@ -6,7 +6,8 @@ of their targets, and from there to the others. List scheduling then orders all 
 longest way left go first, or sends go by shift (target − source modulo N), so that on a switch each step is
 close to a perfect matching. While the result is not close to the time of the busiest link, the sends are
 scheduled backwards from the end, then forwards again, each pass in an order by the times of the pass before.
-Project scheduling calls this forward-backward improvement.
+Project scheduling calls this forward-backward improvement. Where trees of copies stay far from that time,
+links choose among the chunks that the ranks of the trees hold, as in the greedy search.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from functools import cached_property
 
 import numpy as np
 
-from probes.base import Bytes, Floats, Indices, UsageError, bytes_of, floats, spans
+from probes.base import Bytes, Floats, Indices, Ints, UsageError, bytes_of, floats, ints, spans
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
+from synth.methods import greedy
 from synth.network import Network
-from synth.networks import distances_s
-from synth.routing import ETA, Demands, Resources, grow, resources, route
+from synth.networks import distances_s, link_table
+from synth.routing import ETA, Demands, Resources, grow, resources, route, star
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import Sends, in_start_order, reversed_in_time
 from synth.simulation import replay
 
 __all__ = ["synthesize"]
 
+_NO_CLIQUE = ints(np.zeros((0, 0)))
 # The passes in which each chunk may change its path.
 _PASSES = 6
 # The links that all searches for paths together may visit; beyond this number, several chunks share a search.
@@ -48,6 +51,7 @@ _MOSTLY_LATENCY = 2.0
 # Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
 # again, at the prices of all others.
 _PASSES_OF_TREES = 3
+_PASSES_OF_LEVEL_TREES, _MOST_WORK_ON_LEVEL_TREES = 8, 1_000_000_000
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
@@ -71,9 +75,15 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
             f"paths would take too long for {len(many)} trees over {network.links} links; greedy is faster"
         )
 
+    # A tree of shortest paths takes one search, and a star none; other trees take one search a target.
+    cheap = float(collective.targets.sizes()[many].sum()) * network.links > _MOST_WORK_ON_TREES
+    if cheap:
+        # Every rank's first chunk goes first, so that all ranks are centres of stars of their own chunks.
+        many = many[np.argsort(_laps(collective.sources.group[many]), kind="stable")]
+
     def made(latency: float, stretch: float, passes: int = 1) -> tuple[Schedule, float]:
         """Return the fastest schedule along one set of trees and paths, and the busiest link's time."""
-        ways = _Ways(network, resources(network, chunk_bytes, latency))
+        ways = _Ways(network, resources(network, chunk_bytes, latency), cheap)
         load_s = np.zeros(network.links + len(network.ports))
         trees = ways.trees(collective, many, load_s, passes)
         laid = ways.points(points, source[points], target[points], load_s, stretch, seed)
@@ -81,8 +91,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         busiest_s = float(load_s.max(initial=0.0))
         return _fastest(network, collective, chunk_bytes, seed, sends, busiest_s * _CLOSE), busiest_s
 
-    if float(collective.targets.sizes()[many].sum()) * network.links > _MOST_WORK_ON_TREES:
-        # A tree of shortest paths takes one search, other trees one for each target.
+    if cheap:
         return made(_LATENCY, np.inf)[0]
     found, busiest_s = made(0.0, np.inf)
     if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
@@ -97,6 +106,11 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         if replay(found).time_s > _MOSTLY_LATENCY * busiest_s:
             other, _ = made(_LATENCY**2, np.inf)
             found = min(found, other, key=lambda schedule: replay(schedule).time_s)
+        if len(many) and not collective.reduced.any() and found.sends < _FEW_SENDS:
+            # Links that choose among the chunks that their ranks hold wait for no particular one.
+            passes = int(_MOST_WORK_ON_LEVEL_TREES / (len(many) * network.links))
+            level, _ = made(_LATENCY**0.5, np.inf, min(max(1, passes), _PASSES_OF_LEVEL_TREES))
+            found = min(found, level, greedy.through(level), key=lambda schedule: replay(schedule).time_s)
     return found
 
 
@@ -205,10 +219,14 @@ class _Tree:
 
 @dataclass(frozen=True, eq=False)
 class _Ways:
-    """Searches for trees and paths that avoid loaded links; each search adds its own load."""
+    """Searches for trees and paths that avoid loaded links; each search adds its own load.
+
+    With ``stars`` trees of shortest paths on a clique are stars.
+    """
 
     network: Network
     forwards: Resources
+    stars: bool
 
     def trees(self, collective: Collective, chunks: Indices, load_s: Floats, passes: int) -> list[_Tree]:
         """Return the trees of each chunk; a sum is reduced to one target, then copied to all.
@@ -229,6 +247,13 @@ class _Ways:
         start, links = self.network.in_links
         src, dst = self.network.dst, self.network.src
         return self.forwards._replace(src=src, dst=dst, out_start=start, out_links=links)
+
+    @cached_property
+    def _clique(self) -> Ints:
+        """The link between any two ranks; empty if ports are shared or some pair has no link."""
+        table = link_table(self.network, 1)
+        missing = (table < 0).sum() > self.network.ranks
+        return _NO_CLIQUE if len(self.network.ports) or missing else table
 
     def _trees_of(self, collective: Collective, number: int, chunk: int, load_s: Floats) -> Iterator[_Tree]:
         sources, targets = collective.sources.of(chunk), collective.targets.of(chunk)
@@ -255,6 +280,9 @@ class _Ways:
         self, seeds: Indices, targets: Indices, load_s: Floats, through: Resources
     ) -> tuple[Indices, Indices]:
         shortest = bool(through.latency_s.any())
+        if shortest and self.stars and len(self._clique):
+            table = self._clique if through is self.forwards else self._clique.T
+            return star(through, ints(table), seeds, targets, load_s)
         link, depth, missing = grow(through, seeds, targets, load_s, shortest)
         if missing >= 0:
             raise UsageError(f"{self.network.name}: rank {missing} cannot be reached from rank {seeds[0]}")
@@ -272,17 +300,29 @@ class _Ways:
         batch = max(1, int(np.ceil(most / max(1.0, each))))
         longest = _hop_diameter(self.network) + _MOST_HOPS_MORE
         demands = Demands(source[order], target[order], first)
-        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed)
+        clique = self._clique if batch > 1 else _NO_CLIQUE
+        hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed, clique)
         if (hops == 0).any():
             # A cheapest path over fast links may have many more hops than the diameter.
             longest = self.network.ranks - 1
-            hops, path = route(self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed)
+            hops, path = route(
+                self.forwards, demands, load_s, _PASSES, batch, longest, stretch, seed, _NO_CLIQUE
+            )
         if (hops < 0).any():
             raise UsageError(
                 f"{self.network.name}: not every rank can be reached from those with chunks for it"
             )
         back = np.argsort(order, kind="stable")
         return hops[back], path[back]
+
+
+def _laps(group: Indices) -> Indices:
+    """Return how many earlier rows are of the same group, for each row."""
+    order = np.argsort(group, kind="stable")
+    first = np.flatnonzero(np.diff(group[order], prepend=-1))
+    laps = np.empty(len(group), np.int64)
+    laps[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.append(first, len(group))))
+    return laps
 
 
 def _hop_diameter(network: Network) -> int:

@@ -71,8 +71,9 @@ def _chunk_bytes(whole: Collective) -> int:
     common = math.gcd(*sizes)
     candidates = [-(-busiest // pieces) for pieces in _PIECES]
     if busiest <= common * _PIECES[-1]:
-        candidates.append(common * max(1, busiest // _PIECES[0] // common))
-        candidates.append(common)
+        # Several blocks in a chunk, or a large block in equal chunks.
+        candidates += [common * times] if (times := busiest // _PIECES[0] // common) else []
+        candidates.append(-(-common // -(-common * _PIECES[0] // busiest)))
     most = _MOST_CHUNKS
     if whole.blocks.kind == "all_to_all":
         most = max(most, min(_MOST_CHUNKS_OF_PAIR * len(sizes), _MOST_CHUNKS_OF_PAIRS))

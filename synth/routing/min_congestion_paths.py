@@ -3,6 +3,9 @@
 Chunks are routed batch by batch. In later passes each batch is removed and routed again at the prices of all
 others. With these multiplicative weights the largest load falls towards the optimum of the concurrent-flow LP
 (Garg and Könemann). The best pass is kept; two passes without gain end the search.
+
+In a clique a search over all links takes so long that large batches share a path. There each chunk goes
+directly or over one other rank, and is a batch of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from synth.routing.congestion_prices import (
     charge,
     cheapest,
     largest_load_s,
+    price_of,
     search_over,
 )
 
@@ -51,12 +55,14 @@ def route(
     most_hops: int,
     stretch: float,
     seed: int,
+    clique: Ints,
 ) -> tuple[Ints, Ints]:
     """Return (hops, links): chunk c takes the path ``links[c, : hops[c]]``.
 
     All hops are -1 if some chunk has no path. ``load_s`` (links, then ports) is the load before the call; the
     chunks are added to it. The first pass takes the shortest paths. The latency of a later path is at most
-    ``stretch`` times the largest latency of these.
+    ``stretch`` times the largest latency of these. ``clique[a, b]`` is the link from rank a to rank b of a
+    clique, whose paths have two hops at most; it is empty on other networks.
     """
     np.random.seed(seed)
     chunks = len(demands.source)
@@ -78,18 +84,22 @@ def route(
         for group in order:
             mine = np.arange(demands.first[group], demands.first[group + 1])
             np.random.shuffle(mine)
-            step = batch if turn else len(mine)
+            step = (1 if len(clique) else batch) if turn else len(mine)
             for begin in range(0, len(mine), max(1, step)):
                 part = mine[begin : begin + step]
                 if turn:
                     _unload(through, part, paths, load_s, price, largest_s)
                 most_s = largest_s if turn else np.inf
-                if not _reroute(
+                if turn and len(clique):
+                    _reroute_in_clique(
+                        through, demands, part[0], paths, clique, load_s, price, most_s, most_latency_s
+                    )
+                elif not _reroute(
                     through, demands, part, paths, search, own, load_s, price, most_s, most_latency_s
                 ):
                     paths.hops[:] = -1
                     return paths.hops, paths.link
-        if turn == 0:
+        if turn == 0 and stretch < np.inf:
             most_latency_s = stretch * _largest_latency_s(through, paths)
         stale += 1
         if largest_load_s(load_s) < best_s * (1 - 1e-3):
@@ -165,6 +175,37 @@ def _reroute(
                 charge(through, load_s, price, link, own[link], largest_s)
                 own[link] = 0
     return True
+
+
+@compiled
+def _reroute_in_clique(
+    through: Resources,
+    demands: Demands,
+    chunk: int,
+    paths: _Paths,
+    clique: Ints,
+    load_s: Floats,
+    price: Floats,
+    largest_s: float,
+    most_latency_s: float,
+) -> None:
+    """Give a chunk the direct link or the cheapest path over one other rank."""
+    source, target = demands.source[chunk], demands.target[chunk]
+    best, relay = price_of(through, price, clique[source, target]), -1
+    for rank in range(len(clique)):
+        if rank in (source, target):
+            continue
+        to, on = clique[source, rank], clique[rank, target]
+        cost = price_of(through, price, to) + price_of(through, price, on)
+        if cost < best and through.latency_s[to] + through.latency_s[on] <= most_latency_s:
+            best, relay = cost, rank
+    paths.hops[chunk] = 1
+    paths.link[chunk, 0] = clique[source, target]
+    if relay >= 0:
+        paths.hops[chunk] = 2
+        paths.link[chunk, 0], paths.link[chunk, 1] = clique[source, relay], clique[relay, target]
+    for at in range(paths.hops[chunk]):
+        charge(through, load_s, price, paths.link[chunk, at], 1.0, largest_s)
 
 
 @compiled

@@ -1,18 +1,27 @@
 """Trees at congestion prices: of few and cheap links, or of short paths.
 
 Steiner trees add the target next that is nearest to the tree (Takahashi and Matsuyama 1980), so that little
-load is added. Trees of shortest paths reach every target as soon as the prices allow.
+load is added. Trees of shortest paths reach every target as soon as the prices allow. On a clique a star
+takes no search: one rank sends to all targets.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from probes.base import Floats, Indices
+from probes.base import Floats, Indices, Ints
 from synth.kernels import compiled
-from synth.routing.congestion_prices import ETA, Resources, charge, cheapest, largest_load_s, search_over
+from synth.routing.congestion_prices import (
+    ETA,
+    Resources,
+    charge,
+    cheapest,
+    largest_load_s,
+    price_of,
+    search_over,
+)
 
-__all__ = ["grow"]
+__all__ = ["grow", "star"]
 
 # The largest load counts as at least this many chunks, so that a single chunk on a link repels no others.
 _FEW = 4
@@ -51,6 +60,44 @@ def grow(
         size = _lay(through, search.came, end, depth, used, at_depth, size, load_s, price, largest_s)
         search.wanted[end] = False
     return used[:size], at_depth[:size], -1
+
+
+@compiled
+def star(
+    through: Resources, clique: Ints, seeds: Indices, targets: Indices, load_s: Floats
+) -> tuple[Indices, Indices]:
+    """Return (links, depths) of the cheapest star, whose centre is a seed or has the data from one.
+
+    ``clique[a, b]`` is the link from rank a to rank b. O(links + ranks · (targets + seeds)).
+    """
+    largest_s = max(largest_load_s(load_s), _FEW * through.held_s.max())
+    price = np.exp(ETA * load_s / largest_s)
+    lacking = np.zeros(len(clique), np.bool_)
+    lacking[targets] = True
+    lacking[seeds] = False
+    best, centre, feeder = np.inf, -1, -1
+    for rank in range(len(clique)):
+        cost, source = np.inf, -1
+        for seed in seeds:
+            before = 0.0 if seed == rank else price_of(through, price, clique[seed, rank])
+            if before < cost:
+                cost, source = before, seed
+        for target in targets:
+            if lacking[target] and target != rank:
+                cost += price_of(through, price, clique[rank, target])
+        if cost < best:
+            best, centre, feeder = cost, rank, source
+    links, depths = np.empty(len(targets) + 1, np.int64), np.ones(len(targets) + 1, np.int64)
+    size = 0
+    if feeder != centre:
+        links[0], depths[0], size = clique[feeder, centre], 0, 1
+    for target in targets:
+        if lacking[target] and target != centre:
+            links[size] = clique[centre, target]
+            size += 1
+    for at in range(size):
+        charge(through, load_s, price, links[at], 1.0, largest_s)
+    return links[:size], depths[:size] - (feeder == centre)
 
 
 @compiled

@@ -27,6 +27,7 @@ from .list_scheduling import (
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
 from .pipelining import pipelined as pipelined
 from .precedence import of_turns as of_turns
+from .pruning import pruned as pruned
 from .routes import along_routes as along_routes
 from .shared_sums import (
     Known as Known,

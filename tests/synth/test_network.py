@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from probes.base.columns import floats, ints
+from synth.bounds import bounds
+from synth.collective import custom
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.rank_sets import of_sets
+from synth.schedules import COPY
+from synth.scheduling import Sends
+from synth.simulation import replay
 
 
 @pytest.fixture
@@ -133,3 +139,14 @@ def test_a_port_that_was_measured_itself_is_faster_than_its_links() -> None:
     for wrong in (-1.0, float("nan"), float("inf")):
         found = replace(plain, port_beta_s_per_byte=floats([0.0, wrong])).problems()
         assert found == [f"port_beta_s_per_byte[1]: expected 0 or a number > 0, found {wrong}"]
+
+
+def test_no_bound_is_above_the_time_over_a_link_measured_faster_than_its_port() -> None:
+    """The port's time per byte is the median of its links: a bench of groups was refused for 0.05 %."""
+    links = [Link(0, to, 1e-5, beta, ("nic",)) for to, beta in ((1, 1.000e-9), (2, 1.004e-9), (3, 1.008e-9))]
+    network = replace(build("measured", ["a", "b", "c", "d"], links), queues=True)
+    moved = custom(4, of_sets([[0], [0]]), of_sets([[3], [1]]), [False, False])
+    sends = Sends()
+    sends.add(np.array([0, 1]), np.array([2, 0]), COPY, 0, np.array([0, 1]))
+    found = sends.schedule(network, moved, 1 << 20, "by hand")
+    assert all(bound.time_s <= replay(found).time_s for bound in bounds(network, moved, 1 << 20))

@@ -140,6 +140,14 @@ def test_idle_ranks_relay_where_that_saves_time():
     assert found.schedule.outcome.percent_of_optimal > 95
 
 
+def test_one_block_is_cut_into_several_chunks():
+    plan = redistribution(
+        5, [Moved((1000, 999), 4, MeshLayout((0, 1, 2, 3), (4,), (None,)), MeshLayout((4,), (1,), (None,)))]
+    )
+    one, size_bytes = plan.request()
+    assert one.sets.chunks == 16 and size_bytes <= 1.01 * plan.size_bytes[0]
+
+
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [

@@ -16,14 +16,15 @@ from synth.bounds import arrivals as arrival_bound
 from synth.bounds.arrivals import arrivals
 from synth.bounds.cuts import candidate_cuts
 from synth.bounds.lower_bounds import bounds
-from synth.collective import collective
+from synth.collective import Collective, collective, of_blocks
 from synth.errors import NotApplicableError
-from synth.methods import direct, greedy
+from synth.methods import direct, greedy, paths
 from synth.network import Link, Network, build
 from synth.networks.dgx import pod
 from synth.networks.families import family
 from synth.portfolio.plain import bounds_of
 from synth.portfolio.request import cut
+from synth.rank_sets import of_sets
 from synth.scheduling import block_exchange
 from synth.simulation.schedule import replay
 
@@ -214,6 +215,35 @@ def test_no_schedule_is_faster(network, kind, share_bytes):
     bound = bounds_of(asked)
     for time_s in _made(asked):
         assert all(each.time_s <= time_s * (1 + 1e-9) for each in bound)
+
+
+def _moved(ranks: int, ends: list[tuple[list[int], list[int]]], size_bytes: int) -> Collective:
+    """One block from each set of holders to each set of takers."""
+    sides = of_sets([held for held, _ in ends]), of_sets([wanted for _, wanted in ends])
+    sizes = [size_bytes] * len(ends)
+    return of_blocks(ranks, sizes, *sides, [False] * len(ends), chunk_bytes=max(1, size_bytes // 3))
+
+
+def test_what_several_ranks_hold_starts_at_the_nearest():
+    moved = _moved(4, [([0, 1], [3])], 99)
+    (arrival,) = [one for one in bounds(_line(4, 5), moved, 33, fluid=True) if "latency and" in one.name]
+    assert arrival.time_s == pytest.approx(2 * 5 + 99)
+
+
+@settings(max_examples=drawn(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(data=st.data(), network=networks(7), size_bytes=st.sampled_from([3, 3000, 3 << 20]))
+def test_no_redistribution_is_faster(data, network, size_bytes):
+    some = st.lists(st.integers(0, network.ranks - 1), min_size=1, max_size=network.ranks, unique=True)
+    ends = [
+        (sorted(held), sorted(set(wanted) - set(held)))
+        for held, wanted in data.draw(st.lists(st.tuples(some, some), min_size=1, max_size=4))
+    ]
+    ends = [one for one in ends if one[1]]
+    if ends:
+        moved = _moved(network.ranks, ends, size_bytes)
+        bound = bounds(network, moved, size_bytes // 3)
+        made = paths.synthesize(network, moved, size_bytes // 3)
+        assert all(each.time_s <= replay(made).time_s * (1 + 1e-9) for each in bound)
 
 
 def test_nothing_is_looked_at_that_nobody_needs():

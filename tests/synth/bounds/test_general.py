@@ -13,9 +13,10 @@ from sample_networks import networks
 from probes.base.columns import floats
 from synth.bounds.general import point_bounds
 from synth.bounds.multicommodity_lp import fits, least_time_s
-from synth.collective import collective
+from synth.collective import collective, of_blocks
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.rank_sets import of_sets
 
 BYTES = 1 << 20
 
@@ -96,3 +97,16 @@ def test_the_flow_program_finds_the_second_way():
     )
     # Through the port a chunk passes twice: a third of the chunks go that way.
     assert least_time_s(shared, demands, held_s) == pytest.approx(20 / 3 * 1e-6, rel=1e-4)
+
+
+def test_ranks_that_need_different_data_share_the_links_into_them():
+    """Each of two neighbours in a mesh alone has as many links as it needs blocks."""
+    network = family("mesh:4x5", [0.0], [1e9])
+    # No set of ranks without a block is the set of both.
+    lacking = {6: (6, 10, 19), 10: (6, 10, 0)}
+    holders = {taker: [rank for rank in range(20) if rank not in others] for taker, others in lacking.items()}
+    sides = of_sets([holders[6], holders[10]] * 4), of_sets([[6], [10]] * 4)
+    moved = of_blocks(20, [BYTES] * 8, *sides, [False] * 8, chunk_bytes=BYTES)
+    found = max(point_bounds(network, moved, BYTES, fluid=True), key=lambda bound: bound.time_s)
+    assert found.name == "traffic into 2 ranks"
+    assert found.time_s == pytest.approx(8 / 6 * BYTES / 1e9)

@@ -7,11 +7,13 @@ from hypothesis import given, settings, strategies as st
 
 from synth.bounds.lower_bounds import bounds
 from synth.check.schedule import check
-from synth.collective import collective
+from synth.collective import collective, uneven
 from synth.errors import NotApplicableError
 from synth.methods import paths
 from synth.network import Link, build
+from synth.networks.families import family
 from synth.networks.path_search import distances_s
+from synth.redistribution import MeshLayout, Moved, redistribution
 from synth.simulation.schedule import replay
 
 
@@ -96,3 +98,39 @@ def test_many_trees_over_many_links_are_those_of_shortest_paths(monkeypatch):
     monkeypatch.setattr(paths, "_MOST_WORK_ON_TREES", 10)
     with pytest.raises(NotApplicableError, match="12 trees over 132 links"):
         paths.synthesize(network, whole, 1 << 16)
+
+
+def test_on_a_large_clique_each_chunk_has_its_own_relay(monkeypatch):
+    """Where a search over all links takes long, a quarter of a rank's chunks once shared one relay."""
+    monkeypatch.setattr(paths, "_WORK", 1)
+    network = family("fully_connected:24", [1e-6], [25e9])
+    sizes = [1 << 20 if rank % 4 == 1 else 0 for rank in range(24)]
+    gathered = uneven("gather", 24, sizes, chunk_bytes=1 << 14)
+    found = paths.synthesize(network, gathered, 1 << 14)
+    assert check(found) == []
+    assert replay(found).time_s <= 1.2 * max(bound.time_s for bound in bounds(network, gathered, 1 << 14))
+
+
+def test_links_choose_among_chunks_that_several_ranks_hold():
+    """Trees that were fixed beforehand took 1.25 times as long, as their sends waited for one chunk each."""
+    network = family("ring_fc_switch:2x4x5", [2e-6], [50e9, 25e9, 50e9])
+    ranks = np.random.default_rng(0).permutation(network.ranks).tolist()
+    source = MeshLayout(tuple(ranks[:13]), (1, 13), (None, 1))
+    target = MeshLayout(tuple(ranks[20:]), (10, 2), (None, 1))
+    one, size_bytes = redistribution(network.ranks, [Moved((369, 2827), 2, source, target)]).request()
+    chunk_bytes = size_bytes // one.sets.total_bytes(1)
+    found = paths.synthesize(network, one.sets, chunk_bytes)
+    assert check(found) == []
+    bound_s = max(bound.time_s for bound in bounds(network, one.sets, chunk_bytes))
+    assert replay(found).time_s <= 1.5 * bound_s
+
+
+def test_where_trees_take_long_a_clique_has_stars_over_ranks_with_less_to_send(monkeypatch):
+    """All chunks of a giant block once went to all ranks from their owner: 8 times as long."""
+    monkeypatch.setattr(paths, "_MOST_WORK_ON_TREES", 30_000)
+    network = family("fully_connected:16", [1e-6], [25e9])
+    sizes = [16 << 20 if rank == 3 else 1 << 20 for rank in range(16)]
+    spread = uneven("all_gather", 16, sizes, chunk_bytes=1 << 18)
+    found = paths.synthesize(network, spread, 1 << 18)
+    assert check(found) == []
+    assert replay(found).time_s <= 1.05 * max(bound.time_s for bound in bounds(network, spread, 1 << 18))

@@ -21,9 +21,10 @@ from synth.networks.failures import Failures, without
 from synth.networks.families import family
 from synth.networks.subnetwork import named_back, reachable
 from synth.portfolio.attempts import METHODS
-from synth.portfolio.rank_subsets import pruned, serve
+from synth.portfolio.rank_subsets import serve
 from synth.portfolio.request import CollectiveRequest, divided
 from synth.rank_sets import of_sets
+from synth.scheduling import pruned
 from synth.simulation.schedule import replay
 
 OTHERS = (greedy.synthesize, paths.synthesize)
