@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "helpers"))
-from ptx_flags import ARCHITECTURES, findings, instructions, ptx_of, told  # noqa: E402 - those of the tests
+from flags_in_ptx import ARCHITECTURES, findings, instructions, ptx_of, told  # noqa: E402 - those of the tests
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 # The oldest architecture whose GPUs have multimem.

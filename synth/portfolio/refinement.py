@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from synth.check import check
 from synth.collective import Collective
 from synth.portfolio.attempts import Plan, smallest_bytes
 from synth.portfolio.request import Request, cut, cut_again
@@ -109,9 +110,11 @@ class Refinement:
         least_bytes = smallest_bytes(request.network) / _FINER
         cuts = [one for one in cuts if one[1] >= least_bytes]
         plan = replace(found[0][1], name="mixture")
+        # A mixture of plans with a fixed order of sums need not keep that order.
         return [
             (replay(one).time_s, replace(plan, shape=one.collective, chunk_bytes=one.chunk_bytes), one)
             for one in mixtures.mixed(schedules, cuts, best_s)
+            if not check(one)
         ]
 
     def _cut(self, chunks: int) -> tuple[Collective, int]:

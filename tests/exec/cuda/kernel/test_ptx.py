@@ -5,7 +5,7 @@ import re
 import pytest
 from cubins import NVRTC
 from drawn_examples import chessboard
-from ptx_flags import ARCHITECTURES, SPREADS, SUM, SUMS, findings, instructions, ptx_of
+from flags_in_ptx import ARCHITECTURES, SPREADS, SUM, SUMS, findings, instructions, ptx_of
 
 pytestmark = pytest.mark.skipif(not NVRTC, reason="NVRTC is not installed (cuda-bindings, nvidia-cuda-nvrtc)")
 
