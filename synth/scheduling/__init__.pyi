@@ -19,7 +19,6 @@ from .link_chunk_matching import (
 from .list_scheduling import (
     Sends as Sends,
     SendsOfParts as SendsOfParts,
-    in_order as in_order,
     in_start_order as in_start_order,
     line_up as line_up,
     link_of as link_of,

@@ -99,8 +99,7 @@ def test_many_trees_over_many_links_are_those_of_shortest_paths(monkeypatch):
     with pytest.raises(NotApplicableError, match="12 trees over 132 links"):
         paths.synthesize(network, whole, 1 << 16)
 
-
-def test_on_a_large_clique_each_chunk_has_its_own_relay(monkeypatch):
+    """A quarter of a rank's chunks once shared one relay, as a search over all links takes long there."""
     """Where a search over all links takes long, a quarter of a rank's chunks once shared one relay."""
     monkeypatch.setattr(paths, "_WORK", 1)
     network = family("fully_connected:24", [1e-6], [25e9])
