@@ -23,6 +23,7 @@ from synth.network import Network
 from synth.networks import distances_s, shortest_paths
 from synth.schedules import Schedule
 from synth.scheduling.block_exchange import least_bandwidth
+from synth.scheduling.list_scheduling import in_order
 from synth.scheduling.precedence import copies_wait
 from synth.simulation import replay
 
@@ -60,8 +61,9 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
         raise NotApplicableError("gossip found no way to complete every sum")
     for best in sorted(found, key=lambda table: table.time_s):
         schedule = best.schedule(network, collective, chunk_bytes, seed)
-        if copies_wait(schedule, replay(schedule)):
-            return schedule
+        timing = replay(schedule)
+        if copies_wait(schedule, timing, start_later=True):
+            return in_order(schedule, np.argsort(timing.start_s, kind="stable"))
     raise NotApplicableError("gossip found no way in which copies wait for what they overwrite")
 
 

@@ -88,12 +88,15 @@ def of_schedule(schedule: Schedule) -> Precedence:
     )
 
 
-def copies_wait(schedule: Schedule, timing: Timing) -> bool:
+def copies_wait(schedule: Schedule, timing: Timing, *, start_later: bool = False) -> bool:
     """Return whether copies in an exchange arrive after what they overwrite has been sent, and is complete.
 
-    A list of sends has no such waits: each copy starts once its addends are there and its link is free.
+    A list of sends has no such waits: each copy starts once its addends are there and its link is free. With
+    ``start_later`` copies must also start after these sends, so that an order by starts keeps them behind.
     """
     before, copy = _overwritten(schedule)
+    if start_later and (timing.start_s[copy] < timing.start_s[before]).any():
+        return False
     network, link = schedule.network, schedule.link
     leaves = network.src[link[before]] == network.dst[link[copy]]
     left_s = timing.start_s[before] + network.hold_s(schedule.chunk_bytes)[link[before]]
