@@ -181,7 +181,7 @@ def _unsteady_ends(causes: Sequence[Cause], parts: Sequence[Family], table: Link
     a normal time. So only some links of such a host look unsteady. A host that waits for cores more often
     than the others is left out.
     """
-    # As in `probes.localization.racks`: not every rank of a profile is to load scipy.
+    # All ranks of a profile load this module, but only one needs scipy.
     from scipy.special import bdtrc
 
     unsteady = table.late > table.usual_late + UNSTEADY

@@ -17,9 +17,9 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -177,7 +177,7 @@ class _Problem:
 
     @cached_property
     def _grown(self) -> list[Cut]:
-        """The slowest cuts into and out of sets that grow from one rank, each by the best neighbour."""
+        """The slowest cut into, and out of, a set that grows from one rank by the best neighbours."""
         copied = [(one, count) for *one, reduced, count in self.others if not reduced]
         if len(copied) != len(self.others) or len(copied) > _MOST_BLOCKS:
             return []
@@ -186,14 +186,15 @@ class _Problem:
             held[row, sources], wanted[row, targets] = True, True
         counts = np.array([count for _, count in copied])
 
-        def needed(inside: Mask) -> float:
+        # Thousands of sets are tried, so this counts by blocks what `needed` counts by chunks.
+        def entering(inside: Mask) -> float:
             crossing = wanted[:, inside].any(axis=1) & ~held[:, inside].any(axis=1)
             return float(counts[crossing].sum() + self.demands[np.ix_(~inside, inside)].sum())
 
         def time_s(members: Mask, outwards: bool) -> float:
             inside = ~members if outwards else members
             cut = cut_around(self.network, inside, "", "cut")
-            crossing = needed(inside) if len(cut.links) else 0.0
+            crossing = entering(inside) if len(cut.links) else 0.0
             return crossing / gates(self.network, cut).bytes_per_s if crossing else 0.0
 
         degree = self.network.links / self.network.ranks
@@ -204,14 +205,7 @@ class _Problem:
             alone_s = [time_s(one, outwards) for one in alone]
             best_s, best = 0.0, np.zeros(0, dtype=bool)
             for rank in np.argsort(alone_s)[::-1][:starts].tolist():
-                members, set_s = alone[rank], alone_s[rank]
-                for _ in range(_MOST_STEPS):
-                    near = np.unique(self.network.dst[members[self.network.src]])
-                    larger = [members | alone[one] for one in near[~members[near]]]
-                    times_s = [time_s(one, outwards) for one in larger]
-                    if max(times_s, default=0.0) <= set_s:
-                        break
-                    set_s, members = max(times_s), larger[int(np.argmax(times_s))]
+                members, set_s = self._grow(alone[rank], alone_s[rank], partial(time_s, outwards=outwards))
                 if set_s > best_s and members.sum() > 1:
                     best_s, best = set_s, members
             if best_s:
@@ -219,6 +213,19 @@ class _Problem:
                 name = f"traffic {way} {plural(int(best.sum()), 'rank')}"
                 found.append(cut_around(self.network, ~best if outwards else best, name, "cut"))
         return found
+
+    def _grow(self, members: Mask, set_s: float, time_s: Callable[[Mask], float]) -> tuple[Mask, float]:
+        """Return a set that has grown neighbour by neighbour while its time rises, and this time."""
+        for _ in range(_MOST_STEPS):
+            near = np.unique(self.network.dst[members[self.network.src]])
+            larger = [
+                members | (np.arange(self.network.ranks) == one) for one in near[~members[near]].tolist()
+            ]
+            times_s = [time_s(one) for one in larger]
+            if max(times_s, default=0.0) <= set_s:
+                break
+            set_s, members = max(times_s), larger[int(np.argmax(times_s))]
+        return members, set_s
 
     def _crossing(self, cut: Cut, needed: int) -> Bound:
         if not len(cut.links):

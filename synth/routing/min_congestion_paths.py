@@ -81,24 +81,26 @@ def route(
             # The first pass has no loads yet and takes the shortest paths.
             price[at] = np.exp(ETA * load_s[at] / largest_s) if turn else 1.0
         np.random.shuffle(order)
+        # The first pass finds the paths of a group by one search.
+        size = 0 if turn == 0 else 1 if len(clique) else batch
         for group in order:
             mine = np.arange(demands.first[group], demands.first[group + 1])
-            np.random.shuffle(mine)
-            step = (1 if len(clique) else batch) if turn else len(mine)
-            for begin in range(0, len(mine), max(1, step)):
-                part = mine[begin : begin + step]
-                if turn:
-                    _unload(through, part, paths, load_s, price, largest_s)
-                most_s = largest_s if turn else np.inf
-                if turn and len(clique):
-                    _reroute_in_clique(
-                        through, demands, part[0], paths, clique, load_s, price, most_s, most_latency_s
-                    )
-                elif not _reroute(
-                    through, demands, part, paths, search, own, load_s, price, most_s, most_latency_s
-                ):
-                    paths.hops[:] = -1
-                    return paths.hops, paths.link
+            if not _reroute_group(
+                through,
+                demands,
+                mine,
+                size,
+                paths,
+                search,
+                own,
+                clique,
+                load_s,
+                price,
+                largest_s,
+                most_latency_s,
+            ):
+                paths.hops[:] = -1
+                return paths.hops, paths.link
         if turn == 0 and stretch < np.inf:
             most_latency_s = stretch * _largest_latency_s(through, paths)
         stale += 1
@@ -115,6 +117,41 @@ def route(
         for at in range(best_hops[chunk]):
             charge(through, load_s, price, best_link[chunk, at], 1.0, largest_s)
     return best_hops, best_link
+
+
+@compiled
+def _reroute_group(
+    through: Resources,
+    demands: Demands,
+    mine: Indices,
+    size: int,
+    paths: _Paths,
+    search: PathSearch,
+    own: Indices,
+    clique: Ints,
+    load_s: Floats,
+    price: Floats,
+    largest_s: float,
+    most_latency_s: float,
+) -> bool:
+    """Give the chunks ``mine`` of a group new paths, in batches of ``size``; return False if one has none.
+
+    ``size`` is 0 while the chunks have no paths yet; then the group is one batch without a largest load.
+    """
+    np.random.shuffle(mine)
+    step = size if size else max(1, len(mine))
+    most_s = largest_s if size else np.inf
+    for begin in range(0, len(mine), step):
+        part = mine[begin : begin + step]
+        if size:
+            _unload(through, part, paths, load_s, price, largest_s)
+        if size and len(clique):
+            _reroute_in_clique(
+                through, demands, part[0], paths, clique, load_s, price, most_s, most_latency_s
+            )
+        elif not _reroute(through, demands, part, paths, search, own, load_s, price, most_s, most_latency_s):
+            return False
+    return True
 
 
 @compiled
