@@ -1,6 +1,7 @@
 """Work of ccctl by CUDA, NCCL and NVML, each task from its first call to its last, on a `RecordedCuda`."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,7 @@ from probes.live.cuda_links import cuda_end
 from synth.collective import collective
 from synth.compiler.lowering import lower
 
-__all__ = ["KINDS", "MACHINES", "carried_out", "copies", "links", "peer", "plan"]
+__all__ = ["TASKS"]
 
 RANKS = 2
 # GPUs and what joins them, by the executor and the wires that follow from it.
@@ -105,3 +106,11 @@ def copies(monkeypatch, fault=None):
             pass
 
     return carried_out(monkeypatch, task, fault=fault, gpus=2, passes=False)
+
+
+TASKS = {
+    **{f"plan: {machine}": partial(plan, machine=machine) for machine in MACHINES},
+    **{f"peer nccl: {kind}": partial(peer, kind=kind) for kind in KINDS},
+    "links of GPUs": links,
+    "copies beside others": copies,
+}

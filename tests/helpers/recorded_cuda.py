@@ -47,13 +47,14 @@ class EndedError(Exception):
 class RecordedCuda:
     """The modules ``cupy`` and ``pynvml``; ``calls`` are those of rank 0, each with its place in the source.
 
+    ``passed`` are its calls with their arguments; those that stand for memory or streams are left out.
     ``fault`` is (call, how many of its calls come before the one that fails); ``failed``: it has come.
     ``live`` counts what each rank holds, by its kind. ``gpus`` is their number. ``reach``: they read each
     other's memory. ``passes``: events are reached at once.
     """
 
     def __init__(self, *, gpus=1, reach=True, has_nccl=True, passes=True, fault=None):
-        self.calls, self.live = [], defaultdict(Counter)
+        self.calls, self.passed, self.live = [], [], defaultdict(Counter)
         self._passes, self._counting = passes, threading.RLock()
         self._fault, self._before, self.failed = fault, 0, False
         self._local, self._addresses = threading.local(), itertools.count(1 << 20, 1 << 20)
@@ -89,6 +90,7 @@ class RecordedCuda:
             frame = frame.f_back
         made = (name, f"{path.name}:{frame.f_lineno}")
         self.calls.append(made)
+        self.passed.append((name, arguments))
         if self._fault is not None and made == self._fault[0]:
             if self._before == self._fault[1]:
                 self.failed = True
@@ -263,7 +265,9 @@ class RecordedCuda:
             ),
             driver=SimpleNamespace(
                 CUDADriverError=CUDADriverError,
-                occupancyMaxActiveBlocksPerMultiprocessor=driver("occupancy", 3, result=2),
+                occupancyMaxActiveBlocksPerMultiprocessor=driver(
+                    "occupancyMaxActiveBlocksPerMultiprocessor", 3, result=2
+                ),
                 launchCooperativeKernel=driver("launchCooperativeKernel", 10),
             ),
         )
@@ -286,7 +290,7 @@ class RecordedCuda:
             available=available,
             NcclError=NcclError,
             NcclCommunicator=NcclCommunicator,
-            get_unique_id=told("get_unique_id", 0, result=(1, 2)),
+            get_unique_id=told("get_unique_id", 0, result=b"unique"),
             get_version=told("get_version", 0, result=22809),
             groupStart=told("groupStart", 0),
             groupEnd=told("groupEnd", 0),

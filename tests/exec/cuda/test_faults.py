@@ -3,21 +3,14 @@
 import ast
 import gc
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
-from cuda_tasks import KINDS, MACHINES, copies, links, peer, plan
+from cuda_tasks import TASKS
 
 from probes.base import UnavailableError
 
 ROOT = Path(__file__).parents[3]
-TASKS = {
-    **{f"plan: {machine}": partial(plan, machine=machine) for machine in MACHINES},
-    **{f"peer nccl: {kind}": partial(peer, kind=kind) for kind in KINDS},
-    "links of GPUs": links,
-    "copies beside others": copies,
-}
 # Calls whose failure is an answer: then a peer's memory or NVLink is not used.
 ANSWERS = re.compile(r"nvml|deviceCanAccessPeer|deviceGetByPCIBusId")
 # Calls that give back; what they fail to give back stays taken.

@@ -189,7 +189,7 @@ def test_a_lab_needs_root(monkeypatch):
         kernel.up(Lab("never", ()))
 
 
-# A buffer for all packets: a receiver that has to wait for a core loses none. Packets stay in order, so the first
+# A buffer for all packets: a receiver that waits for a core loses none. Packets stay in order, so the first
 # that marks the end comes after all others.
 ARRIVED = """
 import socket

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -37,7 +38,28 @@ SLURM = {
 STORE = {"MASTER_ADDR": "fd00::1", "MASTER_PORT": "4711"}
 SECRET = {"CCCTL_SECRET": "drawn by chance"}
 # An address of the loopback, where ranks meet as between hosts.
-APART = Rendezvous(1, 2, "127.0.0.2", "41/0", secret=b"drawn by chance")
+OTHER_HOST = "127.0.0.2"
+
+
+def is_free(port):
+    """Return whether nobody listens at a port, on any address."""
+    with socket.socket() as tried:
+        try:
+            tried.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.fixture
+def apart():
+    """Two ranks that meet as between hosts, at ports that nobody holds: another suite may run here too."""
+    while True:
+        found = Rendezvous(1, 2, OTHER_HOST, "41/0", secret=secrets.token_bytes(16))
+        if len({*found.ports}) == len(found.ports) and all(map(is_free, found.ports)):
+            return found
+
+
 PORT = 47_110
 
 
@@ -172,37 +194,36 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("words", "address"), chessboard(SAID, ["127.0.0.2", ""]))
-def test_ranks_pass_by_strangers_at_their_ports_and_tell_them_nothing(monkeypatch, words, address):
+@pytest.mark.parametrize(("words", "address"), chessboard(SAID, [OTHER_HOST, ""]))
+def test_ranks_pass_by_strangers_at_their_ports_and_tell_them_nothing(monkeypatch, apart, words, address):
     monkeypatch.setattr("exec.sockets.reach._ANSWERED_S", 1)
     said = SAID[words]
-    found = replace(APART, job=f"{said} {address}")
     with contextlib.ExitStack() as stack:
-        strangers = [Stranger((address, port), said) for port in found.ports[:3]]
+        strangers = [Stranger((address, port), said) for port in apart.ports[:3]]
         for one in strangers:
             stack.callback(one.close)
-        assert met(found, 3) == ({0: None, 1: PORT, 2: PORT}, {})
+        assert met(apart, 3) == ({0: None, 1: PORT, 2: PORT}, {})
     answered = said.startswith(b"ccctl")
     heard = [one for stranger in strangers for one in stranger.heard]
     # A nonce and a MAC over it at most: no rank, no port, no name of the job.
     assert heard and all(len(one) in ({0, 64} if answered else {0}) for one in heard)
 
 
-def test_where_strangers_hold_every_port_nobody_is_met(monkeypatch):
+def test_where_strangers_hold_every_port_nobody_is_met(monkeypatch, apart):
     monkeypatch.setattr("exec.sockets.reach._ANSWERED_S", 0.5)
     with contextlib.ExitStack() as stack:
-        strangers = [Stranger(("127.0.0.2", port), SAID["a proof"]) for port in APART.ports]
+        strangers = [Stranger((OTHER_HOST, port), SAID["a proof"]) for port in apart.ports]
         for one in strangers:
             stack.callback(one.close)
-        told, errors = met(APART, limit_s=1)
+        told, errors = met(apart, limit_s=1)
     assert told == {}
     assert "others listen at every port" in str(errors[0]) and "no rank 0 of this job" in str(errors[1])
     assert all(len(one) <= 64 for stranger in strangers for one in stranger.heard)
 
 
-def test_ranks_with_another_secret_do_not_meet(monkeypatch):
+def test_ranks_with_another_secret_do_not_meet(monkeypatch, apart):
     monkeypatch.setattr("exec.sockets.reach._ATTEMPTS", 2)
-    found = replace(APART, port=29_517)
+    found = replace(apart, port=apart.ports[0])
     wrong = replace(found, secret=b"another")
     refused = []
 
