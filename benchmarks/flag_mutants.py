@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "helpers"))
 from protocol_mutants import EQUIVALENT, mutants  # noqa: E402 - the mutants of the tests
-from weak_memory import COMPILER, RELACY, SCENARIOS, explored, model  # noqa: E402 - the models of the tests
+from weak_memory import COMPILER, RELACY, explored, model, scenarios  # noqa: E402 - the models of the tests
 
 PROTOCOLS = ("Simple", "LL", "LL128")
 # The most schedules to run of each scenario on a mutant, as in the tests. Every mutant that is caught is
@@ -53,11 +53,11 @@ def real_protocol(by: str, schedules: int) -> int:
     """Print a row for each scenario of the real protocol; return how many are wrong."""
     executable, wrong = model(by, mutants(by)), 0
     print(f"{by + ', the real protocol':32} {'search':>12} {'schedules':>10} {'s':>6}  outcome")
-    searches = [(name, "random", schedules) for name in SCENARIOS]
+    searches = [(name, "random", schedules) for name in scenarios(by)]
     searches.append(("one place", str(SWITCHES[by]), 0))
     for name, search, most in searches:
         begun_s = time.monotonic()
-        found = explored(executable, by, SCENARIOS[name], search=search, iterations=most)
+        found = explored(executable, by, scenarios(by)[name], search=search, iterations=most)
         told = "random" if search == "random" else f"{search} switches"
         print(
             f"{name:32} {told:>12} {found.schedules:10} {time.monotonic() - begun_s:6.1f}  "
@@ -76,7 +76,7 @@ def mutants_of(by: str, each: bool) -> int:
     proofs: list[str] = []
     alive, most = 0, 0
     for mutant in every:
-        for name, scenario in SCENARIOS.items():
+        for name, scenario in scenarios(by).items():
             found = explored(executable, by, scenario, mutant=mutant.number, iterations=SCHEDULES_OF_A_MUTANT)
             if not found.right:
                 first[name] += 1

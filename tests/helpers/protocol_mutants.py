@@ -1,8 +1,8 @@
 """Mutants of the kernel's protocols, made from lists of sites and of what each may wrongly be.
 
-An access mutant weakens the order or narrows the scope of a primitive's PTX. A text mutant changes one place
-of interpreter.cu, or of the lines of LL in the model's header: a count off by one, a condition that waits for
-less, a barrier or a publication left out, a flag or a slot used again too early.
+An access mutant weakens the order or narrows the scope of a primitive's PTX. A text mutant changes one
+place of interpreter.cu, of the proxies, or of the lines of LL in the model's header: a count off by one, a
+condition that waits for less, a barrier or a publication left out, a flag or a slot used again too early.
 """
 
 from dataclasses import dataclass
@@ -224,7 +224,34 @@ _STATEMENTS = {
     "++near.sent;": ("", "near.sent += 2;"),
     "++near.received;": ("", "near.received += 2;"),
 }
+# The proxies between hosts; relaxed accesses are those of a CPU that keeps no order.
 _OF_SIMPLE = {
+    "number / slices % room_places": (
+        "number % room_places",
+        "number / slices % 1",
+        "(number / slices + 1) % room_places",
+    ),
+    "number % span_count": ("0", "(number + 1) % span_count"),
+    "acquire_host(counts[0])": (
+        "acquire_host(counts[0]) + 1",
+        "acquire_host(*(counts + 1))",
+        "relaxed_system(counts[0])",
+    ),
+    "acquire_host(counts[1])": (
+        "acquire_host(counts[1]) + 1",
+        "acquire_host(*counts)",
+        "relaxed_system(counts[1])",
+    ),
+    "room_places * slices": (
+        "room_places * slices + 1",
+        "room_places * slices - 1",
+        "(room_places + 1) * slices",
+    ),
+    "begun < last": ("begun <= last", "begun < last - 1"),
+    "complete < begun && test(complete)": (
+        "complete < begun",
+        "complete < begun && (test(complete) || !outgoing)",
+    ),
     "near.sent * machine.slices + slice + 1": (
         "near.sent * machine.slices + slice",
         "near.sent * machine.slices + slice + 2",
@@ -255,6 +282,14 @@ _OF_SIMPLE = {
     ),
 }
 _STATEMENTS_OF_SIMPLE = {
+    "release_host(counts[outgoing ? 1 : 0], static_cast<u64>(through));": (
+        "",
+        "relaxed_system(counts[outgoing ? 1 : 0], static_cast<u64>(through));",
+        "release_host(counts[outgoing ? 0 : 1], static_cast<u64>(through));",
+        "release_host(counts[outgoing ? 1 : 0], static_cast<u64>(begun));",
+        "release_host(counts[outgoing ? 1 : 0], static_cast<u64>(through + 1));",
+        "release_host(counts[outgoing ? 1 : 0], static_cast<u64>(through - 1));",
+    ),
     "near.put_in = near.taken_out = 0;": ("near.put_in = 0;", "near.taken_out = 0;"),
     "if (does & SENDS && thread_number() == thread_of_warp(1))\n"
     "                    release_system(reinterpret_cast<u64*>(near.link[LINK_OUT_HEAD]), "

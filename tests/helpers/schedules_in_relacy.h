@@ -6,8 +6,8 @@
 // The last line of the output is "result SCHEDULES OUTCOME: REASON".
 
 static struct Scenario {
-    i64 ranks, blocks, threads, tile, tiles, slices, place_bytes, launches, first_launch, impatient, lost;
-    std::vector<i64> block_table, steps, more, fifos, room, sizes, shared, given, expected, record;
+    i64 ranks, blocks, threads, tile, tiles, slices, place_bytes, launches, first_launch, impatient, lost, apart;
+    std::vector<i64> block_table, steps, more, fifos, room, sizes, shared, given, expected, record, spans;
 
     static void fill(std::FILE* file, std::vector<i64>& into) {
         i64 count = 0;
@@ -23,12 +23,15 @@ static struct Scenario {
         std::vector<i64> numbers;
         fill(file, numbers);
         i64* to[] = {&ranks,   &blocks,       &threads,   &tile, &tiles, &slices, &place_bytes,
-                     &launches, &first_launch, &impatient, &lost};
+                     &launches, &first_launch, &impatient, &lost, &apart};
         for (std::size_t at = 0; at < sizeof to / sizeof *to; ++at) *to[at] = numbers.at(at);
-        for (auto* table : {&block_table, &steps, &more, &fifos, &room, &sizes, &shared, &given, &expected, &record})
+        for (auto* table : {&block_table, &steps, &more, &fifos, &room, &sizes, &shared, &given, &expected, &record, &spans})
             fill(file, *table);
         std::fclose(file);
     }
+    // Each FIFO has counts and places at both ends if each rank has a host of its own.
+    int ends() const { return apart ? 2 : 1; }
+    int counts_of_fifos() const { return 2 * ends() * static_cast<int>(room.size()); }
     i64 block(i64 number, int column) const { return block_table[number * BLOCK_COLUMNS + column]; }
 } scenario;
 
@@ -54,6 +57,12 @@ struct Meeting : Barrier {
         own.acquire(context.threadx_);
     }
 };
+
+static Wire wires[8];
+static struct Ends {
+    End ends[8];
+    int count;
+} ends_of_rank[8];
 
 template <int N>
 struct Suite : rl::test_suite<Suite<N>, N> {
@@ -96,6 +105,7 @@ struct Suite : rl::test_suite<Suite<N>, N> {
             for (int at = 0; at < 8; ++at) each[at].arrived = each[at].round = 0;
         std::memset(memory.records, 0, sizeof memory.records);
         lay_out();
+        lay_out_proxies();
     }
 
     // Counts and lines are as the launches before the first one have left them.
@@ -107,7 +117,8 @@ struct Suite : rl::test_suite<Suite<N>, N> {
         for (int block = 0; block < s.blocks; ++block)
             if (s.fifos[2 * block] >= 0)
                 sent[s.fifos[2 * block]] = s.first_launch * s.tiles * s.block(block, BLOCK_SENDS);
-        for (int each = 0; each < 2 * fifos; ++each) make(static_cast<u64>(sent[each / 2] * s.slices));
+        for (int each = 0; each < s.counts_of_fifos(); ++each)
+            make(static_cast<u64>(sent[each / 2 / s.ends()] * s.slices));
         for (int block = 0; block < s.blocks; ++block)
             make(static_cast<u64>(s.first_launch * s.tiles * s.block(block, BLOCK_STEPS)));
         make(0);
@@ -115,11 +126,12 @@ struct Suite : rl::test_suite<Suite<N>, N> {
         for (int block = 0; block < s.blocks; ++block) make(0);
         memory.count_of_counts = memory.record_cells;
         memory.line_cells = memory.count_cells + made;
-        i64 slots[8], bytes = 0, lines = 0;
-        for (int fifo = 0; fifo < fifos; ++fifo) {
+        i64 slots[16], bytes = 0, lines = 0;
+        for (int end = 0; end < s.ends() * fifos; ++end) {
+            const int fifo = end / s.ends();
             const i64 size = s.room[fifo] * s.place_bytes;
 #ifdef LL
-            slots[fifo] = reinterpret_cast<i64>(memory.lines + lines);
+            slots[end] = reinterpret_cast<i64>(memory.lines + lines);
             lines += size / 8;
             for (i64 place = 0; place < s.room[fifo]; ++place) {
                 // The last message that used this place.
@@ -128,7 +140,7 @@ struct Suite : rl::test_suite<Suite<N>, N> {
                 for (i64 half = 0; half < s.place_bytes / 8; ++half) make(left_over(last + 1, half));
             }
 #else
-            slots[fifo] = reinterpret_cast<i64>(memory.bytes + bytes);
+            slots[end] = reinterpret_cast<i64>(memory.bytes + bytes);
             bytes += (size + 127) / 128 * 128;
 #endif
         }
@@ -148,16 +160,57 @@ struct Suite : rl::test_suite<Suite<N>, N> {
         std::memset(memory.bytes, 0x6b, bytes);
         for (int block = 0; block < s.blocks; ++block) {
             i64* link = links + block * LINK_COLUMNS;
-            const i64 out = s.fifos[2 * block], in = s.fifos[2 * block + 1];
-            if (out >= 0) {
+            const i64 sends = s.fifos[2 * block], receives = s.fifos[2 * block + 1];
+            const i64 out = sends * s.ends(), in = receives * s.ends() + s.ends() - 1;
+            if (sends >= 0) {
                 link[LINK_OUT_SLOTS] = slots[out];
                 link[LINK_OUT_HEAD] = reinterpret_cast<i64>(memory.counts + 2 * out);
                 link[LINK_OUT_CREDIT] = reinterpret_cast<i64>(memory.counts + 2 * out + 1);
             }
-            if (in >= 0) {
+            if (receives >= 0) {
                 link[LINK_IN_SLOTS] = slots[in];
                 link[LINK_IN_HEAD] = reinterpret_cast<i64>(memory.counts + 2 * in);
                 link[LINK_IN_CREDIT] = reinterpret_cast<i64>(memory.counts + 2 * in + 1);
+            }
+        }
+    }
+
+    void lay_out_proxies() {
+        const Scenario& s = scenario;
+        if (!s.apart) return;
+        for (Wire& wire : wires) wire.sent = wire.posted = 0;
+        for (Ends& ends : ends_of_rank) ends.count = 0;
+        const i64 *spans[8], *at = s.spans.data();
+        for (std::size_t fifo = 0; fifo < s.room.size(); ++fifo) spans[fifo] = at, at += 1 + *at;
+        for (int block = 0; block < s.blocks; ++block) {
+            const i64* link = links + block * LINK_COLUMNS;
+            for (const bool outgoing : {true, false}) {
+                const i64 fifo = s.fifos[2 * block + !outgoing];
+                if (fifo < 0) continue;
+                const i64 count = *spans[fifo] / 2, before = s.first_launch * count;
+                Ends& ends = ends_of_rank[world.device_of_block[block]];
+                ends.ends[ends.count++] = {
+                    &wires[fifo], outgoing,
+                    {reinterpret_cast<u64*>(link[outgoing ? LINK_OUT_HEAD : LINK_IN_HEAD]),
+                     reinterpret_cast<u64*>(link[outgoing ? LINK_OUT_CREDIT : LINK_IN_CREDIT])},
+                    reinterpret_cast<char*>(link[outgoing ? LINK_OUT_SLOTS : LINK_IN_SLOTS]),
+                    s.place_bytes, s.room[fifo], s.slices, before, before, before, spans[fifo] + 1, count};
+            }
+        }
+    }
+
+    // As Proxy._run, from each launch to the next.
+    void carry(Ends& of) {
+        const Scenario& s = scenario;
+        for (i64 goal = s.first_launch + 1; goal <= s.first_launch + s.launches; ++goal) {
+            bool through = false;
+            while (!through) {
+                bool moved = false;
+                through = true;
+                for (int at = 0; at < of.count; ++at) moved = of.ends[at].move(goal) || moved;
+                for (int at = 0; at < of.count; ++at)
+                    through = through && of.ends[at].through >= goal * of.ends[at].span_count;
+                if (!moved) rest();
             }
         }
     }
@@ -184,12 +237,16 @@ struct Suite : rl::test_suite<Suite<N>, N> {
 
     void thread(unsigned index) {
         const Scenario& s = scenario;
-        if (index >= s.blocks * s.threads) return;
+        if (index >= s.blocks * s.threads) {
+            const i64 proxy = index - s.blocks * s.threads;
+            if (s.apart && proxy < s.ranks) carry(ends_of_rank[proxy]);
+            return;
+        }
         const Place own = place_of(static_cast<int>(index));
         const int rank = own.device;
         bool first = own.thread == 0;
         for (int block = 0; block < own.block; ++block) first = first && world.device_of_block[block] != rank;
-        const int flags = 2 * static_cast<int>(s.room.size()), stop = flags + static_cast<int>(s.blocks);
+        const int flags = s.counts_of_fifos(), stop = flags + static_cast<int>(s.blocks);
         for (i64 launch = 0; launch < s.launches; ++launch) {
             if (first) prepare(rank, launch);
             of_rank[rank].meet();
@@ -206,7 +263,7 @@ struct Suite : rl::test_suite<Suite<N>, N> {
 
     void after() {
         const Scenario& s = scenario;
-        const int flags = 2 * static_cast<int>(s.room.size()), stop = flags + static_cast<int>(s.blocks);
+        const int flags = s.counts_of_fifos(), stop = flags + static_cast<int>(s.blocks);
         const bool stopped = memory.count_cells[stop].value.debug_value() != 0;
         if (s.lost && !stopped) broken("nobody gave up");
         if (!stopped) return;
@@ -241,7 +298,7 @@ int main(int count, char** words) {
     const std::string search = words[3];
     params.search_type = search == "random" ? rl::sched_random : search == "all" ? rl::sched_full : rl::sched_bound;
     params.context_bound = static_cast<unsigned>(std::atoi(words[3]));
-    const i64 needed = scenario.blocks * scenario.threads;
+    const i64 needed = scenario.blocks * scenario.threads + (scenario.apart ? scenario.ranks : 0);
     needed <= 2 ? explore<2>(params) : needed <= 6 ? explore<6>(params) : explore<8>(params);
     std::printf("result %llu %s: %s\n", static_cast<unsigned long long>(params.stop_iteration),
                 rl::test_result_str(params.test_result), reason);

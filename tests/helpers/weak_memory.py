@@ -11,12 +11,15 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.cuda.kernel.encode import BLOCK, RECORD, encoded
+from exec.cuda.kernel.fifo_memory import arenas
+from exec.cuda.kernel.proxies import RemoteFifos
 from exec.cuda.kernel.rows import DOES
 from exec.cuda.kernel.source import kernels
 from exec.program import expected_output
@@ -24,7 +27,7 @@ from exec.program.layout import Layout
 from synth.compiler.lowering import lower
 from synth.program import INPUT, OUTPUT, SCRATCH, Program
 
-__all__ = ["COMPILER", "RELACY", "SCENARIOS", "Result", "Scenario", "accesses", "explored", "model"]
+__all__ = ["COMPILER", "RELACY", "Result", "Scenario", "accesses", "explored", "model", "scenarios"]
 
 COMPILER = shutil.which("g++")
 RELACY = Path("/usr/include/relacy/relacy.hpp").exists()
@@ -76,7 +79,7 @@ def model(wire_protocol, mutants=()):
     """The executable for a protocol with these mutants, compiled once for all that it is made of."""
     text = kernels("int32", "sum", wire_protocol)
     orders = accesses(text)
-    header = (HERE / "blocks_in_relacy.h").read_text()
+    header = "\n".join((HERE / name).read_text() for name in ("blocks_in_relacy.h", "proxies_in_relacy.h"))
     # The entry points of CUDA call the primitives that the model lacks.
     text = text[: text.index("#ifdef ELEMENT\nKERNEL")]
     text = _of_protocol(text, wire_protocol)
@@ -181,7 +184,8 @@ class Scenario:
     """A program on few threads.
 
     ``wraps``: the 2^32nd message is among those sent. ``impatient``: the time of a threadblock runs out at
-    any poll. ``lost``: a rank sends nothing, and the one that waits for it gives up.
+    any poll. ``lost``: a rank sends nothing, and the one that waits for it gives up. ``apart``: each rank is
+    on a host of its own, and proxies carry the messages.
     """
 
     name: str
@@ -197,6 +201,7 @@ class Scenario:
     wraps: bool = False
     impatient: bool = False
     lost: bool = False
+    apart: bool = False
 
     def numbers(self, wire_protocol):
         """The scenario as the model reads it: lists of integers, each behind its length."""
@@ -228,7 +233,7 @@ class Scenario:
             lost, record = _lose(table, steps)
         head = (
             len(ranks), len(table.blocks), self.threads, table.tile, table.tiles, table.slices,
-            table.place_bytes, self.launches, first, int(self.impatient), lost,
+            table.place_bytes, self.launches, first, int(self.impatient), lost, int(self.apart),
         )  # fmt: skip
         parts = (
             head,
@@ -242,7 +247,19 @@ class Scenario:
             _joined(given),
             _joined(right),
         )
-        return [np.ravel(np.asarray(part, dtype=np.int64)).tolist() for part in (*parts, record)]
+        spans = _spans(table, ranks) if self.apart else []
+        return [np.ravel(np.asarray(part, dtype=np.int64)).tolist() for part in (*parts, record, spans)]
+
+
+def _spans(table, ranks):
+    """(first byte, bytes) of each slice of a launch; a FIFO's numbers follow their count."""
+    hosts = list(ranks)
+    ends = RemoteFifos(
+        table, arenas(table, hosts), ranks, hosts, hosts, partial(np.zeros, dtype=np.uint8)
+    ).ends
+    numbers = {end.fifo: np.ravel(end.spans).tolist() for end in ends if end.outgoing}
+    assert len(numbers) == len(table.room)
+    return [number for fifo in sorted(numbers) for number in (len(numbers[fifo]), *numbers[fifo])]
 
 
 def _joined(arrays):
@@ -295,14 +312,25 @@ def _scenarios():
     yield Scenario("impatient", ring, 3, 22, impatient=True, launches=1)
     yield Scenario("impatient steps", waits, 2, 22, impatient=True, launches=1)
     yield Scenario("lost", broadcast, 3, 20, lost=True, launches=1)
+    yield Scenario("hosts", broadcast, 2, 20, apart=True)
+    yield Scenario("ring of hosts", ring, 2, 22, apart=True)
+    yield Scenario("one place of hosts", broadcast, 1, 2, tile_bytes=16, depth=1, apart=True)
+    yield Scenario("spare slots of hosts", three, 1, 12, depth=1, spare_slots=3, apart=True, **spare)
+    yield Scenario("wrap of hosts", broadcast, 2, 20, wraps=True, apart=True)
 
 
-SCENARIOS = {scenario.name: scenario for scenario in _scenarios()}
+_SCENARIOS = {scenario.name: scenario for scenario in _scenarios()}
+
+
+def scenarios(wire_protocol):
+    """A protocol's scenarios by their names; only Simple has messages between hosts."""
+    simple = wire_protocol == "Simple"
+    return {name: scenario for name, scenario in _SCENARIOS.items() if simple or not scenario.apart}
 
 
 @functools.cache
 def _text(name, wire_protocol):
-    parts = SCENARIOS[name].numbers(wire_protocol)
+    parts = _SCENARIOS[name].numbers(wire_protocol)
     return "\n".join(f"{len(part)} {' '.join(map(str, part))}" for part in parts)
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from protocol_mutants import ACCESSES, EQUIVALENT, mutants
-from weak_memory import COMPILER, RELACY, SCENARIOS, accesses, explored, model
+from weak_memory import COMPILER, RELACY, accesses, explored, model, scenarios
 
 from exec.cuda.kernel.source import kernels
 
@@ -27,10 +27,9 @@ def executable(by):
 
 
 @needs_relacy
-@pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("by", PROTOCOLS)
+@pytest.mark.parametrize(("by", "name"), [(by, name) for by in PROTOCOLS for name in scenarios(by)])
 def test_random_schedules_are_right(by, name, capsys):
-    found = explored(executable(by), by, SCENARIOS[name], iterations=SCHEDULES)
+    found = explored(executable(by), by, scenarios(by)[name], iterations=SCHEDULES)
     with capsys.disabled():
         print(f"\n{by}, {name}: {found.schedules} schedules", end="")
     assert found.right, found.outcome
@@ -40,7 +39,7 @@ def test_random_schedules_are_right(by, name, capsys):
 @needs_relacy
 @pytest.mark.parametrize(("by", "switches"), [("Simple", "2"), ("LL", "1"), ("LL128", "2")])
 def test_all_schedules_with_few_context_switches_are_right(by, switches, capsys):
-    found = explored(executable(by), by, SCENARIOS["one place"], search=switches)
+    found = explored(executable(by), by, scenarios(by)["one place"], search=switches)
     with capsys.disabled():
         print(f"\n{by}, all with {switches} context switches: {found.schedules} schedules", end="")
     assert found.right, found.outcome
@@ -62,7 +61,7 @@ def caught(by, mutant):
         not explored(
             executable(by), by, scenario, mutant=mutant.number, iterations=SCHEDULES_OF_A_MUTANT
         ).right
-        for scenario in SCENARIOS.values()
+        for scenario in scenarios(by).values()
     )
 
 
