@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -480,7 +481,8 @@ def test_data_that_looks_like_a_flag_is_none(tile_bytes, monkeypatch):
         plan.close()
         return found
 
-    sent, received = ranks.on_all(every_run)
+    with closing(ranks):
+        sent, received = ranks.on_all(every_run)
     assert received == sent
 
 
@@ -498,7 +500,8 @@ def test_a_message_is_read_where_it_lies_by_the_simple_protocol_only(protocol, s
         plan.close()
         return found
 
-    assert ranks.on_all(one_run) == [(settles, [3] * 8)] * 2
+    with closing(ranks):
+        assert ranks.on_all(one_run) == [(settles, [3] * 8)] * 2
 
 
 def test_what_only_switches_can_do_is_refused_before_any_rank_starts():

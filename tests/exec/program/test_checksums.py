@@ -1,5 +1,7 @@
 """Checksums tell who corrupts data: a rank after a step of its own, or the link to the next rank."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -43,9 +45,10 @@ def run(program, count, hosts, monkeypatch, spoil=lambda rank, plan, recv: None)
 
     sizes = program.steps, program.steps, program.ranks
     found = StepSums(*(np.zeros(size, np.int64) for size in sizes))
-    for rank, (steps, sums, output) in enumerate(ranks.on_all(work)):
-        found.received[steps], found.result[steps] = sums.T
-        found.output[rank] = output
+    with closing(ranks):
+        for rank, (steps, sums, output) in enumerate(ranks.on_all(work)):
+            found.received[steps], found.result[steps] = sums.T
+            found.output[rank] = output
     return corruptions(layout, expected_sums(program, inputs), found)
 
 
