@@ -31,16 +31,19 @@ run:
 marked = $$(grep -rlE 'mark\.($(1))\b' --include='test_*.py' tests)
 long = $$(grep -rlE 'mark\.long\b|chessboard\(' --include='test_*.py' tests)
 
-# What starts ranks or hosts runs file by file beside each other, the commands first, which take longest, and one
-# file more than there are cores: a third of the time these wait. What measures comes last, alone. All of it
+# What starts ranks or hosts waits for most of its time, so it runs beside all else, file by file, the commands
+# first, which take longest; its output comes after that of the others. What measures comes last, alone. All of it
 # runs, whatever fails.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
-	@failed=; \
+	@failed=; output=$$(mktemp); \
+	$(PYTEST) -n $$(nproc) --dist loadfile --no-loadscope-reorder \
+	  -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) >$$output 2>&1 & beside=$$!; \
+	trap 'kill $$beside 2>/dev/null; rm -f $$output' EXIT; trap 'exit 130' INT TERM; \
 	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
-	$(PYTEST) -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder \
-	  -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) || failed=yes; \
+	wait $$beside || failed=yes; \
+	cat $$output; \
 	$(PYTEST) -m 'alone and not long' $(call marked,alone) || failed=yes; \
 	echo 'left out: what is marked long; make test-long runs it'; \
 	[ -z "$$failed" ]

@@ -73,13 +73,15 @@ def accepted(tmp_path_factory):
     return Resumed(folder, interrupted, body, health, again, done)
 
 
+STATUS = {"accepted": 0, "accepted with remarks": 0, "refused": 1, "undecided": 75}
+
+
 @pytest.mark.mpi
 def test_two_ranks_of_this_host_get_a_verdict_and_all_files(accepted):
     folder, done = accepted.folder, accepted.done
-    assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)
-    assert told["verdict"] in ("accepted", "accepted with remarks", "refused")
-    assert (done.returncode == 1) == (told["verdict"] == "refused")
+    # What else this machine does decides which one it is.
+    assert done.returncode == STATUS[told["verdict"]], done.stderr
     assert {path.name for path in (folder / "out").iterdir()} >= FILES
     body = json.loads((folder / "out/certificate.json").read_text())["body"]
     assert [(stage["name"], stage["done"]) for stage in body["stages"]] == [
