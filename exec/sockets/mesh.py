@@ -16,7 +16,6 @@ import logging
 import math
 import os
 import queue
-import select
 import selectors
 import socket
 import threading
@@ -51,8 +50,6 @@ _LOOK_S = 0.05
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
 # Interval at which the connections over UCX are served outside of runs.
 _TEND_S = 0.005
-# Longest time for a connection to close once the other end's worker has.
-_CLOSED_MS = 200
 _TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
 
@@ -112,7 +109,8 @@ class _Introduction:
 class _Welcome:
     """The reply to a new flow: the address of a worker of UCX and the flow's tag there.
 
-    Without an address the flow goes over TCP.
+    Without an address the flow goes over TCP. Otherwise the caller sends a trial message over UCX, and a
+    second reply, which is a bool, tells whether it has arrived; if not, the flow goes over TCP too.
     """
 
     ucx: bytes
@@ -393,7 +391,9 @@ class Mesh:
 
     def distrust(self, peer: int) -> None:
         """Send data to and from ``peer`` over TCP from the next connection on."""
-        self._distrusted.add(peer)
+        if peer not in self._distrusted:
+            self._distrusted.add(peer)
+            _log.warning(f"UCX carries no data to or from rank {peer}, so it goes over TCP from now on")
 
     def _worker_for(self, peer: int, flow: str) -> Worker | None:
         """Return the worker of the flow's epoch; None if the flow goes over TCP."""
@@ -402,7 +402,12 @@ class Mesh:
         epoch = flow[: flow.index("/") + 1]
         with self._changed:
             if epoch not in self._workers:
-                self._workers[epoch] = Worker()
+                try:
+                    self._workers[epoch] = Worker()
+                except UnavailableError as error:
+                    self._over_ucx = False
+                    _log.warning(f"data goes over TCP: {error.message}")
+                    return None
             return self._workers[epoch]
 
     def _opened(self, peer: int, flow: str, limit_s: float, *, tagged: bool) -> socket.socket:
@@ -414,21 +419,35 @@ class Mesh:
             self.stalled(peer)
             raise LostRankError(f"rank {peer} does not answer")
         worker = self._worker_for(peer, flow) if tagged else None
-        channel.send(_Introduction(self.rank, flow, ucx=worker.address if worker else b""))
-        welcome = channel.receive()
+        try:
+            channel.send(_Introduction(self.rank, flow, ucx=worker.address if worker else b""))
+            welcome = channel.receive()
+            over = None
+            if worker is not None and isinstance(welcome, _Welcome) and welcome.ucx:
+                over = self._tried(peer, worker, welcome, channel)
+        except (EOFError, OSError) as error:
+            channel.close()
+            raise LostRankError(f"rank {peer}: {error}") from error
         end = _prepared(channel.detach())
-        if worker is not None and isinstance(welcome, _Welcome) and welcome.ucx:
-            try:
-                self._tagged[end] = Tagged(worker, worker.connect(welcome.ucx), welcome.tag)
-            except UnavailableError as error:
-                # The other end may have closed its worker meanwhile, and then also this connection.
-                poll = select.poll()
-                poll.register(end, select.POLLIN)
-                if not poll.poll(_CLOSED_MS):
-                    self.distrust(peer)
-                end.close()
-                raise LostRankError(f"rank {peer}: {error}") from error
+        if over is not None:
+            self._tagged[end] = over
         return end
+
+    def _tried(self, peer: int, worker: Worker, welcome: _Welcome, channel: Channel) -> Tagged | None:
+        """Send a trial message, and return the flow's messages over UCX; None if it does not arrive.
+
+        Raises EOFError or OSError if the other end closes its connection or its worker.
+        """
+        endpoint = request = 0
+        with contextlib.suppress(UnavailableError):
+            endpoint = worker.connect(welcome.ucx)
+            request = worker.send_trial(endpoint, welcome.tag)
+        while not (replies := channel.arrived()):
+            worker.move_or_pause()
+        if replies[0] and worker.is_done_in_time(request):
+            return Tagged(worker, endpoint, welcome.tag)
+        self.distrust(peer)
+        return None
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
         """Exchange the addresses at which ranks listen; return this rank's listeners."""
@@ -543,19 +562,32 @@ class Mesh:
         if not message.flow:
             self._register(message.rank, channel)
             return
-        tagged = None
-        worker = self._worker_for(message.rank, message.flow) if message.ucx else None
-        if worker is not None:
-            # Two hosts on different fabrics are left to TCP.
-            with contextlib.suppress(UnavailableError):
-                tagged = Tagged(worker, worker.connect(message.ucx), next(self._tags))
-        channel.send(_Welcome(tagged.worker.address, tagged.tag) if tagged else _Welcome(b"", 0))
+        tagged = self._accepted(message, channel)
         end = _prepared(channel.detach())
         with self._changed:
             if tagged is not None:
                 self._tagged[end] = tagged
             self._flows[(message.rank, message.flow, False)] = end
             self._changed.notify_all()
+
+    def _accepted(self, flow: _Introduction, channel: Channel) -> Tagged | None:
+        """Reply to a new flow, and return its messages over UCX; None if it goes over TCP."""
+        worker = self._worker_for(flow.rank, flow.flow) if flow.ucx else None
+        tagged = None
+        if worker is not None:
+            # Two hosts on different fabrics are left to TCP.
+            with contextlib.suppress(UnavailableError):
+                tagged = Tagged(worker, worker.connect(flow.ucx), next(self._tags))
+        channel.send(_Welcome(tagged.worker.address, tagged.tag) if tagged else _Welcome(b"", 0))
+        if tagged is None:
+            return None
+        arrived = tagged.worker.receives_trial(tagged.tag)
+        if not arrived:
+            # A caller that is gone is no fault of UCX, and raises here.
+            channel.arrived()
+            self.distrust(flow.rank)
+        channel.send(arrived)
+        return tagged if arrived else None
 
     def _register(self, peer: int, channel: Channel) -> None:
         with self._changed:

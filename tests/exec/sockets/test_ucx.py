@@ -155,6 +155,22 @@ again.Barrier()
 comm.mesh.close()
 """
 
+# Nothing of what rank 0 sends over UCX arrives; data goes over TCP, and nobody is lost.
+SILENT = """
+sizes = [8, 1 << 20]
+for epoch in ("1", "2"):
+    group = comm.among([0, 1], epoch)
+    ends = [wire(True, 1 - rank, sizes), wire(False, 1 - rank, sizes)]
+    wires = group.wires(ends)
+    over = [bool(comm.mesh.tagged(end)) for key, end in comm.mesh._flows.items() if key[1][0] == epoch]
+    assert not all(over) if epoch == "1" else not any(over), over
+    run(wires, ends, 0)
+    assert (ends[1].messages[1] == 1 - rank + 1).all()
+    group.Barrier()
+assert not comm.mesh.lost
+comm.mesh.close()
+"""
+
 # Rank 0 knows nothing of UCX.
 MIXED = """
 ends = [wire(True, 1 - rank, [1 << 20]), wire(False, 1 - rank, [1 << 20])]
@@ -223,18 +239,43 @@ def test_a_rank_without_ucx_is_reached_over_tcp(tmp_path):
     run_apart(tmp_path, 2, MIXED, before='if rank == 0:\n    os.environ["CCCTL_WIRES"] = "tcp"\n')
 
 
-def test_a_device_with_an_active_port_chooses_ucx(tmp_path, monkeypatch):
+def test_a_rank_whose_messages_ucx_does_not_carry_is_reached_over_tcp(tmp_path):
+    silent = "import exec.sockets.ucx\nexec.sockets.ucx._TRIAL_S = 0.5\n"
+    run_apart(tmp_path, 2, SILENT, before=silent + "if rank == 0:\n    Worker.send_trial = lambda *_: 0\n")
+
+
+def test_a_device_that_this_process_may_use_chooses_ucx(tmp_path, monkeypatch):
+    contexts = []
     monkeypatch.setattr("exec.sockets.ucx._DEVICES", tmp_path)
-    monkeypatch.setenv("CCCTL_WIRES", "auto")
-    monkeypatch.setenv("UCX_TLS", "tcp")
+    monkeypatch.setattr("exec.sockets.ucx._VERBS", tmp_path)
+    monkeypatch.setattr("exec.sockets.ucx._context", lambda transports: contexts.append(transports) or True)
+    for name in ("CCCTL_WIRES", "UCX_TLS"):
+        monkeypatch.delenv(name, raising=False)
     for device, state in (("mlx5_0", "1: DOWN"), ("mlx5_1", "4: ACTIVE")):
         port = tmp_path / device / "ports" / "1"
         port.mkdir(parents=True)
         (port / "state").write_text(f"{state}\n")
-        assert carries_data() == (device == "mlx5_1")
+        assert not carries_data()
     assert active_devices() == ["mlx5_1"]
-    monkeypatch.delenv("CCCTL_WIRES")
+    (tmp_path / "uverbs0").touch()
+    for transports in ("rc,tcp,self", "tcp,self", "all", "^rc", "ib"):
+        monkeypatch.setenv("UCX_TLS", transports)
+        assert carries_data() == (transports != "tcp,self")
+    monkeypatch.delenv("UCX_TLS")
+    assert carries_data()
+    assert contexts == ["rc", "ib", "ib", "ib", "ib"]
+    monkeypatch.setenv("CCCTL_WIRES", "tcp")
     assert not carries_data()
     monkeypatch.setenv("CCCTL_WIRES", "ib")
     with pytest.raises(UsageError, match="CCCTL_WIRES is 'ib'"):
         carries_data()
+
+
+@pytest.mark.skipif(bool(active_devices()), reason="UCX may use the devices of this machine")
+def test_devices_that_ucx_cannot_use_leave_data_to_tcp(tmp_path, monkeypatch):
+    monkeypatch.setattr("exec.sockets.ucx.active_devices", lambda: ["mlx5_0"])
+    monkeypatch.setattr("exec.sockets.ucx._VERBS", tmp_path)
+    (tmp_path / "uverbs0").touch()
+    for name in ("CCCTL_WIRES", "UCX_TLS"):
+        monkeypatch.delenv(name, raising=False)
+    assert not carries_data()
