@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import queue
+import select
 import selectors
 import socket
 import threading
@@ -48,8 +49,8 @@ _MEETING_S = 120.0
 _LOOK_S = 0.05
 # Interval of the check of all connections, and of probes to an awaited one.
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
-# Interval at which the connections over UCX are served outside of runs.
-_TEND_S = 0.005
+# Interval at which data over UCX is moved that a run has left under way.
+_TEND_MS = 5
 _TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
 
@@ -168,7 +169,8 @@ class Mesh:
         self._workers: dict[str, Worker] = {}
         self._tagged = WeakKeyDictionary[socket.socket, Tagged]()
         self._tags = itertools.count()
-        self._distrusted = set[int]()
+        # Ranks that UCX is known to reach with long messages, and ranks that it does not reach.
+        self._proven, self._distrusted = set[int](), set[int]()
         self._revoked: dict[str, str] = {}
         self.lost: dict[int, str] = {}
         self._on_lost: list[Callable[[int, str, int], None]] = []
@@ -441,10 +443,11 @@ class Mesh:
         endpoint = request = 0
         with contextlib.suppress(UnavailableError):
             endpoint = worker.connect(welcome.ucx)
-            request = worker.send_trial(endpoint, welcome.tag)
+            request = worker.send_trial(endpoint, welcome.tag, long=peer not in self._proven)
         while not (replies := channel.arrived()):
             worker.move_or_pause()
         if replies[0] and worker.is_done_in_time(request):
+            self._proven.add(peer)
             return Tagged(worker, endpoint, welcome.tag)
         self.distrust(peer)
         return None
@@ -697,11 +700,8 @@ class Mesh:
     def _read(self) -> None:
         looked_s = 0.0
         while not self._closed:
-            # UCX answers other ranks only in a call, also while this rank is in no run.
-            workers = tuple(self._workers.values())
-            for worker in workers:
-                worker.tend()
-            for event, _ in self._selector.select(_TEND_S if workers else _TICK_S):
+            self._tend()
+            for event, _ in self._selector.select(0 if self._workers else _TICK_S):
                 if event.data is None:
                     self._awoken.recv(64)
                     while not self._fresh.empty():
@@ -711,6 +711,19 @@ class Mesh:
             if time.monotonic() - looked_s > _TICK_S:
                 looked_s = time.monotonic()
                 self._look()
+
+    def _tend(self) -> None:
+        """Wait a moment for messages, and move data over UCX, which moves in calls only, also in no run."""
+        workers = tuple(self._workers.values())
+        if not workers:
+            return
+        moves = [worker.tend() for worker in workers]
+        poll = select.poll()
+        poll.register(self._selector.fileno(), select.POLLIN)
+        for worker in workers:
+            if worker.is_free:
+                poll.register(worker, select.POLLIN)
+        poll.poll(0 if any(moves) else _TEND_MS)
 
     def _hear_fresh(self, fresh: int | tuple[Whereabouts, Channel]) -> None:
         """Handle a new connection, made by either end."""

@@ -6,11 +6,13 @@ The library is the system's libucp, or the one in the wheel of Open MPI; UCX's o
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sysconfig
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,8 +39,8 @@ _FLUSHING_S = 0.2
 _DEVICES, _VERBS = Path("/sys/class/infiniband"), Path("/dev/infiniband")
 # The words of UCX_TLS that name transports of InfiniBand and RoCE.
 _DEVICE_TRANSPORTS = ("ib", "rc", "dc", "ud")
-# Bytes of a trial message, which goes the way of long messages: devices read those from the sender's memory.
-# Then the time in which it must be through, and a pause while nothing moves.
+# Bytes of a long trial message, which devices read from the sender's memory. Then the time in which a trial
+# must be through, and a pause while nothing moves.
 _TRIAL_BYTES, _TRIAL_S, _PAUSE_S = 1 << 20, 5.0, 1e-4
 _TRIAL = ctypes.create_string_buffer(_TRIAL_BYTES)
 
@@ -222,7 +224,7 @@ class Worker:
             self._ucx.ucp_worker_create(context, ctypes.byref(parameters), ctypes.byref(self._worker)),
             "ucp_worker_create",
         )
-        self._attended_until_s = 0.0
+        self._attending = 0
         # UCX calls ``_end`` in the middle of a call, where Python may go on with another thread.
         self._calling = threading.RLock()
         self._trials = dict[int, Any]()
@@ -250,14 +252,28 @@ class Worker:
         with self._calling:
             return int(self._ucx.ucp_worker_progress(self._worker)) if self._worker else 0
 
-    def attend(self, for_s: float) -> None:
-        """Note that a run calls ``progress`` for the next ``for_s``, and waits for the worker's events."""
-        self._attended_until_s = time.monotonic() + for_s
+    @contextlib.contextmanager
+    def attended(self) -> Iterator[None]:
+        """Keep ``tend`` from moving anything within the block: a run waits for the worker's events there."""
+        with self._calling:
+            self._attending += 1
+        try:
+            yield
+        finally:
+            self._attending -= 1
 
-    def tend(self) -> None:
-        """Move what can move now unless a run does; otherwise the run would miss events."""
-        if time.monotonic() > self._attended_until_s:
-            self.progress()
+    def tend(self) -> bool:
+        """Move what can move now unless a run waits, which would miss events.
+
+        Return whether more may move at once; if not, the descriptor says when.
+        """
+        with self._calling:
+            return self.is_free and (self.progress() > 0 or not self.arm())
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the worker is open, and no run waits for its events."""
+        return bool(self._worker) and not self._attending
 
     def connect(self, address: bytes) -> int:
         """Return the endpoint to the worker at ``address``, the same one for the same address."""
@@ -309,9 +325,9 @@ class Worker:
         self._begun(min(status, 0))
         return True
 
-    def send_trial(self, endpoint: int, tag: int) -> int:
+    def send_trial(self, endpoint: int, tag: int, *, long: bool) -> int:
         """Begin to send a trial message; return its request."""
-        return self.send(endpoint, tag, ctypes.addressof(_TRIAL), _TRIAL_BYTES)
+        return self.send(endpoint, tag, ctypes.addressof(_TRIAL), _TRIAL_BYTES if long else 1)
 
     def receives_trial(self, tag: int) -> bool:
         """Return whether a trial message of ``tag`` arrives in time; raises OSError if this worker closes."""

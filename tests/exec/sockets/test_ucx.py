@@ -115,6 +115,19 @@ comm.Barrier()
 comm.mesh.close()
 """
 
+# A run that waits for events of its messages must not sleep on because another thread has taken them.
+ONE_AT_A_TIME = """
+from exec.sockets.ucx import Worker
+worker, moved = Worker(), []
+worker.progress = lambda: moved.append("by now") or 0
+with worker.attended():
+    assert not worker.tend() and not worker.is_free and not moved
+assert worker.is_free and (worker.tend() or moved)
+worker.close()
+assert not worker.tend() and not worker.is_free
+comm.mesh.close()
+"""
+
 # Rank 0 abandons a run in which a long message is on its way: its memory is its own again.
 ABANDONED = """
 sizes = [32 << 20]
@@ -202,6 +215,10 @@ def test_a_message_arrives_while_its_receiver_waits_for_something_else(tmp_path)
     run_apart(tmp_path, 2, UNATTENDED)
 
 
+def test_no_other_thread_moves_data_while_a_run_waits(tmp_path):
+    run_apart(tmp_path, 1, ONE_AT_A_TIME)
+
+
 def test_an_abandoned_run_leaves_its_memory_alone(tmp_path):
     run_apart(tmp_path, 2, ABANDONED)
 
@@ -213,7 +230,7 @@ def test_a_rank_without_ucx_is_reached_over_tcp(tmp_path):
 
 def test_a_rank_whose_messages_ucx_does_not_carry_is_reached_over_tcp(tmp_path):
     soon = "exec.sockets.ucx._TRIAL_S = 0.5\n"
-    silent = "if rank == 0:\n    exec.sockets.ucx.Worker.send_trial = lambda *_: 0\n"
+    silent = "if rank == 0:\n    exec.sockets.ucx.Worker.send_trial = lambda *_, **how: 0\n"
     run_apart(tmp_path, 2, SILENT, before=OVER_TCP + soon + silent)
 
 
