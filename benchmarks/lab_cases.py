@@ -1,7 +1,7 @@
 """Our collectives in emulated clusters, beside the libraries' own and beside predictions.
 
     python -P benchmarks/lab_cases.py [--cases slow_host,trunk] [--random 10 --seed 1] [--sizes 8M]
-        [--collectives all_reduce] [--rounds 2] [--wires mpi,sockets] [--mpich PYTHON] [--gloo PYTHON]
+        [--collectives all_reduce] [--rounds 2] [--wires mpi,sockets,ucx] [--mpich PYTHON] [--gloo PYTHON]
         [--algorithms]
 
 For each case a lab is made, profiled and synthesized for, as an operator would. ``--random`` draws labs of
@@ -177,8 +177,9 @@ def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[f
     """Return (measured, predicted) seconds of one timed run, after an untimed one."""
     size = str(size_bytes)
     given = ["bench", schedule, "-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out"]
-    given += ["--wires", wires]
-    summary = json.loads(inside(lab_name, *CCCTL, *given, "--json"))
+    given += ["--wires", "mpi" if wires == "mpi" else "sockets"]
+    data = {"CCCTL_WIRES": "ucx" if wires == "ucx" else "tcp"}
+    summary = json.loads(inside(lab_name, *CCCTL, *given, "--json", **data))
     row = summary["rows"][0]
     if row["wrong"]:
         sys.exit(f"{schedule}: {row['wrong']} elements are wrong")

@@ -174,7 +174,8 @@ def _rdma() -> Iterator[Check]:
     if carries_data():
         yield Check("RDMA", "ok", f"{found} carries data of ranks that are joined by sockets")
     else:
-        yield Check("RDMA", "note", f"{found}, unused", "CCCTL_WIRES=auto uses it if this UCX can")
+        hint = "data goes over TCP by CCCTL_WIRES or UCX_TLS, or this process or UCX cannot open a device"
+        yield Check("RDMA", "note", f"{found}, unused", hint)
 
 
 def _shared_memory() -> Iterator[Check]:

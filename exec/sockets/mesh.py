@@ -49,10 +49,8 @@ _MEETING_S = 120.0
 _LOOK_S = 0.05
 # Interval of the check of all connections, and of probes to an awaited one.
 _TICK_S, _TRY_EVERY_S = 0.1, 0.2
-# Interval at which the connections over UCX are served outside of runs.
-_TEND_S = 0.005
-# Longest time for a connection to close once the other end's worker has.
-_CLOSED_MS = 200
+# Interval at which data over UCX is moved that a run has left under way.
+_TEND_MS = 5
 _TRY, _MET = "mesh/try", "mesh/met"
 _OUTLASTED_S = 86400.0
 
@@ -112,7 +110,8 @@ class _Introduction:
 class _Welcome:
     """The reply to a new flow: the address of a worker of UCX and the flow's tag there.
 
-    Without an address the flow goes over TCP.
+    Without an address the flow goes over TCP. Otherwise the caller sends a trial message over UCX, and a
+    second reply, which is a bool, tells whether it has arrived; if not, the flow goes over TCP too.
     """
 
     ucx: bytes
@@ -170,7 +169,8 @@ class Mesh:
         self._workers: dict[str, Worker] = {}
         self._tagged = WeakKeyDictionary[socket.socket, Tagged]()
         self._tags = itertools.count()
-        self._distrusted = set[int]()
+        # Ranks that UCX is known to reach with long messages, and ranks that it does not reach.
+        self._proven, self._distrusted = set[int](), set[int]()
         self._revoked: dict[str, str] = {}
         self.lost: dict[int, str] = {}
         self._on_lost: list[Callable[[int, str, int], None]] = []
@@ -393,7 +393,9 @@ class Mesh:
 
     def distrust(self, peer: int) -> None:
         """Send data to and from ``peer`` over TCP from the next connection on."""
-        self._distrusted.add(peer)
+        if peer not in self._distrusted:
+            self._distrusted.add(peer)
+            _log.warning(f"UCX carries no data to or from rank {peer}, so it goes over TCP from now on")
 
     def _worker_for(self, peer: int, flow: str) -> Worker | None:
         """Return the worker of the flow's epoch; None if the flow goes over TCP."""
@@ -402,7 +404,12 @@ class Mesh:
         epoch = flow[: flow.index("/") + 1]
         with self._changed:
             if epoch not in self._workers:
-                self._workers[epoch] = Worker()
+                try:
+                    self._workers[epoch] = Worker()
+                except UnavailableError as error:
+                    self._over_ucx = False
+                    _log.warning(f"data goes over TCP: {error.message}")
+                    return None
             return self._workers[epoch]
 
     def _opened(self, peer: int, flow: str, limit_s: float, *, tagged: bool) -> socket.socket:
@@ -414,21 +421,36 @@ class Mesh:
             self.stalled(peer)
             raise LostRankError(f"rank {peer} does not answer")
         worker = self._worker_for(peer, flow) if tagged else None
-        channel.send(_Introduction(self.rank, flow, ucx=worker.address if worker else b""))
-        welcome = channel.receive()
+        try:
+            channel.send(_Introduction(self.rank, flow, ucx=worker.address if worker else b""))
+            welcome = channel.receive()
+            over = None
+            if worker is not None and isinstance(welcome, _Welcome) and welcome.ucx:
+                over = self._tried(peer, worker, welcome, channel)
+        except (EOFError, OSError) as error:
+            channel.close()
+            raise LostRankError(f"rank {peer}: {error}") from error
         end = _prepared(channel.detach())
-        if worker is not None and isinstance(welcome, _Welcome) and welcome.ucx:
-            try:
-                self._tagged[end] = Tagged(worker, worker.connect(welcome.ucx), welcome.tag)
-            except UnavailableError as error:
-                # The other end may have closed its worker meanwhile, and then also this connection.
-                poll = select.poll()
-                poll.register(end, select.POLLIN)
-                if not poll.poll(_CLOSED_MS):
-                    self.distrust(peer)
-                end.close()
-                raise LostRankError(f"rank {peer}: {error}") from error
+        if over is not None:
+            self._tagged[end] = over
         return end
+
+    def _tried(self, peer: int, worker: Worker, welcome: _Welcome, channel: Channel) -> Tagged | None:
+        """Send a trial message, and return the flow's messages over UCX; None if it does not arrive.
+
+        Raises EOFError or OSError if the other end closes its connection or its worker.
+        """
+        endpoint = request = 0
+        with contextlib.suppress(UnavailableError):
+            endpoint = worker.connect(welcome.ucx)
+            request = worker.send_trial(endpoint, welcome.tag, long=peer not in self._proven)
+        while not (replies := channel.arrived()):
+            worker.move_or_pause()
+        if replies[0] and worker.is_done_in_time(request):
+            self._proven.add(peer)
+            return Tagged(worker, endpoint, welcome.tag)
+        self.distrust(peer)
+        return None
 
     def _introduce(self, exchange: Exchange, spares: Sequence[Whereabouts]) -> list[socket.socket]:
         """Exchange the addresses at which ranks listen; return this rank's listeners."""
@@ -543,19 +565,32 @@ class Mesh:
         if not message.flow:
             self._register(message.rank, channel)
             return
-        tagged = None
-        worker = self._worker_for(message.rank, message.flow) if message.ucx else None
-        if worker is not None:
-            # Two hosts on different fabrics are left to TCP.
-            with contextlib.suppress(UnavailableError):
-                tagged = Tagged(worker, worker.connect(message.ucx), next(self._tags))
-        channel.send(_Welcome(tagged.worker.address, tagged.tag) if tagged else _Welcome(b"", 0))
+        tagged = self._accepted(message, channel)
         end = _prepared(channel.detach())
         with self._changed:
             if tagged is not None:
                 self._tagged[end] = tagged
             self._flows[(message.rank, message.flow, False)] = end
             self._changed.notify_all()
+
+    def _accepted(self, flow: _Introduction, channel: Channel) -> Tagged | None:
+        """Reply to a new flow, and return its messages over UCX; None if it goes over TCP."""
+        worker = self._worker_for(flow.rank, flow.flow) if flow.ucx else None
+        tagged = None
+        if worker is not None:
+            # Two hosts on different fabrics are left to TCP.
+            with contextlib.suppress(UnavailableError):
+                tagged = Tagged(worker, worker.connect(flow.ucx), next(self._tags))
+        channel.send(_Welcome(tagged.worker.address, tagged.tag) if tagged else _Welcome(b"", 0))
+        if tagged is None:
+            return None
+        arrived = tagged.worker.receives_trial(tagged.tag)
+        if not arrived:
+            # A caller that is gone is no fault of UCX, and raises here.
+            channel.arrived()
+            self.distrust(flow.rank)
+        channel.send(arrived)
+        return tagged if arrived else None
 
     def _register(self, peer: int, channel: Channel) -> None:
         with self._changed:
@@ -665,11 +700,8 @@ class Mesh:
     def _read(self) -> None:
         looked_s = 0.0
         while not self._closed:
-            # UCX answers other ranks only in a call, also while this rank is in no run.
-            workers = tuple(self._workers.values())
-            for worker in workers:
-                worker.tend()
-            for event, _ in self._selector.select(_TEND_S if workers else _TICK_S):
+            self._tend()
+            for event, _ in self._selector.select(0 if self._workers else _TICK_S):
                 if event.data is None:
                     self._awoken.recv(64)
                     while not self._fresh.empty():
@@ -679,6 +711,19 @@ class Mesh:
             if time.monotonic() - looked_s > _TICK_S:
                 looked_s = time.monotonic()
                 self._look()
+
+    def _tend(self) -> None:
+        """Wait a moment for messages, and move data over UCX, which moves in calls only, also in no run."""
+        workers = tuple(self._workers.values())
+        if not workers:
+            return
+        moves = [worker.tend() for worker in workers]
+        poll = select.poll()
+        poll.register(self._selector.fileno(), select.POLLIN)
+        for worker in workers:
+            if worker.is_free:
+                poll.register(worker, select.POLLIN)
+        poll.poll(0 if any(moves) else _TEND_MS)
 
     def _hear_fresh(self, fresh: int | tuple[Whereabouts, Channel]) -> None:
         """Handle a new connection, made by either end."""

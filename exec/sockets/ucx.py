@@ -6,10 +6,13 @@ The library is the system's libucp, or the one in the wheel of Open MPI; UCX's o
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sysconfig
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,7 +36,13 @@ _EVERY_BIT = 2**64 - 1
 _CLOSING_S = 5.0
 # Short messages leave at once but where the other end takes nothing.
 _FLUSHING_S = 0.2
-_DEVICES = Path("/sys/class/infiniband")
+_DEVICES, _VERBS = Path("/sys/class/infiniband"), Path("/dev/infiniband")
+# The words of UCX_TLS that name transports of InfiniBand and RoCE.
+_DEVICE_TRANSPORTS = ("ib", "rc", "dc", "ud")
+# Bytes of a long trial message, which devices read from the sender's memory. Then the time in which a trial
+# must be through, and a pause while nothing moves.
+_TRIAL_BYTES, _TRIAL_S, _PAUSE_S = 1 << 20, 5.0, 1e-4
+_TRIAL = ctypes.create_string_buffer(_TRIAL_BYTES)
 
 _ErrorHandler = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int8)
 # ``ucs_status_t`` is one byte.
@@ -102,7 +111,6 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("ucp_tag_send_nbx", ctypes.c_ssize_t, (_address, _address, ctypes.c_size_t, _word, _address)),
     ("ucp_tag_recv_nbx", ctypes.c_ssize_t, (_address, _address, ctypes.c_size_t, _word, _word, _address)),
     ("ucp_request_check_status", _status, (_address,)),
-    ("ucp_request_cancel", None, (_address, _address)),
     ("ucp_request_free", None, (_address,)),
     ("ucp_get_version_string", ctypes.c_char_p, ()),
 )
@@ -136,31 +144,52 @@ def active_devices() -> list[str]:
 def carries_data() -> bool:
     """Return whether data between hosts goes over UCX, as CCCTL_WIRES says.
 
-    ``tcp`` is the default, as no run has gone over InfiniBand yet. ``auto`` takes UCX where a device has an
-    active port that UCX can use, ``ucx`` everywhere. Raises UsageError for other words, and UnavailableError
-    if it is ``ucx`` and UCX does not load.
+    ``auto``, the default, takes UCX where a device has an active port that this process and UCX can use,
+    ``tcp`` nowhere, ``ucx`` everywhere. Raises UsageError for other words, and UnavailableError if it is
+    ``ucx`` and UCX does not load.
     """
-    word = os.environ.get("CCCTL_WIRES", "tcp")
+    word = _wanted()
+    if word == "auto":
+        try:
+            return bool(active_devices()) and _may_use_devices() and bool(_context(_device_transports()))
+        except UnavailableError:
+            return False
+    return word == "ucx" and bool(_context(""))
+
+
+def _wanted() -> str:
+    word = os.environ.get("CCCTL_WIRES", "auto")
     if word not in ("auto", "tcp", "ucx"):
         raise UsageError(f"CCCTL_WIRES is {word!r}", hint="It is auto, tcp or ucx.")
-    if word == "tcp" or (word == "auto" and not active_devices()):
-        return False
-    try:
-        _context(word)
-    except UnavailableError:
-        if word == "ucx":
-            raise
-        return False
-    return True
+    return word
+
+
+def _may_use_devices() -> bool:
+    """Return whether this process may open a device; a container may see devices that it cannot open."""
+    return any(os.access(path, os.R_OK | os.W_OK) for path in _VERBS.glob("uverbs*"))
+
+
+def _device_transports() -> str:
+    """Return those of UCX_TLS that use devices, else ``ib``, which is all of them.
+
+    Raises UnavailableError if UCX_TLS allows none.
+    """
+    words = os.environ.get("UCX_TLS", "ib")
+    if words.startswith("^") or "all" in words.split(","):
+        return "ib"
+    found = [word for word in words.split(",") if word.startswith(_DEVICE_TRANSPORTS)]
+    if not found:
+        raise UnavailableError(f"UCX_TLS={words} names no transport of InfiniBand or RoCE")
+    return ",".join(found)
 
 
 @cache
-def _context(word: str) -> ctypes.c_void_p:
-    """Return the context of UCX; by ``auto`` it has only InfiniBand and RoCE, unless UCX_TLS says more."""
+def _context(transports: str) -> ctypes.c_void_p:
+    """Return the context of UCX with these transports; those of UCX_TLS if it is empty."""
     ucx, config, context = _loaded(), ctypes.c_void_p(), ctypes.c_void_p()
     _checked(ucx.ucp_config_read(None, None, ctypes.byref(config)), "ucp_config_read")
-    if word == "auto" and "UCX_TLS" not in os.environ:
-        ucx.ucp_config_modify(config, b"TLS", b"ib")
+    if transports:
+        ucx.ucp_config_modify(config, b"TLS", transports.encode())
     parameters = _Parameters(_PARAM_FEATURES, _FEATURE_TAG | _FEATURE_WAKEUP)
     status = ucx.ucp_init_version(_MAJOR, _MINOR, ctypes.byref(parameters), config, ctypes.byref(context))
     ucx.ucp_config_release(config)
@@ -184,7 +213,8 @@ class Worker:
     """The connections over UCX of one process, and its messages; ``address`` is where others reach them."""
 
     def __init__(self) -> None:
-        self._ucx, context = _loaded(), _context(os.environ["CCCTL_WIRES"])
+        self._ucx = _loaded()
+        context = _context(_device_transports() if _wanted() == "auto" else "")
         self._worker: ctypes.c_void_p | None = ctypes.c_void_p()
         # Requests that are left when a run is abandoned end with the worker, which is no leak.
         parameters = _WorkerParameters(
@@ -194,7 +224,10 @@ class Worker:
             self._ucx.ucp_worker_create(context, ctypes.byref(parameters), ctypes.byref(self._worker)),
             "ucp_worker_create",
         )
-        self._attended_until_s = 0.0
+        self._attending = 0
+        # UCX calls ``_end`` in the middle of a call, where Python may go on with another thread.
+        self._calling = threading.RLock()
+        self._trials = dict[int, Any]()
         self._endpoints: dict[bytes, int] = {}
         self._ended = set[int]()
         self._handler = _ErrorHandler(self._end)
@@ -211,38 +244,55 @@ class Worker:
 
     def arm(self) -> bool:
         """Return whether nothing is to be progressed; the descriptor then says when something is."""
-        return int(self._ucx.ucp_worker_arm(self._open())) != _BUSY
+        with self._calling:
+            return int(self._ucx.ucp_worker_arm(self._open())) != _BUSY
 
     def progress(self) -> int:
         """Move what can move now; return 0 if nothing did."""
-        return int(self._ucx.ucp_worker_progress(self._worker)) if self._worker else 0
+        with self._calling:
+            return int(self._ucx.ucp_worker_progress(self._worker)) if self._worker else 0
 
-    def attend(self, for_s: float) -> None:
-        """Note that a run calls ``progress`` for the next ``for_s``, and waits for the worker's events."""
-        self._attended_until_s = time.monotonic() + for_s
+    @contextlib.contextmanager
+    def attended(self) -> Iterator[None]:
+        """Keep ``tend`` from moving anything within the block: a run waits for the worker's events there."""
+        with self._calling:
+            self._attending += 1
+        try:
+            yield
+        finally:
+            self._attending -= 1
 
-    def tend(self) -> None:
-        """Move what can move now unless a run does; otherwise the run would miss events."""
-        if time.monotonic() > self._attended_until_s:
-            self.progress()
+    def tend(self) -> bool:
+        """Move what can move now unless a run waits, which would miss events.
+
+        Return whether more may move at once; if not, the descriptor says when.
+        """
+        with self._calling:
+            return self.is_free and (self.progress() > 0 or not self.arm())
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the worker is open, and no run waits for its events."""
+        return bool(self._worker) and not self._attending
 
     def connect(self, address: bytes) -> int:
         """Return the endpoint to the worker at ``address``, the same one for the same address."""
-        if address not in self._endpoints:
-            endpoint = ctypes.c_void_p()
-            parameters = _EndpointParameters(
-                _EP_ADDRESS | _EP_ERROR_MODE | _EP_ERROR_HANDLER,
-                address,
-                _ERROR_MODE_PEER,
-                self._handler,
-                None,
-            )
-            _checked(
-                self._ucx.ucp_ep_create(self._worker, ctypes.byref(parameters), ctypes.byref(endpoint)),
-                "ucp_ep_create",
-            )
-            self._endpoints[address] = int(endpoint.value or 0)
-        return self._endpoints[address]
+        with self._calling:
+            if address not in self._endpoints:
+                endpoint = ctypes.c_void_p()
+                parameters = _EndpointParameters(
+                    _EP_ADDRESS | _EP_ERROR_MODE | _EP_ERROR_HANDLER,
+                    address,
+                    _ERROR_MODE_PEER,
+                    self._handler,
+                    None,
+                )
+                _checked(
+                    self._ucx.ucp_ep_create(self._worker, ctypes.byref(parameters), ctypes.byref(endpoint)),
+                    "ucp_ep_create",
+                )
+                self._endpoints[address] = int(endpoint.value or 0)
+            return self._endpoints[address]
 
     def _open(self) -> ctypes.c_void_p:
         if not self._worker:
@@ -251,24 +301,56 @@ class Worker:
 
     def send(self, endpoint: int, tag: int, address: int, size: int) -> int:
         """Begin to send ``size`` bytes; return the request, 0 if they are sent. Raises OSError on failure."""
-        self._open()
-        return self._begun(self._ucx.ucp_tag_send_nbx(endpoint, address, size, tag, _PLAIN))
+        with self._calling:
+            self._open()
+            return self._begun(self._ucx.ucp_tag_send_nbx(endpoint, address, size, tag, _PLAIN))
 
     def receive(self, tag: int, address: int, size: int) -> int:
         """Begin to receive the next ``size`` bytes of ``tag`` at ``address``; return as ``send``."""
-        return self._begun(self._ucx.ucp_tag_recv_nbx(self._open(), address, size, tag, _EVERY_BIT, _PLAIN))
+        with self._calling:
+            return self._begun(
+                self._ucx.ucp_tag_recv_nbx(self._open(), address, size, tag, _EVERY_BIT, _PLAIN)
+            )
 
     def is_done(self, request: int) -> bool:
         """Return whether ``request`` is complete, and forget it then; raises OSError if it failed."""
         if not request:
             return True
-        self._open()
-        status = self._ucx.ucp_request_check_status(request)
-        if status == _IN_PROGRESS:
-            return False
-        self._ucx.ucp_request_free(request)
+        with self._calling:
+            self._open()
+            status = self._ucx.ucp_request_check_status(request)
+            if status == _IN_PROGRESS:
+                return False
+            self._ucx.ucp_request_free(request)
         self._begun(min(status, 0))
         return True
+
+    def send_trial(self, endpoint: int, tag: int, *, long: bool) -> int:
+        """Begin to send a trial message; return its request."""
+        return self.send(endpoint, tag, ctypes.addressof(_TRIAL), _TRIAL_BYTES if long else 1)
+
+    def receives_trial(self, tag: int) -> bool:
+        """Return whether a trial message of ``tag`` arrives in time; raises OSError if this worker closes."""
+        # A trial that comes too late still finds its memory.
+        self._trials[tag] = ctypes.create_string_buffer(_TRIAL_BYTES)
+        arrived = self.is_done_in_time(self.receive(tag, ctypes.addressof(self._trials[tag]), _TRIAL_BYTES))
+        if arrived:
+            del self._trials[tag]
+        return arrived
+
+    def is_done_in_time(self, request: int) -> bool:
+        """Wait for a trial's ``request``; return whether it is complete. Raises OSError if it failed."""
+        deadline_s = time.monotonic() + _TRIAL_S
+        while not self.is_done(request):
+            if time.monotonic() > deadline_s:
+                return False
+            self.move_or_pause()
+        return True
+
+    def move_or_pause(self) -> None:
+        """Move what can move now; leave the core to others for a moment if nothing can."""
+        if not self.progress():
+            time.sleep(_PAUSE_S)
 
     def has_ended(self, endpoint: int) -> bool:
         """Return whether UCX found that the other end of ``endpoint`` is gone."""
@@ -276,18 +358,20 @@ class Worker:
 
     def close(self) -> None:
         """End all transfers at once; none touches this process's memory afterwards."""
-        if not self._worker:
-            return
-        closing = [self._ucx.ucp_ep_close_nbx(endpoint, _FORCED) for endpoint in self._endpoints.values()]
-        self._finish(closing, _CLOSING_S)
-        self._ucx.ucp_worker_destroy(self._worker)
-        self._worker = None
+        with self._calling:
+            if not self._worker:
+                return
+            closing = [self._ucx.ucp_ep_close_nbx(endpoint, _FORCED) for endpoint in self._endpoints.values()]
+            self._finish(closing, _CLOSING_S)
+            self._ucx.ucp_worker_destroy(self._worker)
+            self._worker = None
 
     def close_after_sending(self) -> None:
         """Close once what was sent has left this process, or after a moment."""
-        if self._worker:
-            self._finish([self._ucx.ucp_worker_flush_nbx(self._worker, _PLAIN)], _FLUSHING_S)
-        self.close()
+        with self._calling:
+            if self._worker:
+                self._finish([self._ucx.ucp_worker_flush_nbx(self._worker, _PLAIN)], _FLUSHING_S)
+            self.close()
 
     def _finish(self, requests: list[int], limit_s: float) -> None:
         """Wait at most ``limit_s`` for ``requests``, whether they succeed or not."""

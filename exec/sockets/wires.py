@@ -8,6 +8,7 @@ has its own tag, and its socket only tells when the other end closes it.
 from __future__ import annotations
 
 import collections
+import contextlib
 import select
 import socket
 import struct
@@ -77,6 +78,16 @@ class FlowWires:
         self._stalls.look(self._pending())
         if not wait:
             return False
+        with contextlib.ExitStack() as stack:
+            for worker in self._workers:
+                stack.enter_context(worker.attended())
+            return self._wait()
+
+    def _wait(self) -> bool:
+        """Wait a moment until data is ready, and move it; return whether a message ended."""
+        # Another thread may have moved data over UCX until now.
+        if self._workers and self._move():
+            return True
         poll = select.poll()
         for end in self._ends:
             if end.wants():
@@ -111,7 +122,6 @@ class FlowWires:
     def _move(self) -> bool:
         moved = False
         for worker in self._workers:
-            worker.attend(2e-3 * _POLL_MS)
             worker.progress()
         for end in self._ends:
             try:

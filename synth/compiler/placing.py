@@ -7,7 +7,7 @@ import numpy as np
 from probes.base import Indices, Mask
 from synth.kernels import compiled
 
-__all__ = ["first_fit", "place_local"]
+__all__ = ["first_fit", "overtaken", "place_local"]
 
 
 @compiled
@@ -77,6 +77,25 @@ def first_fit(
             channel[row] = chosen
             row = receiver[row]
     return channel, bad[:found]
+
+
+@compiled
+def overtaken(receives: Indices, pair: Indices, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
+    """Return (receives, the receives that they overtake): messages received out of the order of their sends.
+
+    ``receives`` are ordered by ``pair``, a number of their two ranks, and then by their sends. Time
+    O(receives).
+    """
+    last = np.full(channel.max() + 1 if len(channel) else 0, -1, dtype=np.int64)
+    ahead, behind = np.empty_like(receives), np.empty_like(receives)
+    found = 0
+    for row in receives:
+        before = last[channel[row]]
+        last[channel[row]] = row
+        if before >= 0 and pair[before] == pair[row] and place[row] < place[before]:
+            ahead[found], behind[found] = row, before
+            found += 1
+    return ahead[:found], behind[:found]
 
 
 @compiled

@@ -14,7 +14,7 @@ import numpy as np
 
 from probes.base import Indices
 from synth.compiler.instruction_dag import InstructionDag
-from synth.compiler.placing import first_fit, place_local
+from synth.compiler.placing import first_fit, overtaken, place_local
 
 __all__ = ["MOST_CHANNELS", "Blocks", "assigned", "heads_of", "looked_up", "lowest_channels"]
 
@@ -47,7 +47,7 @@ def assigned(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Bloc
     """
     if dag.dag.by_hand:
         channel = np.where(dag.channel >= 0, dag.channel, dag.instance)
-        ahead, behind = _overtaken(dag, place, channel)
+        ahead, behind = overtaken(*_in_order_of_sends(dag, place), place, channel)
         if len(ahead):
             return None, _fused_among(dag, ahead, behind)
         return _by_hand(dag, channel), ahead
@@ -67,6 +67,7 @@ def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Ind
     heads = np.flatnonzero((dag.receiver >= 0) & (dag.sender < 0))
     heads = heads[np.argsort(place[heads], kind="stable")]
     span = max(MOST_CHANNELS, int(dag.channel.max(initial=0)) + 1, dag.dag.instances)
+    receives, head_of = _in_order_of_sends(dag, place), heads_of(dag)
     while True:
         channel, bad = first_fit(
             heads,
@@ -82,13 +83,13 @@ def _channels(dag: InstructionDag, place: Indices, lowest: Indices) -> tuple[Ind
         )
         if len(bad):
             return None, _passed_on(dag, bad)
-        ahead, behind = _overtaken(dag, place, channel)
+        ahead, behind = overtaken(*receives, place, channel)
         movable = dag.channel[ahead] < 0
         if not len(ahead):
             return channel, ahead
         if not movable.all():
             return None, _fused_among(dag, ahead[~movable], behind[~movable])
-        chain = heads_of(dag)[ahead]
+        chain = head_of[ahead]
         lowest[chain] = channel[chain] + 1
 
 
@@ -123,16 +124,11 @@ def _passed_on(dag: InstructionDag, heads: Indices) -> Indices:
     return np.flatnonzero((dag.sender >= 0) & (dag.receiver >= 0) & np.isin(heads_of(dag), heads))
 
 
-def _overtaken(dag: InstructionDag, place: Indices, channel: Indices) -> tuple[Indices, Indices]:
-    """Return (receives, the receives that they overtake): messages received out of send order."""
-    into = np.flatnonzero(dag.sender >= 0)
-    key = (dag.recv_from[into] * np.int64(dag.dag.collective.ranks) + dag.rank[into]) * _CHANNELS + channel[
-        into
-    ]
-    order = np.lexsort((place[dag.sender[into]], key))
-    into, key = into[order], key[order]
-    wrong = np.flatnonzero((key[1:] == key[:-1]) & (place[into[1:]] < place[into[:-1]]))
-    return into[wrong + 1], into[wrong]
+def _in_order_of_sends(dag: InstructionDag, place: Indices) -> tuple[Indices, Indices]:
+    """Return (receives by their two ranks, and then by their sends; a number of each row's two ranks)."""
+    pair = dag.recv_from * np.int64(dag.dag.collective.ranks) + dag.rank
+    receives = np.flatnonzero(dag.sender >= 0)
+    return receives[np.lexsort((place[dag.sender[receives]], pair[receives]))], pair
 
 
 def _fused_among(dag: InstructionDag, ahead: Indices, behind: Indices) -> Indices:

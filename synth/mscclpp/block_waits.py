@@ -53,6 +53,10 @@ class BlockWaits:
         while wanted:
             found |= wanted
             wanted = {left for one in wanted for left in self._left[one]} - found
-        for one in found:
-            known |= self._before[one]
-        return [one for one in sorted(found) if not known >> one & 1]
+        new = []
+        # The steps before a known one are known. Later steps first, as these know more.
+        for one in sorted(found, reverse=True):
+            if not known >> one & 1:
+                new.append(one)
+                known |= self._before[one]
+        return [one for one in reversed(new) if not known >> one & 1]

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import apart
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -205,6 +206,8 @@ CASES = {
 
 def main():
     torch.set_num_threads(1)
+    if os.environ.get("APART"):
+        apart.over(os.environ["APART"], os.environ["RANK"])
     dist.init_process_group("gloo")
     for case in CASES[sys.argv[1]]:
         case(dist.get_rank(), dist.get_world_size())

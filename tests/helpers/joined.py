@@ -9,18 +9,29 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from warm_commands import warm_commands
 
-__all__ = ["KEY", "exchange_through", "run_joined"]
+from exec.sockets import library
+
+__all__ = ["KEY", "exchange_through", "needs_ucx", "over_all_wires", "run_joined"]
 
 KEY = bytes(range(32))
 _PATIENCE_S = 200
+
+needs_ucx = pytest.mark.skipif(library() is None, reason="no UCX library loads on this machine")
+# Shared memory of one host, and UCX between ranks that count as hosts.
+over_all_wires = pytest.mark.parametrize("wires", ["", pytest.param("ucx", marks=needs_ucx)])
 
 _PREAMBLE = """
 import sys
 from joined import KEY, exchange_through
 from exec.sockets.group import join
 rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+if sys.argv[4]:
+    import apart
+    apart.over(sys.argv[4], rank)
+del sys.argv[4]
 %s
 comm = join(rank, size, exchange_through(folder, rank, size), KEY)
 """
@@ -49,17 +60,23 @@ def exchange_through(folder: str, rank: int, size: int) -> Callable[[bytes], lis
 
 
 def run_joined(
-    folder: Path, size: int, script: str, *arguments: str, before: str = "", timeout_s: float = 400
+    folder: Path,
+    size: int,
+    script: str,
+    *arguments: str,
+    before: str = "",
+    wires: str = "",
+    timeout_s: float = 400,
 ) -> list[str]:
     """Return the output of each of ``size`` ranks of ``script``, which finds ``comm``, ``rank`` and ``size``.
 
-    ``before`` runs before the ranks join. ``arguments`` are ``sys.argv[4:]``. Raises AssertionError
-    with what a rank said where one fails.
+    ``before`` runs before the ranks join. ``arguments`` are ``sys.argv[4:]``. With ``wires`` every rank
+    counts as a host (`apart.over`). Raises AssertionError with what a rank said where one fails.
     """
     text = _PREAMBLE % textwrap.dedent(before) + textwrap.dedent(script)
 
     def run(rank: int) -> subprocess.CompletedProcess[str]:
-        words = [str(rank), str(size), str(folder), *arguments]
+        words = [str(rank), str(size), str(folder), wires, *arguments]
         return warm_commands().run(words, "", folder, timeout_s, text)
 
     with ThreadPoolExecutor(size) as pool:

@@ -15,6 +15,9 @@ def exchanges(comm, arguments, progress):
 def gathers(comm, arguments, progress):
     return comm.Get_size(), comm.allgather(comm.Get_rank())
 
+def has_been_told(comm, arguments, progress):
+    return comm.allgather([os.environ.get(name) for name in arguments["names"]])
+
 def dies(comm, arguments, progress):
     '''Ranks of "dying" end by "how"; the others tell whom they miss, but those of "silent" nothing.'''
     rank, told = comm.Get_rank(), queue.SimpleQueue()

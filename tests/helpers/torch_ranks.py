@@ -9,6 +9,7 @@ import weakref
 from datetime import timedelta
 from functools import partial
 
+import apart
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -475,6 +476,8 @@ def main():
     torch.set_num_threads(1)
     if "MASTER_PORT" in os.environ:
         without_mpi()
+    if os.environ.get("APART"):
+        apart.over(os.environ["APART"], os.environ["RANK"])
     where = {"init_method": "ccctl://"} if sys.argv[1] == "launched" else {}
     dist.init_process_group("cpu:ccctl" if sys.argv[1] == "measured" else "ccctl", **where)
     for case in CASES[sys.argv[1]]:

@@ -26,6 +26,8 @@ from probes.base import UnavailableError
 __all__ = ["Agents"]
 
 _AGENT = "exec.launcher.starters.host_agent"
+# The variables that say what carries data between ranks joined by sockets: all ranks must read the same.
+_WIRES = ("CCCTL_WIRES", "UCX_TLS")
 # Longest wait for an agent's report of a death, which takes milliseconds if its host can be reached.
 _TOLD_S = 0.5
 # Seconds for which a rank counts as running after its agent has seen it run.
@@ -66,7 +68,7 @@ class _Agent:
                     "stop": ranks.stop,
                     "folder": env.get("PWD", ""),
                     "program": [sys.executable, "-P", "-m", "exec.launcher.worker"],
-                    "environment": {name: env[name] for name in FORWARDED if name in env},
+                    "environment": {name: env[name] for name in (*FORWARDED, *_WIRES) if name in env},
                     # A pipe within a host always breaks when this process ends.
                     "patience_s": None if entry.is_here else _PATIENCE_S,
                 }

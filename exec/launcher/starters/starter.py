@@ -10,7 +10,7 @@ from typing import Protocol
 __all__ = ["FORWARDED", "Starter", "how_it_ended", "variables"]
 
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-# The only variables of this process that ranks of other hosts receive.
+# The only variables of this process that ranks of other hosts receive by mpirun.
 FORWARDED = (
     "CCCTL_CONTROL",
     "CCCTL_CONTROL_KEY",

@@ -2,7 +2,7 @@
 
 import pytest
 from drawn_examples import chessboard
-from joined import run_joined
+from joined import needs_ucx, over_all_wires, run_joined
 
 from exec.adaptive.messages import SERVED, CollectiveCall
 from exec.adaptive.replanner import first_schedules
@@ -132,8 +132,9 @@ session.close()
 """
 
 
-def test_every_collective_is_exact_in_a_queue_of_all(tmp_path):
-    run_joined(tmp_path, 3, START + QUEUED)
+@over_all_wires
+def test_every_collective_is_exact_in_a_queue_of_all(tmp_path, wires):
+    run_joined(tmp_path, 3, START + QUEUED, wires=wires)
 
 
 def test_every_collective_but_a_broadcast_goes_on_without_late_ranks(tmp_path):
@@ -141,15 +142,16 @@ def test_every_collective_but_a_broadcast_goes_on_without_late_ranks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("victim", "moment", "late", "lag_s"),
+    ("victim", "moment", "late", "lag_s", "wires"),
     [
-        (1, 0.0, 3, 0.0),
-        (0, 0.05, 3, 0.02),
-        pytest.param(3, 0.05, 3, 0.03, marks=pytest.mark.long),
+        (1, 0.0, 3, 0.0, ""),
+        (0, 0.05, 3, 0.02, ""),
+        pytest.param(1, 0.05, 3, 0.02, "ucx", marks=needs_ucx),
+        pytest.param(3, 0.05, 3, 0.03, "", marks=pytest.mark.long),
     ],
 )
-def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, late, lag_s, tmp_path):
-    run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment), str(late), str(lag_s))
+def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, late, lag_s, wires, tmp_path):
+    run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment), str(late), str(lag_s), wires=wires)
 
 
 def test_what_no_collective_can_be_is_refused(tmp_path):

@@ -211,6 +211,15 @@ def test_the_key_is_on_no_command_line_of_a_remote_shell(tmp_path, monkeypatch, 
     assert key.hex() not in said
 
 
+def test_ranks_of_other_hosts_are_told_what_carries_data(tmp_path, monkeypatch, elsewhere):
+    chosen = {"CCCTL_WIRES": "tcp", "UCX_TLS": "rc"}
+    for name, word in chosen.items():
+        monkeypatch.setenv(name, word)
+    forgets = "".join(f" -u {name}" for name in chosen)
+    (tmp_path / "login").write_text(LOGIN.replace("exec sh", f"exec env{forgets} sh"))
+    assert run("has_been_told", elsewhere, names=list(chosen)) == [list(chosen.values())] * 3
+
+
 EARLY = {
     "before it is heard of": (
         "import os, signal, sys\n"

@@ -2,9 +2,9 @@
 
 import ast
 
-from joined import run_joined
+import pytest
+from joined import needs_ucx, run_joined
 
-# On one host, and with every rank on a host of its own, so that data goes through sockets.
 SCRIPT = """
 import os
 import numpy as np
@@ -12,9 +12,6 @@ from exec.adaptive.messages import CollectiveCall
 from exec.adaptive.replanner import good_schedules
 from exec.training.backend.group_rendezvous import Shutdown, rendezvous
 from exec.training.backend.planned_collectives import PlannedCollectives
-if len(sys.argv) > 4:
-    import exec.mpi.connections, exec.sockets.mesh
-    exec.mpi.connections.host_key = exec.sockets.mesh.host_key = lambda: ("apart", rank)
 
 def search(network, request):
     return good_schedules(network, [request], range(size), 5.0)[request]
@@ -57,11 +54,7 @@ group.mesh.close()
 """
 
 
-def test_plans_move_to_the_arrays_of_each_call(tmp_path):
-    for said in run_joined(tmp_path, 2, SCRIPT):
-        assert ast.literal_eval(said) == [True] * 6 + ["UsageError"]
-
-
-def test_plans_move_on_wires_as_well(tmp_path):
-    for said in run_joined(tmp_path, 2, SCRIPT, "apart"):
+@pytest.mark.parametrize("wires", ["", "tcp", pytest.param("ucx", marks=needs_ucx)])
+def test_plans_move_to_the_arrays_of_each_call(tmp_path, wires):
+    for said in run_joined(tmp_path, 2, SCRIPT, wires=wires):
         assert ast.literal_eval(said) == [True] * 6 + ["UsageError"]

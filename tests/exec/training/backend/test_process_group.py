@@ -12,13 +12,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
+from joined import needs_ucx, over_all_wires  # noqa: E402
 from torch_started import LIMIT_S, by_torchrun, finished, outputs, started  # noqa: E402
 
 HELPER = "torch_ranks.py"
 
 
-def test_collectives_data_parallel_and_sharded_training_give_what_gloo_gives():
-    said = finished(HELPER, "collectives", 3, CCCTL_PREFER="ccctl")
+@over_all_wires
+def test_collectives_data_parallel_and_sharded_training_give_what_gloo_gives(wires):
+    said = finished(HELPER, "collectives", 3, CCCTL_PREFER="ccctl", APART=wires)
     assert all("fully_sharded" in one for one in said)
 
 
@@ -80,9 +82,11 @@ def test_threads_of_python_go_on_while_data_moves():
     finished(HELPER, "unlocked", 2, CCCTL_PREFER="ccctl")
 
 
-@pytest.mark.parametrize("prefer", ["ccctl", "gloo"])
-def test_ranks_are_told_that_one_is_lost(prefer):
-    ranks = started(HELPER, "killed", 3, CCCTL_PREFER=prefer)
+@pytest.mark.parametrize(
+    ("prefer", "wires"), [("ccctl", ""), ("gloo", ""), pytest.param("ccctl", "ucx", marks=needs_ucx)]
+)
+def test_ranks_are_told_that_one_is_lost(prefer, wires):
+    ranks = started(HELPER, "killed", 3, CCCTL_PREFER=prefer, APART=wires)
     said = outputs(ranks)
     assert [rank.returncode for rank in ranks] == [0, -9, 0], "\n".join(said)
     assert "told" in said[0]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from joined import needs_ucx
 
 pytest.importorskip("torch")
 
@@ -67,6 +68,6 @@ def test_gradients_are_those_of_ddp_also_with_a_rank_that_relays_and_experts_exc
     succeeded(run("equal", 3))
 
 
-@pytest.mark.parametrize("victim", [0, 2])
-def test_survivors_of_a_killed_rank_use_every_sample_in_batches_of_one_size(victim):
-    succeeded(run("loses", 3, VICTIM=str(victim)), victim)
+@pytest.mark.parametrize(("victim", "wires"), [(0, ""), (2, ""), pytest.param(2, "ucx", marks=needs_ucx)])
+def test_survivors_of_a_killed_rank_use_every_sample_in_batches_of_one_size(victim, wires):
+    succeeded(run("loses", 3, VICTIM=str(victim), APART=wires), victim)
