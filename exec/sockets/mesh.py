@@ -699,18 +699,19 @@ class Mesh:
 
     def _read(self) -> None:
         looked_s = 0.0
-        while not self._closed:
-            self._tend()
-            for event, _ in self._selector.select(0 if self._workers else _TICK_S):
-                if event.data is None:
-                    self._awoken.recv(64)
-                    while not self._fresh.empty():
-                        self._hear_fresh(self._fresh.get())
-                else:
-                    self._hear(event.data)
-            if time.monotonic() - looked_s > _TICK_S:
-                looked_s = time.monotonic()
-                self._look()
+        with contextlib.closing(self._selector):
+            while not self._closed:
+                self._tend()
+                for event, _ in self._selector.select(0 if self._workers else _TICK_S):
+                    if event.data is None:
+                        self._awoken.recv(64)
+                        while not self._fresh.empty():
+                            self._hear_fresh(self._fresh.get())
+                    else:
+                        self._hear(event.data)
+                if time.monotonic() - looked_s > _TICK_S:
+                    looked_s = time.monotonic()
+                    self._look()
 
     def _tend(self) -> None:
         """Wait a moment for messages, and move data over UCX, which moves in calls only, also in no run."""

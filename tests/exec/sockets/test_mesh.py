@@ -1,7 +1,11 @@
 """Meshes that come about whatever the order in which their ranks get so far."""
 
+import os
 import threading
 import time
+from pathlib import Path
+
+from threaded_ranks import ThreadedRanks
 
 from exec.sockets import mesh as mesh_module
 from exec.sockets.mesh import Mesh
@@ -46,3 +50,18 @@ def test_a_rank_that_arrives_while_another_is_still_being_made_is_not_turned_awa
     finally:
         for one in made.values():
             one.close()
+
+
+def descriptors():
+    """Return what the open descriptors of this process refer to: sockets, and lists of what is waited for."""
+    found = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+    return sorted(where for where in found if where.startswith(("socket:", "anon_inode:")))
+
+
+def test_closed_meshes_leave_no_descriptor(monkeypatch):
+    before = descriptors()
+    ranks = ThreadedRanks((0, 1, 2), monkeypatch)
+    ranks.on_all(lambda rank: ranks.groups[rank].Barrier())
+    assert len(descriptors()) > len(before)
+    ranks.close()
+    assert descriptors() == before
