@@ -1,6 +1,5 @@
 """Meshes that come about whatever the order in which their ranks get so far."""
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_a_rank_that_arrives_while_another_is_still_being_made_is_not_turned_awa
 
 def descriptors():
     """Return what the open descriptors of this process refer to: sockets, and lists of what is waited for."""
-    found = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+    found = (str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
     return sorted(where for where in found if where.startswith(("socket:", "anon_inode:")))
 
 
