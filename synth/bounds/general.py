@@ -7,7 +7,7 @@ all_to_next, custom collectives, subsets of the ranks and several collectives at
   inside; a sum must enter it if any source is outside;
 - *latency*: a chunk that leaves at 0 travels the shortest path from its nearest source, or from the farthest
   contribution to a sum;
-- *flow*: the optimum of the concurrent-flow LP, if it is small;
+- *flow*: the optimum of the concurrent-flow LP of the chunks that one rank lacks, if it is small;
 - *distance*: let every link and port have a price y. In time T all together offer T·Σy. A chunk costs at
   least the cheapest path to its farthest target, and at least the sum of the cheapest last links into its
   targets. So T is at least the cost of all chunks divided by Σy. Three kinds of prices are tried: equal
@@ -146,14 +146,29 @@ class _Problem:
                 yield cut_around(self.network, inside, f"traffic out of {len(chosen)} holders", "cut")
 
     def flow(self) -> Bound | None:
-        """Return the concurrent-flow optimum of the point-to-point chunks; None if none, or too many."""
-        if not self.demands.any() or not fits(self.network, self.demands):
+        """Return the concurrent-flow optimum of the chunks that one rank lacks; None if none, or too many."""
+        found = [
+            (np.setdiff1d(targets, held), held, count) for held, targets, no, count in self.others if not no
+        ]
+        single = [
+            (int(lacking[0]), tuple(held.tolist()), count)
+            for lacking, held, count in found
+            if len(lacking) == 1
+        ]
+        # Chunks with the same holders share a row.
+        row_of = {held: row for row, held in enumerate(dict.fromkeys(held for _, held, _ in single))}
+        holders = np.zeros((len(row_of), self.network.ranks), dtype=bool)
+        needed = np.zeros(holders.shape)
+        for target, held, count in single:
+            holders[row_of[held], list(held)] = True
+            needed[row_of[held], target] += count
+        needed = floats(np.concatenate((self.demands, needed)))
+        if not needed.any() or not fits(self.network, needed):
             return None
+        holders = np.concatenate((np.eye(self.network.ranks, dtype=bool), holders))
         held_s = floats(self.network.beta_s_per_byte * self.chunk_bytes)
-        time_s = least_time_s(self.network, self.demands, held_s) + float(self.network.alpha_s.min())
-        return Bound(
-            "flow", time_s, f"{size_text(int(self.demands.sum()) * self.chunk_bytes)} over any paths"
-        )
+        time_s = least_time_s(self.network, needed, held_s, holders) + float(self.network.alpha_s.min())
+        return Bound("flow", time_s, f"{size_text(int(needed.sum()) * self.chunk_bytes)} over any paths")
 
     def arrival(self, known_s: float) -> Bound:
         """Return the arrival bound of all chunks that are not summed."""

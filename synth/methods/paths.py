@@ -21,6 +21,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Ints, UsageError, bytes_of, floats, ints, spans
 from synth.collective import Collective, custom
 from synth.errors import NotApplicableError
+from synth.kernels import compiled
 from synth.methods import greedy
 from synth.network import Network
 from synth.networks import distances_s, link_table
@@ -48,10 +49,10 @@ _NOTICEABLE = 0.05
 _LATENCY = float(np.exp(ETA / 2))
 # If the fastest takes this many times the busiest link's time, alphas count as much as the busiest link.
 _MOSTLY_LATENCY = 2.0
-# Trees of shortest paths are grown in one pass, and in this many: in later ones each chunk's trees are grown
-# again, at the prices of all others.
-_PASSES_OF_TREES = 3
-_PASSES_OF_LEVEL_TREES, _MOST_WORK_ON_LEVEL_TREES = 8, 1_000_000_000
+# Trees are grown in up to this many passes: in later ones each chunk's trees are grown again, at the prices
+# of all others. The redistributions of benchmarks/demands.py `--seed 20270214 --most-ranks 128` had loads of
+# 290, 238 and 234 us (torus:4x6) and 393, 336 and 336 us (torus:8x13) after 1, 4 and 8 passes.
+_PASSES_OF_TREES, _PASSES_OF_LEVEL_TREES, _MOST_WORK_ON_LEVEL_TREES = 4, 8, 1_000_000_000
 # The most rounds of forward-backward improvement; schedules of at least _FEW_SENDS sends get one round.
 _MOST_TURNS = 4
 _FEW_SENDS = 200_000
@@ -93,7 +94,10 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
     if cheap:
         return made(_LATENCY, np.inf)[0]
-    found, busiest_s = made(0.0, np.inf)
+    # A tree of few links takes a search for each target, and a tree of shortest paths takes one.
+    searches = int(collective.targets.sizes()[many].sum())
+    passes = int(_MOST_WORK_ON_LEVEL_TREES / max(1, searches * network.links))
+    found, busiest_s = made(0.0, np.inf, min(max(1, passes), _PASSES_OF_TREES))
     if replay(found).time_s > (1 + _NOTICEABLE) * busiest_s:
         # Ways of fewer and faster hops, at higher loads.
         variants = ((1.0, 1), (np.inf, 1)) if len(points) else ((np.inf, 1), (np.inf, _PASSES_OF_TREES))
@@ -133,7 +137,7 @@ def _fastest(
         best, best_s = min((best, best_s), lined_up(orders[1]), key=lambda pair: pair[1])
     last = best
     for _ in range(_MOST_TURNS if len(sends.chunk) < _FEW_SENDS else 1):
-        if best_s <= enough_s or collective.reduces or (collective.source_of() < 0).any():
+        if best_s <= enough_s or collective.reduces:
             break
         last, last_s = lined_up(_backwards_s(last, sends))
         if last_s < best_s:
@@ -142,17 +146,18 @@ def _fastest(
 
 
 def _backwards_s(schedule: Schedule, sends: _Table) -> Floats:
-    """Return the latest start of each send, by a schedule backwards from the end.
+    """Return the latest start of each send of copies, by a schedule backwards from the end.
 
-    In it the sends that arrive last in ``schedule`` go first.
+    In it the sends that arrive last in ``schedule`` go first. Backwards, the copies that leave a rank are
+    summands, which must all arrive before the rank passes them on.
     """
     network, collective = schedule.network, schedule.collective
     mirror = network.transposed()
-    turned = custom(network.ranks, collective.targets, collective.sources, collective.reduced)
+    turned = custom(network.ranks, collective.targets, collective.sources, ~collective.reduced)
     rows = _rows_of(schedule, sends)
     arrival_s = replay(schedule).arrival_s[rows]
     block = Sends()
-    block.add(sends.chunk, sends.link, sends.op, sends.turn.max() - sends.turn, -arrival_s)
+    block.add(sends.chunk, sends.link, REDUCE, sends.turn.max() - sends.turn, -arrival_s)
     back = block.schedule(mirror, turned, schedule.chunk_bytes, "paths", 0)
     return floats(-replay(back).arrival_s[_rows_of(back, sends)])
 
@@ -199,12 +204,42 @@ class _Table:
             np.broadcast_to(away[:, None], used.shape)[used] - togo_s / (togo_s.max(initial=0.0) + 1e-30) / 2
         )
         columns = [(chunk, path[used], np.full(len(chunk), COPY), turn, togo_s, shift)]
-        for tree in trees:
-            togo = (tree.turn.max(initial=0) - tree.turn + 1) * float(travel_s.max(initial=0.0))
-            same = np.full(len(tree.link), tree.chunk)
-            columns.append((same, tree.link, np.full(len(same), tree.op), tree.turn, togo, -togo))
+        if trees:
+            counts = np.array([len(tree.link) for tree in trees])
+            chunk, op = (np.repeat([(tree.chunk, tree.op) for tree in trees], counts, axis=0)).T
+            link, turn = (
+                np.concatenate(each) for each in zip(*[(tree.link, tree.turn) for tree in trees], strict=True)
+            )
+            last_first = np.lexsort((-turn, chunk))
+            togo_s = _togo_s(chunk, link, last_first, network.src, network.dst, travel_s, network.ranks)
+            columns.append((chunk, link, op, turn, togo_s, -togo_s))
         chunk, link, op, turn, togo_s, shift = (np.concatenate(each) for each in zip(*columns, strict=True))
         return cls(chunk, link, bytes_of(op), turn, floats(togo_s), floats(shift))
+
+
+@compiled
+def _togo_s(
+    chunk: Indices,
+    link: Indices,
+    last_first: Indices,
+    src: Indices,
+    dst: Indices,
+    travel_s: Floats,
+    ranks: int,
+) -> Floats:
+    """Return the time from the start of each send of trees to the last arrival of its data.
+
+    The rows ``last_first`` go chunk by chunk, each in descending turns.
+    """
+    found_s, after_s, before = np.empty(len(link)), np.zeros(ranks), -1
+    for row in last_first:
+        if chunk[row] != before:
+            before = chunk[row]
+            after_s[:] = 0.0
+        start, end = src[link[row]], dst[link[row]]
+        found_s[row] = travel_s[link[row]] + after_s[end]
+        after_s[start] = max(after_s[start], found_s[row])
+    return found_s
 
 
 @dataclass(frozen=True, eq=False)

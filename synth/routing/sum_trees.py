@@ -29,7 +29,7 @@ __all__ = ["SumTree", "aligned_tree", "batch_of", "place_sums"]
 _FIRST_ETA, _DOUBLED, _TURNS = 0.5, 3, 16
 # The bound is sought in _STEPS steps, at prices of exp(_ETA · load / the largest load). In each step a share
 # of the chunks, at first _FIRST_SHARE, takes the cheapest paths.
-_ETA, _STEPS, _FIRST_SHARE = 10.0, 24, 0.1
+_ETA, _STEPS, _FIRST_SHARE = 10.0, 200, 0.1
 # The largest load counts as at least this many chunks, so that a single chunk repels no others.
 _FEW = 4
 # The most operations of a search: a few seconds.

@@ -17,6 +17,7 @@ from synth.collective import collective, of_blocks
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.rank_sets import of_sets
+from synth.redistribution import MeshLayout, Moved, redistribution
 
 BYTES = 1 << 20
 
@@ -91,12 +92,38 @@ def test_the_flow_program_finds_the_second_way():
     demands[0, 1] = 10
     held_s = network.hold_s(1000)
     assert fits(network, demands)
-    assert least_time_s(network, demands, held_s) == pytest.approx(5e-6, rel=1e-4)
+    assert least_time_s(network, demands, held_s, np.eye(3, dtype=bool)) == pytest.approx(5e-6, rel=1e-4)
     shared = build(
         "one port", ["a", "b", "c"], [*links[:1], Link(0, 2, 0, 1e-9, ("p",)), Link(2, 1, 0, 1e-9, ("p",))]
     )
     # Through the port a chunk passes twice: a third of the chunks go that way.
-    assert least_time_s(shared, demands, held_s) == pytest.approx(20 / 3 * 1e-6, rel=1e-4)
+    assert least_time_s(shared, demands, held_s, np.eye(3, dtype=bool)) == pytest.approx(
+        20 / 3 * 1e-6, rel=1e-4
+    )
+
+
+def test_data_of_several_holders_flows_from_any_of_them():
+    """One of the two holders is close to the target, but both share the links beyond their own."""
+    rates = {(0, 1): 2e9, (1, 2): 1e9, (0, 3): 1e9, (3, 2): 1e9, (2, 4): 4e9}
+    links = [Link(*ends, 0.0, 1 / rate) for (a, b), rate in rates.items() for ends in ((a, b), (b, a))]
+    network = build("two ways", ["h"] * 5, links)
+    moved = of_blocks(
+        5, [BYTES] * 6, of_sets([[0, 1]] * 6), of_sets([[4]] * 6), [False] * 6, chunk_bytes=BYTES
+    )
+    found = {bound.name: bound.time_s for bound in point_bounds(network, moved, BYTES, fluid=True)}
+    assert found["flow"] == pytest.approx(6 / 2 * BYTES / 1e9, rel=1e-5)
+
+
+def test_moved_tensors_on_few_links_are_bounded_by_their_flow():
+    """No cut of this torus tells how long its links are busy."""
+    network = family("torus:4x6", [1e-6], [25e9])
+    source = MeshLayout((7, 11, 22, 18, 2, 9, 3, 21, 19, 14, 5, 0, 16, 12, 17), (3, 5), (None, 1))
+    takers = (19, 6, 15, 13, 12, 10, 18, 14, 4, 16, 11, 0, 17, 8, 9, 1, 5, 2, 3)
+    plan = redistribution(24, [Moved((1502, 3054), 2, source, MeshLayout(takers, (19, 1), (1, 0)), 8)])
+    sides = of_sets(plan.sources), of_sets(plan.targets)
+    moved = of_blocks(24, plan.size_bytes, *sides, [False] * len(plan.sources), chunk_bytes=BYTES)
+    found = max(point_bounds(network, moved, BYTES, fluid=True), key=lambda bound: bound.time_s)
+    assert found.name == "flow"
 
 
 def test_ranks_that_need_different_data_share_the_links_into_them():

@@ -13,6 +13,7 @@ from synth.methods import paths
 from synth.network import Link, build
 from synth.networks.families import family
 from synth.networks.path_search import distances_s
+from synth.portfolio.request import divided
 from synth.redistribution import MeshLayout, Moved, redistribution
 from synth.simulation.schedule import replay
 
@@ -122,6 +123,21 @@ def test_links_choose_among_chunks_that_several_ranks_hold():
     assert check(found) == []
     bound_s = max(bound.time_s for bound in bounds(network, one.sets, chunk_bytes))
     assert replay(found).time_s <= 1.5 * bound_s
+
+
+def test_blocks_with_several_holders_take_turns_until_links_are_level():
+    """Each block once kept its first way: the busiest link then carried 1.26 times as much as necessary."""
+    network = family("torus:4x6", [1e-6], [25e9])
+    holders = (7, 11, 22, 18, 2, 9, 3, 21, 19, 14, 5, 0, 16, 12, 17)
+    takers = (19, 6, 15, 13, 12, 10, 18, 14, 4, 16, 11, 0, 17, 8, 9, 1, 5, 2, 3)
+    source, target = MeshLayout(holders, (3, 5), (None, 1)), MeshLayout(takers, (19, 1), (1, 0))
+    one, size_bytes = redistribution(24, [Moved((1502, 3054), 2, source, target, 8)]).request()
+    shape = divided((one,), 24, 4)
+    chunk_bytes = size_bytes // shape.total_bytes(1)
+    found = paths.synthesize(network, shape, chunk_bytes)
+    assert check(found) == []
+    busiest_s = np.bincount(found.link).max() * network.hold_s(chunk_bytes).max()
+    assert busiest_s <= 1.1 * max(bound.time_s for bound in bounds(network, shape, chunk_bytes, fluid=True))
 
 
 def test_where_trees_take_long_a_clique_has_stars_over_ranks_with_less_to_send(monkeypatch):
