@@ -45,4 +45,4 @@ from .subnetwork import (
     restricted as restricted,
 )
 from .symmetric import SymmetricNetwork as SymmetricNetwork
-from .translations import FoundSymmetry as FoundSymmetry, found_symmetry as found_symmetry
+from .translations import found_symmetry as found_symmetry

@@ -19,7 +19,7 @@ from probes.base import Indices, ints, offsets, spans
 from synth.network import Network
 from synth.networks.symmetric import SymmetricNetwork, cell_table
 
-__all__ = ["FoundSymmetry", "found_symmetry"]
+__all__ = ["found_symmetry"]
 
 # The most entries of a table, pairs of ranks times parallel links: 2,048 ranks without parallel links. The
 # two arrays of a table, of 8 bytes an entry, then take 64 MiB.

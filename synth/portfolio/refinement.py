@@ -21,9 +21,9 @@ __all__ = ["Refinement"]
 # Justify at most _JUSTIFIED schedules of at most _MOST_SENDS sends, within the factor _NEAR of the best.
 _NEAR, _MOST_SENDS, _JUSTIFIED = 1.3, 150_000, 8
 # Chunks are cut into at most _MOST_PARTS parts, each at least 1 / _FINER of the smallest chunk of a search.
-# All schedules are tried with chunks in two parts, and the best _IN_PARTS schedules, and _MIXED_IN_PARTS
-# mixtures, with more parts.
-_MOST_PARTS, _FINER, _IN_PARTS, _MIXED_IN_PARTS = 16, 8, 3, 1
+# All schedules are tried with chunks in two parts, and the best _IN_PARTS with more parts. Mixtures have fine
+# chunks already.
+_MOST_PARTS, _FINER, _IN_PARTS = 16, 8, 3
 # The number of parts is doubled again while a doubling reduces the time to this fraction or less.
 _WORTH = 0.99
 # Within _TOO_NEAR_FOR_PARTS of the bound, smaller chunks gain less than their sends cost; within
@@ -75,18 +75,16 @@ class Refinement:
             best_s = min([best_s, *map(_time_s, whole)])
             if self._request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
                 return
-            mixed = list(each(_justified, self._mixed(best_s)))
-            yield from mixed
-            for group, most in ((whole, _IN_PARTS), (mixed, _MIXED_IN_PARTS)):
-                divisible = [one for one in group if self._most_parts(one[2]) > 1]
-                halved = sorted(
-                    zip(each(self._halved, divisible), divisible, strict=True),
-                    key=lambda pair: _time_s(pair[0]),
-                )
-                for finer in each(self._in_more_parts, halved[:most]):
-                    yield from finer
-                    if finer and min(map(_time_s, finer)) < target_s * _ON_THE_BOUND:
-                        return
+            yield from each(_justified, self._mixed(best_s))
+            divisible = [one for one in whole if self._most_parts(one[2]) > 1]
+            halved = sorted(
+                zip(each(self._halved, divisible), divisible, strict=True),
+                key=lambda pair: _time_s(pair[0]),
+            )
+            for finer in each(self._in_more_parts, halved[:_IN_PARTS]):
+                yield from finer
+                if finer and min(map(_time_s, finer)) < target_s * _ON_THE_BOUND:
+                    return
 
     def _mixed(self, best_s: float) -> list[Found]:
         """Return mixtures of the plans of all schedules; none unless this is one all_reduce of all ranks.

@@ -80,7 +80,7 @@ STATUS = {"accepted": 0, "accepted with remarks": 0, "refused": 1, "undecided": 
 def test_two_ranks_of_this_host_get_a_verdict_and_all_files(accepted):
     folder, done = accepted.folder, accepted.done
     told = json.loads(done.stdout)
-    # What else this machine does decides which one it is.
+    # The load of this machine may decide which one it is.
     assert done.returncode == STATUS[told["verdict"]], done.stderr
     assert {path.name for path in (folder / "out").iterdir()} >= FILES
     body = json.loads((folder / "out/certificate.json").read_text())["body"]

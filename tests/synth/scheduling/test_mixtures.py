@@ -65,8 +65,9 @@ def test_two_chains_share_the_links_of_the_root():
             Schedule(network, shape, 32_000, "chain", 0, ints([0, 0]), link, bytes_of([COPY, COPY]))
         )
     cuts = [(collective("broadcast", 3, 32), 1000)]
-    [found] = mixtures.mixed(chains, cuts, min(replay(one).time_s for one in chains))
-    assert check(found) == []
+    made = list(mixtures.mixed(chains, cuts, min(replay(one).time_s for one in chains)))
+    assert all(check(one) == [] for one in made)
+    found = min(made, key=lambda one: replay(one).time_s)
     # A chain takes the time of all bytes twice; half of the bytes, and one more chunk, take 17/32 of it.
     assert replay(found).time_s < 18 / 64 * replay(chains[0]).time_s
 
@@ -77,3 +78,35 @@ def test_auto_takes_a_mixture_where_latency_and_bytes_both_count(spec):
     found = synthesize(Request(network, "all_reduce", size_bytes=_SIZE_BYTES, jobs=0)).schedule
     assert found.outcome is not None
     assert found.outcome.percent_of_optimal > 90
+
+
+def test_no_mixture_without_a_plan_that_is_fast_enough():
+    network = family("ring:4", [1e-6], [1e9])
+    schedules = [greedy.synthesize(network, *_cut(4, 4), seed=0)]
+    assert list(mixtures.mixed(schedules, [_cut(4, 32)], 0.9e-6)) == []
+    assert list(mixtures.mixed(schedules, [], 1.0)) == []
+
+
+def test_a_mixture_is_the_same_for_the_same_seed():
+    network = family("torus:3x3", [1e-6], [50e9])
+    cuts = [_cut(9, chunks) for chunks in mixtures.chunk_counts(network)]
+    first, second = (list(mixtures.mixed(_varied(network), cuts, 1.0)) for _ in range(2))
+    assert [one.link.tolist() for one in first] == [one.link.tolist() for one in second] != []
+
+
+@pytest.mark.parametrize("sizes", [(2, 6), (3, 5, 5)])
+def test_leaves_of_unequal_size_share_their_uplinks(sizes):
+    """On such networks the search for shares gave up, as its program had too many rows, and left a fifth."""
+    leaf = [at for at, size in enumerate(sizes) for _ in range(size)]
+    links = []
+    for a, one in enumerate(leaf):
+        for b, other in enumerate(leaf):
+            shared = (f"up {one}", f"down {other}") if one != other else ()
+            if a != b:
+                links.append(
+                    Link(a, b, 2e-6 if one == other else 4e-6, 1 / 50e9, (f"out {a}", *shared, f"in {b}"))
+                )
+    network = build("leaves", [f"leaf{at}" for at in leaf], links)
+    found = synthesize(Request(network, "all_reduce", size_bytes=1 << 18, jobs=0)).schedule
+    assert found.outcome is not None
+    assert found.outcome.percent_of_optimal > 80
