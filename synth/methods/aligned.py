@@ -2,7 +2,8 @@
 
 A rank that makes a sum receives the parts separately and adds them up in the tree's order, so parts may also
 pass through ranks that add nothing. `synth.routing.sum_trees` chooses the rank that makes each sum. In an
-all_reduce the results then take trees of least congestion, chosen with the same loads.
+all_reduce the results then take trees of least congestion, chosen with the same loads, or the ways of the
+parts backwards, which take no more latency than these.
 """
 
 from __future__ import annotations
@@ -45,21 +46,43 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
     if network.ranks > _MOST_RANKS:
         raise NotApplicableError(f"aligned is for at most {_MOST_RANKS} ranks")
     slow = bool((network.alpha_s > _NOTICEABLE * network.hold_s(chunk_bytes)).any())
-    found = [
-        _Search(network, collective, chunk_bytes, latency, seed).schedule()
-        for latency in ((0.0, _LATENCY) if slow else (0.0,))
-    ]
+    searches: list[tuple[float, Indices | None]] = [(0.0, None)]
+    if slow:
+        searches.append((_LATENCY, None))
+        opposite = _opposite(network) if collective.kind == "all_reduce" else None
+        if opposite is not None:
+            searches.append((_LATENCY, opposite))
+    found = [_Search(network, collective, chunk_bytes, *search, seed).schedule() for search in searches]
     return min(found, key=lambda schedule: replay(schedule).time_s)
+
+
+def _opposite(network: Network) -> Indices | None:
+    """Return a link in the other direction between the ranks of each link; None if one has none."""
+    forward = np.lexsort((network.beta_s_per_byte, network.dst, network.src))
+    backward = np.lexsort((network.beta_s_per_byte, network.src, network.dst))
+    there, back = (
+        np.stack((network.src, network.dst))[:, forward],
+        np.stack((network.dst, network.src))[:, backward],
+    )
+    if not np.array_equal(there, back):
+        return None
+    found = np.empty(network.links, np.int64)
+    found[forward] = backward
+    return found
 
 
 @dataclass
 class _Search:
-    """The search for one schedule; ``load_s`` has the loads of links, then of ports."""
+    """The search for one schedule; ``load_s`` has the loads of links, then of ports.
+
+    If ``opposite`` has the opposite link of each link, complete sums go the ways of their parts backwards.
+    """
 
     network: Network
     collective: Collective
     chunk_bytes: int
     latency: float
+    opposite: Indices | None
     seed: int
     sends: SendsOfParts = field(default_factory=SendsOfParts)
 
@@ -71,7 +94,7 @@ class _Search:
         for group in np.unique(sources.group):
             chunks = np.flatnonzero(sources.group == group)
             self._sum_up(through, chunks, roots[chunks], load_s)
-        for chunk in range(self.collective.chunks):
+        for chunk in range(self.collective.chunks if self.opposite is None else 0):
             self._spread(through, chunk, int(roots[chunk]), load_s)
         made = self.sends.schedule(network, self.collective, self.chunk_bytes, "aligned", self.seed)
         return justified(made)
@@ -96,6 +119,8 @@ class _Search:
             raise UsageError(f"{self.network.name}: not every rank can be reached from those with a part")
         for at, chunk in enumerate(chunks.tolist()):
             self._add(chunk, tree, hops[at], link[at])
+            if self.opposite is not None:
+                self._return(chunk, int(roots[at]), hops[at], self.opposite[link[at]])
 
     def _add(self, chunk: int, tree: SumTree, hops: Ints, link: Ints) -> None:
         """Add the sends that bring each node's value to the rank that makes its parent."""
@@ -107,6 +132,20 @@ class _Search:
             for at in link[node, : hops[node]].tolist():
                 value = [self.sends.add(chunk, at, REDUCE, value)]
             parts.append(value)
+
+    def _return(self, chunk: int, root: int, hops: Ints, back: Indices) -> None:
+        """Add the sends of a complete sum over the links ``back``, opposite to those of its parts.
+
+        Each rank gets it once.
+        """
+        reached = {root}
+        # Parents come after their children.
+        for node in reversed(range(len(hops))):
+            for at in back[node, : hops[node]].tolist()[::-1]:
+                rank = int(self.network.dst[at])
+                if rank not in reached:
+                    reached.add(rank)
+                    self.sends.add(chunk, at, COPY, [])
 
     def _spread(self, through: Resources, chunk: int, root: int, load_s: Floats) -> None:
         """Add the sends of a complete sum from its root to the other targets."""

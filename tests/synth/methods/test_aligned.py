@@ -60,6 +60,15 @@ def test_other_ranks_may_relay(network, data):
     assert_in_order(aligned.synthesize(network, shape, 1000))
 
 
+@pytest.mark.parametrize(("spec", "hops"), [("switch:16", 2), ("fat_tree:4x4/2", 6), ("torus:4x4", 8)])
+def test_a_short_all_reduce_goes_to_where_it_is_summed_and_back(spec, hops):
+    """It takes twice the latency of the longest path, however many sums the order has one after the other."""
+    network = family(spec, [1e-6], [1e12])
+    found = aligned.synthesize(network, ordered("all_reduce", 16, 16), 1)
+    assert_in_order(found)
+    assert replay(found).time_s < (hops + 0.1) * 1e-6
+
+
 @settings(max_examples=drawn(30), suppress_health_check=[HealthCheck.too_slow])
 @given(networks(9), st.integers(1, 3), st.sampled_from([1, 1000]))
 def test_exchanges_keep_the_order_too(network, chunks, chunk_bytes):
