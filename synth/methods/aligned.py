@@ -57,7 +57,7 @@ def synthesize(network: Network, collective: Collective, chunk_bytes: int, *, se
 
 
 def _opposite(network: Network) -> Indices | None:
-    """Return a link in the other direction between the ranks of each link; None if one has none."""
+    """Return for each link one in the other direction, whatever it costs; None if some link has none."""
     forward = np.lexsort((network.beta_s_per_byte, network.dst, network.src))
     backward = np.lexsort((network.beta_s_per_byte, network.src, network.dst))
     there, back = (
@@ -106,7 +106,7 @@ class _Search:
         return np.array([ranks[chunk % len(ranks)] for chunk, ranks in enumerate(found)], np.int64)
 
     def _sum_up(self, through: Resources, chunks: Indices, roots: Indices, load_s: Floats) -> None:
-        """Add the sends of all sums of ``chunks``, which have the same sources."""
+        """Add the sends of all sums of ``chunks``, which have the same sources, and of their ways back."""
         tree = aligned_tree(self.collective.sources.of(int(chunks[0])))
         ranks, nodes = self.network.ranks, 2 * len(tree.source) - 1
         most_hops = max(1, min(ranks - 1, _MOST_HOPS))
@@ -120,7 +120,7 @@ class _Search:
         for at, chunk in enumerate(chunks.tolist()):
             self._add(chunk, tree, hops[at], link[at])
             if self.opposite is not None:
-                self._return(chunk, int(roots[at]), hops[at], self.opposite[link[at]])
+                self._send_back(chunk, int(roots[at]), hops[at], self.opposite[link[at]])
 
     def _add(self, chunk: int, tree: SumTree, hops: Ints, link: Ints) -> None:
         """Add the sends that bring each node's value to the rank that makes its parent."""
@@ -133,7 +133,7 @@ class _Search:
                 value = [self.sends.add(chunk, at, REDUCE, value)]
             parts.append(value)
 
-    def _return(self, chunk: int, root: int, hops: Ints, back: Indices) -> None:
+    def _send_back(self, chunk: int, root: int, hops: Ints, back: Indices) -> None:
         """Add the sends of a complete sum over the links ``back``, opposite to those of its parts.
 
         Each rank gets it once.

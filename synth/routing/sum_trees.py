@@ -243,10 +243,8 @@ def _find_places(tree: SumTree, costs: _Costs) -> None:
         least[:] = np.inf
         value[whole] = np.inf
         for maker in range(ranks):
-            made, after = (
-                value[left, maker] + value[right, maker],
-                max(depth[left, maker], depth[right, maker]),
-            )
+            made = value[left, maker] + value[right, maker]
+            after = max(depth[left, maker], depth[right, maker])
             for rank in range(ranks):
                 deep = after + latency[maker, rank]
                 cost = made + path[maker, rank]

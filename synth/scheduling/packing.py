@@ -1,10 +1,10 @@
-"""Packing: chunks get plans and times, one after the other, so that no link is overfull at any time.
+"""Packing of chunks into slots of time: each in turn takes the plan and the slots that are cheapest then.
 
 The time of a schedule is cut into slots. In each slot a link or port can be held for as long as the slot
-lasts. The price of a second in a slot grows exponentially with the load there, so a chunk takes the plan, and
-the slots for its sends, that are cheapest after all earlier chunks (Awerbuch, Azar and Plotkin's routing of
-virtual circuits, FOCS 1993). The sends of one plan are moved one by one, backwards and forwards in time,
-between the sends that they wait for and the sends that wait for them.
+lasts, so that none is overfull at any time. The price of a second in a slot grows exponentially with the load
+there, and a chunk pays the prices after all earlier chunks (Awerbuch, Azar and Plotkin's routing of virtual
+circuits, FOCS 1993). The sends of one plan are moved one by one, backwards and forwards in time, between the
+sends that they wait for and the sends that wait for them.
 
 Slots begin at multiples of the least latency, or of the time for which a chunk holds a link if it is longer,
 counted from the start and from the end. So where all latencies are multiples of the least, a send passes the

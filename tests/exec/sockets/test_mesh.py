@@ -52,7 +52,7 @@ def test_a_rank_that_arrives_while_another_is_still_being_made_is_not_turned_awa
 
 
 def descriptors():
-    """Return what the open descriptors of this process refer to: sockets, and lists of what is waited for."""
+    """Return the open sockets and selectors of this process."""
     found = (str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
     return sorted(where for where in found if where.startswith(("socket:", "anon_inode:")))
 
