@@ -1,15 +1,16 @@
 """Our collectives in emulated clusters, beside the libraries' own and beside predictions.
 
     python -P benchmarks/lab_cases.py [--cases slow_host,trunk] [--random 10 --seed 1] [--sizes 8M]
-        [--collectives all_reduce] [--rounds 2] [--wires mpi,sockets,ucx] [--mpich PYTHON] [--gloo PYTHON]
-        [--algorithms]
+        [--collectives all_reduce] [--rounds 2] [--iterations 1] [--wires mpi,sockets,ucx] [--mpich PYTHON]
+        [--gloo PYTHON] [--algorithms] [--counts skewed,giant,zeros]
 
 For each case a lab is made, profiled and synthesized for, as an operator would. ``--random`` draws labs of
 three to eight hosts with random rates, racks and slow pairs, the same for a seed, and prints each. Then ours
 over each kind of ``--wires`` (the first is ``ours`` in ratios), Open MPI, MPICH and gloo run in turn, in
-rounds of a run to warm up and a timed one. ``--mpich`` is a Python with mpich and mpi4py, ``--gloo`` one with
-torch. A ratio is a library's median time over ours: above 1 ours is faster. With ``--algorithms`` every
-algorithm of all_reduce that a library offers runs, too. Needs root, for the lab.
+rounds of a run to warm up and ``--iterations`` timed ones. ``--mpich`` is a Python with mpich and mpi4py,
+``--gloo`` one with torch. A ratio is a library's median time over ours: above 1 ours is faster. With
+``--algorithms`` every algorithm of all_reduce that a library offers runs, too. With ``--counts`` blocks are
+uneven, and libraries run their v-collectives. Needs root, for the lab.
 """
 
 from __future__ import annotations
@@ -24,27 +25,36 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import geometric_mean, median
 
 import numpy as np
 
+from ccctl.arguments import load_network
 from probes.base import format_size, parse_size
 
 PEER = Path(__file__).with_name("lab_peer.py")
 CCCTL = (sys.executable, "-P", "-m", "ccctl")
 HETEROGENEOUS = {
+    "slow_host_2": 'hosts = "h[1-2]"\nrate = "100Mbit/s"\n[rates]\n"h2" = "40Mbit/s"\n',
     "slow_host": 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n[rates]\n"h4" = "25Mbit/s"\n',
     "two_slow_hosts": 'hosts = "h[1-6]"\nrate = "100Mbit/s"\n[rates]\n"h5" = "30Mbit/s"\n"h6" = "50Mbit/s"\n',
+    "slow_hosts_8": 'hosts = "h[1-8]"\nrate = "100Mbit/s"\n[rates]\n"h3" = "40Mbit/s"\n"h8" = "60Mbit/s"\n',
     "slow_pair": 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n[rates]\n"h1 -> h2" = "10Mbit/s"\n',
     "slow_pair_back": 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n[rates]\n"h2 -> h1" = "10Mbit/s"\n',
+    "uneven_nics": (
+        'hosts = "h[1-6]"\nrate = "100Mbit/s"\n[rates]\n"h2" = "200Mbit/s"\n"h4" = "50Mbit/s"\n'
+        '"h6" = "50Mbit/s"\n'
+    ),
     "thin_trunk": (
         'hosts = "h[1-4]"\nrate = "100Mbit/s"\nracks = [["h1", "h2"], ["h3", "h4"]]\ntrunk = "50Mbit/s"\n'
     ),
 }
 HOMOGENEOUS = {
+    "even_2": 'hosts = "h[1-2]"\nrate = "100Mbit/s"\n',
     "even_4": 'hosts = "h[1-4]"\nrate = "100Mbit/s"\n',
+    "even_6": 'hosts = "h[1-6]"\nrate = "100Mbit/s"\n',
     "even_8": 'hosts = "h[1-8]"\nrate = "100Mbit/s"\n',
 }
 OPENMPI_ALGORITHMS = {
@@ -123,17 +133,17 @@ def peers(options: argparse.Namespace, kind: str) -> dict[str, tuple[str, dict[s
         found["mpich"] = (options.mpich, {})
         for name in MPICH_ALGORITHMS if several else ():
             found[f"mpich {name}"] = (options.mpich, {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": name})
-    if options.gloo and kind != "all_to_all":
+    if options.gloo:
         found["gloo"] = (options.gloo, {"GLOO_SOCKET_IFNAME": "eth0"})
     return found
 
 
 def gloo_times_s(
-    lab_name: str, python: str, kind: str, size_bytes: int, hosts: Sequence[str], iterations: int = 1
+    lab_name: str, python: str, kind: str, size: str, hosts: Sequence[str], iterations: int
 ) -> list[float]:
     """Run gloo with one process on each of ``hosts``, in this order; return the seconds of each iteration."""
     address = inside(lab_name, "hostname", "-I", host=hosts[0]).split()[0]
-    given = [python, str(PEER), "gloo", kind, str(size_bytes), str(iterations)]
+    given = [python, str(PEER), "gloo", kind, size, str(iterations)]
     started = []
     for rank, host in reversed(list(enumerate(hosts))):
         on = ["lab", "run", "--lab", lab_name, "--on", host, "--", *given]
@@ -173,10 +183,23 @@ def drawn(chance: np.random.Generator) -> str:
     return text + ("[rates]\n" + "\n".join(rates) + "\n" if rates else "")
 
 
-def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[float, float]:
-    """Return (measured, predicted) seconds of one timed run, after an untimed one."""
+def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str, iterations: int) -> tuple[float, float]:
+    """Return (measured, predicted) seconds: the median of the timed runs, after an untimed one."""
     size = str(size_bytes)
-    given = ["bench", schedule, "-b", size, "-e", size, "--iters", "1", "-w", "1", "--placement", "out"]
+    given = [
+        "bench",
+        schedule,
+        "-b",
+        size,
+        "-e",
+        size,
+        "--iters",
+        str(iterations),
+        "-w",
+        "1",
+        "--placement",
+        "out",
+    ]
     given += ["--wires", "mpi" if wires == "mpi" else "sockets"]
     data = {"CCCTL_WIRES": "ucx" if wires == "ucx" else "tcp"}
     summary = json.loads(inside(lab_name, *CCCTL, *given, "--json", **data))
@@ -186,13 +209,44 @@ def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str) -> tuple[f
     return row["p50_us"] / 1e6, row["predicted_us"] / 1e6
 
 
+def counts_bytes(shape: str, kind: str, size_bytes: int, hosts: int) -> list[list[int]]:
+    """Return the bytes of each block of an uneven collective, whole kilobytes; a row for each source.
+
+    Only an all_to_all has several rows. ``shape`` is skewed (as 1, 1/2, 1/3 …), giant (one block has 60 %) or
+    zeros (every second block is empty).
+    """
+    rank = np.arange(hosts * hosts if kind == "all_to_all" else hosts)
+    share = {
+        "skewed": 1 / (1 + rank),
+        "giant": np.where(rank == 1, 0.6, 0.4 / (len(rank) - 1)),
+        "zeros": (rank % 2 == 0) * 1.0,
+    }[shape]
+    if kind == "all_to_all":
+        share = np.random.default_rng(1).permutation(share)
+    blocks = np.rint(share / share.sum() * size_bytes / 1024).astype(int) * 1024
+    found: list[list[int]] = blocks.reshape(-1, hosts).tolist()
+    return found
+
+
 def measure(
-    case: str, lab_name: str, profile: str, kind: str, size_bytes: int, options: argparse.Namespace
+    case: str,
+    lab_name: str,
+    profile: str,
+    kind: str,
+    size_bytes: int,
+    shape: str,
+    options: argparse.Namespace,
 ) -> Measured:
     """Synthesize, then run ours and all peers in turn."""
     begun_s = time.monotonic()
-    schedule = f"{profile}.{kind}.{size_bytes}.json"
-    synth = ["synth", "--network", profile, "--collective", kind, "--size", str(size_bytes), "-o", schedule]
+    schedule = f"{profile}.{kind}.{shape}.{size_bytes}.json"
+    asked, size = ["--size", str(size_bytes)], str(size_bytes)
+    if shape:
+        rows = counts_bytes(shape, kind, size_bytes, load_network(profile, None, None)[0].ranks)
+        size, counts = json.dumps(rows), Path(f"{schedule}.csv")
+        counts.write_text("\n".join(",".join(map(str, row)) for row in rows))
+        asked, size_bytes = ["--counts", str(counts)], sum(map(sum, rows))
+    synth = ["synth", "--network", profile, "--collective", kind, *asked, "-o", schedule]
     done = subprocess.run([*CCCTL, *synth, "--json"], check=True, capture_output=True, text=True)
     summary = json.loads(done.stdout)
     took = f"synth {time.monotonic() - begun_s:.0f} s"
@@ -201,14 +255,15 @@ def measure(
     found = Measured(case, summary["bound_s"], 0.0, summary["method"], took)
     for _ in range(options.rounds):
         for wires in options.wires.split(","):
-            mine_s, found.predicted_s = ours_s(lab_name, schedule, size_bytes, wires)
+            mine_s, found.predicted_s = ours_s(lab_name, schedule, size_bytes, wires, options.iterations)
             found.by_wires_s.setdefault(wires, []).append(mine_s)
         for name, (python, variables) in peers(options, kind).items():
             if name == "gloo":
-                taken_s = gloo_times_s(lab_name, python, kind, size_bytes, named)
+                taken_s = gloo_times_s(lab_name, python, kind, size, named, options.iterations)
             else:
                 launcher = str(Path(python).with_name("mpiexec"))
-                given = [launcher, "-n", str(hosts), python, str(PEER), "mpi", kind, str(size_bytes), "1"]
+                given = [launcher, "-n", str(hosts), python, str(PEER), "mpi", kind, size]
+                given.append(str(options.iterations))
                 taken_s = times_s(inside(lab_name, *given, **variables))
             found.peers_s.setdefault(name, []).extend(taken_s)
     return found
@@ -218,17 +273,17 @@ def told(found: Measured, kind: str, size_bytes: int) -> None:
     """Print one line for a measurement."""
     mine_s = median(found.ours_s)
     others = "  ".join(
-        f"{name} {median(taken_s):.2f} ({median(taken_s) / mine_s:.2f}x)"
+        f"{name} {median(taken_s):.3g} ({median(taken_s) / mine_s:.2f}x)"
         for name, taken_s in found.peers_s.items()
     )
     ours = "  ".join(
-        f"ours over {wires} {median(taken_s):.2f} s ({found.bound_s / median(taken_s):.0%})"
+        f"ours over {wires} {median(taken_s):.3g} s ({found.bound_s / median(taken_s):.0%})"
         for wires, taken_s in found.by_wires_s.items()
     )
     print(
-        f"{found.case:15} {kind:10} {format_size(size_bytes):>4}  bound {found.bound_s:.2f}  {ours} "
+        f"{found.case:15} {kind:17} {format_size(size_bytes):>4}  bound {found.bound_s:.3g}  {ours} "
         f"by {found.method}, {found.seconds}, "
-        f"predicted {found.predicted_s:.2f} ({found.predicted_s / mine_s:.2f})  {others}",
+        f"predicted {found.predicted_s:.3g} ({found.predicted_s / mine_s:.2f})  {others}",
         flush=True,
     )
 
@@ -246,6 +301,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=0, help="labs drawn at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=1, help="the first of the random labs to run")
+    parser.add_argument("--iterations", type=int, default=1, help="timed ones in each round")
     parser.add_argument("--wires", default="mpi")
     parser.add_argument("--collectives", default="all_reduce")
     parser.add_argument("--sizes", default="8M")
@@ -253,6 +309,7 @@ def main() -> None:
     parser.add_argument("--mpich", default="")
     parser.add_argument("--gloo", default="")
     parser.add_argument("--algorithms", action="store_true")
+    parser.add_argument("--counts", default="", help="uneven blocks: skewed, giant, zeros")
     options = parser.parse_args()
     every: list[tuple[str, Measured]] = []
     labs = HETEROGENEOUS | HOMOGENEOUS
@@ -271,10 +328,10 @@ def main() -> None:
                 inside(name, *CCCTL, "profile", "-q", "-o", profile)
                 print(f"{case}: profile {time.monotonic() - begun_s:.0f} s", flush=True)
                 for kind in options.collectives.split(","):
-                    for size in options.sizes.split(","):
+                    for size, shape in product(options.sizes.split(","), options.counts.split(",")):
                         size_bytes = parse_size(size, "--sizes")
-                        found = measure(case, name, profile, kind, size_bytes, options)
-                        told(found, kind, size_bytes)
+                        found = measure(case, name, profile, kind, size_bytes, shape, options)
+                        told(found, f"{kind} {shape}".strip(), size_bytes)
                         every.append((kind, found))
     for kind in dict.fromkeys(kind for kind, _ in every):
         for label, cases in (

@@ -101,7 +101,8 @@ class Job:
         library, _, algorithm = self.goal.partition(":")
         if library == "gloo":
             hosts = order or [f"h{number}" for number in range(1, self.hosts + 1)]
-            return gloo_times_s(self.lab, self.python, "all_reduce", self.size_bytes, hosts, self.iterations)
+            size = str(self.size_bytes)
+            return gloo_times_s(self.lab, self.python, "all_reduce", size, hosts, self.iterations)
         launcher = str(Path(self.python).with_name("mpiexec"))
         more = [] if order is None else ["-f" if library == "mpich" else "--hostfile", path]
         run = [self.python, str(PEER), "mpi", "all_reduce", str(self.size_bytes), str(self.iterations)]

@@ -34,8 +34,6 @@ _MOST_WORK = 20_000_000
 # A schedule is clearly faster only if its predicted time is below this share of the other's: predictions are
 # not more accurate.
 _CLEARLY = 0.94
-# Links whose betas differ by more than this factor count as uneven.
-_UNEVEN = 1.2
 # Schedules with more sends are not predicted: compiling them would take longer than making them.
 MOST_SENDS = 20_000
 
@@ -108,9 +106,8 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
     - On one host, a first schedule that is too long to predict loses to shorter ones, because thousands of
       short messages cost more there than they gain. Among schedules close to the fastest, the one with the
       fewest sends wins, because the model of links underestimates the cost of messages.
-    - If links between hosts differ, a forest or a ring close to the fastest wins: their measured times agree
-      with predictions to 5 %. Other schedules took up to a third longer, because TCP does not keep their
-      order at ports.
+    - Between hosts, a forest or a ring close to the fastest wins: their measured times agree with predictions
+      to 5 %. Other schedules took up to a third longer, because TCP does not keep their order at ports.
     """
     first, *others = schedules
     short = [one for one in others if one.sends <= MOST_SENDS]
@@ -121,11 +118,9 @@ def soonest(schedules: Sequence[Schedule]) -> Schedule:
     # Count the cost of steps on one host, too: by links alone a forest of a thousand chunks would win.
     expected_s = [predicted_s(lower(one), one.network, one.chunk_bytes, _COSTS) for one in compared]
     near = [at for at, time_s in enumerate(expected_s) if time_s < min(expected_s) / _CLEARLY]
-    beta = first.network.beta_s_per_byte[~first.network.within_host]
-    if not len(beta):
+    if first.network.within_host.all():
         return compared[min(near, key=lambda at: (compared[at].sends, expected_s[at]))]
-    uneven = beta.max() > _UNEVEN * beta.min()
-    steady = [at for at in near if uneven and _is_steady(compared[at])]
+    steady = [at for at in near if _is_steady(compared[at])]
     return compared[min(steady or ([0] if 0 in near else near), key=lambda at: expected_s[at])]
 
 
