@@ -129,7 +129,8 @@ def _follow(
         for at in range(next_start, end):
             place[by_arrival[at]] = at - chunk_start[chunk]
         _begin(own_bits, complete, ranks_of(sources, chunk), reduced[chunk])
-        bits[:] = own_bits
+        for rank in range(len(bits)):
+            _copy(bits[rank], own_bits[rank])
         came_s[:] = -np.inf
         busy_until_s[:] = 0.0
         overwritten[:] = False

@@ -240,9 +240,7 @@ def _suspects(
                         other = tb_of[before] - base
                         if other != mine and known[mine, other] < before:
                             if size == len(found):
-                                grown = np.empty((2 * size, 3), dtype=np.int64)
-                                grown[:size] = found
-                                found = grown
+                                found = np.concatenate((found, np.empty((size, 3), dtype=np.int64)))
                             found[size, 0], found[size, 1], found[size, 2] = before, step, cell
                             size += 1
                         before = -1

@@ -148,7 +148,8 @@ def _list_pairs(
         last_write[:] = -1
         for row in range(first, end):
             sender, receiver = src[row], dst[row]
-            before[:] = arrived[sender]
+            for word in range(words):
+                before[word] = arrived[sender, word]
             read = last_read[receiver]
             while read >= 0:
                 at = read - first

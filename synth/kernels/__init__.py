@@ -1,4 +1,4 @@
-"""Compiled loops: the decorator, the store shared by processes, bitsets and event queues in NumPy arrays."""
+"""Compiled loops: the decorator and its store; bitsets, event queues and a sort of arrays."""
 
 import os
 

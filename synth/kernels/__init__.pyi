@@ -32,6 +32,7 @@ from .link_candidates import (
     offer as offer,
     shuffled as shuffled,
 )
+from .merge_sort import argsorted as argsorted
 from .stored_loops import (
     COMPILE_ALL as COMPILE_ALL,
     HIDE_SHIPPED as HIDE_SHIPPED,

@@ -220,7 +220,8 @@ def _follow(messages: MessageRounds, paths: RankPaths, rounds: Indices, order: I
     # Each place has one flow, the message that it sends. It crosses its own link, then ports; the rest of its
     # row is padded with a resource of infinite capacity.
     capacity = np.empty(ranks + resources + 1)
-    capacity[ranks : ranks + resources] = paths.capacity
+    for resource in range(resources):
+        capacity[ranks + resource] = paths.capacity[resource]
     capacity[ranks + resources] = np.inf
     crossed = np.full(ranks * (width + 1), ranks + resources, dtype=np.int64)
     flows = Flows(

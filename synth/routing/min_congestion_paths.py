@@ -108,11 +108,11 @@ def route(
             stale = 0
         if largest_load_s(load_s) < best_s * (1 - 1e-9):
             best_s = largest_load_s(load_s)
-            best_hops[:] = paths.hops
-            best_link[:] = paths.link
+            best_hops, best_link = paths.hops.copy(), paths.link.copy()
         if stale == 2:
             break
-    load_s[:] = before_s
+    for at in range(len(load_s)):
+        load_s[at] = before_s[at]
     for chunk in range(chunks):
         for at in range(best_hops[chunk]):
             charge(through, load_s, price, best_link[chunk, at], 1.0, largest_s)

@@ -120,7 +120,8 @@ def _lay(
         rank = src[came[rank]]
         size += 1
     # The links were found from the target on; their depths are counted from the tree on.
-    used[first:size] = used[first:size][::-1].copy()
+    for at in range((size - first) // 2):
+        used[first + at], used[size - 1 - at] = used[size - 1 - at], used[first + at]
     for at in range(first, size):
         link = used[at]
         at_depth[at] = depth[src[link]]

@@ -153,11 +153,10 @@ def place_sums(
                 _load(through, placed, chunk, load_s, 1.0)
         if largest_load_s(load_s) < best_s * (1 - 1e-9):
             best_s = largest_load_s(load_s)
-            best.rank[:] = placed.rank
-            best.hops[:] = placed.hops
-            best.link[:] = placed.link
+            best = _Placed(placed.rank.copy(), placed.hops.copy(), placed.link.copy())
     bound_s = _least_s(through, tree, costs, placed, roots, load_s - before_s) if prove else 0.0
-    load_s[:] = before_s
+    for at in range(len(load_s)):
+        load_s[at] = before_s[at]
     for chunk in range(chunks):
         _load(through, best, chunk, load_s, 1.0)
     return best.rank, best.hops, best.link, bound_s

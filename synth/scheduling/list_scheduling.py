@@ -15,7 +15,7 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Mask, bytes_of, ints, offsets, spans
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.kernels import LinkState, compiled, is_free, link_state, occupy, offer, pop, push
+from synth.kernels import LinkState, argsorted, compiled, is_free, link_state, occupy, offer, pop, push
 from synth.network import Network
 from synth.schedules import Schedule
 from synth.scheduling.precedence import Precedence, of_turns
@@ -219,7 +219,7 @@ def _run(
         for at in range(candidates):
             link = state.candidate[at]
             first[at] = queues.urgency[queues.start[link]] if queued[link] else np.inf
-        for at in np.argsort(first, kind="mergesort"):
+        for at in argsorted(first):
             link = state.candidate[at]
             if not queued[link] or not is_free(state, link):
                 continue

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Bytes, Floats, Indices, Mask, floats, offsets
-from synth.kernels import compiled
+from synth.kernels import argsorted, compiled
 from synth.network import Network
 from synth.schedules import COPY
 
@@ -295,7 +295,7 @@ def _pack(
         if chunk % _FULLY == 0:
             near = plans
         elif chunk % _FULLY == 1:
-            near = plans[np.argsort(costs[plans], kind="mergesort")[:_NEAR]]
+            near = plans[argsorted(costs[plans])[:_NEAR]]
         best = -1
         for plan in near:
             first, past = table.start[plan], table.start[plan + 1]

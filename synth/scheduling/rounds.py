@@ -19,7 +19,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, Mask, bytes_of, floats, ints
 from synth.collective import collective
-from synth.kernels import Words, compiled
+from synth.kernels import Words, argsorted, compiled
 from synth.network import Network
 from synth.networks import distances_s
 from synth.schedules import COPY, REDUCE, Schedule
@@ -249,7 +249,7 @@ def _with_more(sends: RoundSends, rounds: int, links: int) -> RoundSends:
         else:
             link[at], when[at] = np.random.randint(links), np.random.randint(rounds)
             place[at] = when[at] + np.random.random()
-    order = np.argsort(place)
+    order = argsorted(place)
     return RoundSends(link[order], when[order])
 
 
@@ -271,7 +271,7 @@ def _without(
     cheapness = np.empty(total)
     for at in range(total):
         cheapness[at] = -cost[sends.round[at], sends.link[at]] - _SPREAD * mean * np.random.random()
-    for at in np.argsort(cheapness):
+    for at in argsorted(cheapness):
         kept[at] = False
         if _run(src, dst, sends, kept, state, carried, nothing, False) < 0:
             kept[at] = True

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Indices, Longs, Mask
-from synth.kernels import compiled
+from synth.kernels import argsorted, compiled
 from synth.network import Network
 
 __all__ = ["CapacityGraph", "flows_fit", "graph_of", "whole_trees"]
@@ -167,7 +167,7 @@ def _leaving_links(graph: CapacityGraph, level: Longs, capacity: Longs) -> Longs
             offered[count] = graph.out_links[at]
             left[count] = np.random.random() - capacity[graph.out_links[at]]
             count += 1
-    return offered[np.argsort(left)]
+    return offered[argsorted(left)]
 
 
 @compiled
