@@ -263,7 +263,10 @@ def _without(
     state: _State,
     nothing: _Columns,
 ) -> RoundSends:
-    """Return the sends without those that can go, dear ones removed first; none if a sum is incomplete."""
+    """Return the sends without those that can go, dear ones removed first; none if a sum is incomplete.
+
+    A send that carries nothing can go without a trial.
+    """
     total = len(sends.link)
     kept, carried = np.ones(total, np.bool_), np.zeros(total, np.uint64)
     if _run(src, dst, sends, kept, state, carried, nothing, False) < 0:
@@ -271,10 +274,16 @@ def _without(
     cheapness = np.empty(total)
     for at in range(total):
         cheapness[at] = -cost[sends.round[at], sends.link[at]] - _SPREAD * mean * np.random.random()
+    idle = carried == np.uint64(0)
     for at in argsorted(cheapness):
         kept[at] = False
+        if idle[at]:
+            continue
         if _run(src, dst, sends, kept, state, carried, nothing, False) < 0:
             kept[at] = True
+        else:
+            for other in range(total):
+                idle[other] = carried[other] == np.uint64(0)
     return RoundSends(sends.link[kept], sends.round[kept])
 
 
