@@ -39,9 +39,12 @@ def synthesize(
 ) -> Schedule:
     """Return the ring over the cheapest cycle found, or through the ranks in this ``order``.
 
-    Raises NotApplicableError if no cycle is found or its links are missing. O(ranks · chunks) sends.
+    Blocks of an all_gather or reduce_scatter may be uneven. Raises NotApplicableError if no cycle is found or
+    its links are missing. O(ranks · chunks) sends.
     """
-    require_served("ring", collective)
+    owner_of_block = _block_owner(collective)
+    if owner_of_block is None:
+        require_served("ring", collective)
     links = fastest_links(network, chunk_bytes)
     if order is None:
         order = best_cycle(network, chunk_bytes)
@@ -49,17 +52,41 @@ def synthesize(
         raise NotApplicableError(f"{network.name} lacks a link of the ring {', '.join(map(str, order))}")
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
-    owner, lap = owner_places(collective, list(order))
-    # In a broadcast or reduce, each chunk starts one hop after the previous chunk. In other collectives, a
-    # lap begins when the previous lap has ended.
+    if owner_of_block is None:
+        owner, lap = owner_places(collective, list(order))
+    else:
+        owner, lap = np.argsort(order)[owner_of_block], _laps(owner_of_block)
+    # Where owners have different numbers of chunks, and in a broadcast or reduce, each chunk starts one hop
+    # after its owner's previous chunk. In other collectives, a lap begins when the previous lap has ended.
     halves = 2 if collective.kind == "all_reduce" else 1
-    turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
+    streams = owner_of_block is not None or collective.kind in ("broadcast", "reduce")
+    turn = lap if streams else lap * halves * ranks
     sends = Sends()
     if collective.reduces:
         _round(sends, owner + 1, hops, REDUCE, turn)
-    if collective.kind not in ("reduce_scatter", "reduce"):
+    if collective.kind == "all_reduce" or not collective.reduces:
         _round(sends, owner, hops, COPY, turn + (halves - 1) * ranks)
     return sends.schedule(network, collective, chunk_bytes, "ring", seed)
+
+
+def _block_owner(collective: Collective) -> Ints | None:
+    """Return the owner of each chunk of an uneven all_gather or reduce_scatter; None for others."""
+    if collective.blocks is None:
+        return None
+    source, target = collective.source_of(), collective.target_of()
+    if (source >= 0).all() and (collective.targets.sizes() == collective.ranks).all():
+        return source
+    summed = collective.reduced.all() and (collective.sources.sizes() == collective.ranks).all()
+    return target if summed and (target >= 0).all() else None
+
+
+def _laps(owner: Ints) -> Indices:
+    """Return for each chunk how many earlier chunks its owner has."""
+    chunk = np.arange(len(owner))
+    order = np.argsort(owner, kind="stable")
+    lap = np.empty(len(owner), np.int64)
+    lap[order] = chunk - np.searchsorted(owner[order], owner[order])
+    return lap
 
 
 def require_served(method: str, collective: Collective) -> None:

@@ -313,7 +313,7 @@ def method_of(word: str) -> str:
 
 def plans(request: Request) -> Iterator[Plan]:
     """Yield every attempt worth trying, cheap ones first."""
-    names = list(METHODS) if request.method == "auto" else [method_of(request.method)]
+    names, uneven = list(METHODS) if request.method == "auto" else [method_of(request.method)], False
     if request.method == "auto" and request.network.ranks > _MOST_RANKS_OF_SEARCHES:
         shape = request.shape()
         if is_demand(request.network, shape):
@@ -321,7 +321,8 @@ def plans(request: Request) -> Iterator[Plan]:
         elif shape.blocks is not None:
             # Greedy finds no relays for chunks of one source and one target, and takes minutes.
             single = (shape.source_of() >= 0) & (shape.target_of() >= 0)
-            names = ["paths"] if single.all() else ["greedy", "paths"]
+            uneven = not single.all()
+            names = ["ring", "greedy", "paths"] if uneven else ["paths"]
     large_rings = (
         request.method == "auto"
         and deliveries(request.shape()) > _CLASSIC_DELIVERIES
@@ -332,7 +333,6 @@ def plans(request: Request) -> Iterator[Plan]:
             known = ", ".join(name for name, method in METHODS.items() if method.ordered)
             raise UsageError(f" {names[0]}: keeps no order of sums; {known} do", argument="method")
         names = [name for name in names if METHODS[name].ordered]
-    uneven = names == ["greedy", "paths"]
     for name in names:
         method = METHODS[name]
         if name == "greedy" and uneven:

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from synth.check.schedule import check
-from synth.collective import collective
+from synth.collective import collective, uneven
 from synth.errors import NotApplicableError
 from synth.methods import (
     bidirectional,
@@ -174,3 +175,25 @@ def test_a_ring_fills_networks_whose_ranks_have_one_port(spec, fills):
     network = family(spec, [5e-7], bandwidth)
     assert ring.fills(network, collective("all_reduce", network.ranks, network.ranks)) == fills
     assert not ring.fills(network, collective("broadcast", network.ranks, 1))
+
+
+@given(
+    st.sampled_from(["all_gather", "reduce_scatter"]),
+    st.lists(st.integers(0, 9), min_size=2, max_size=9).filter(any),
+    st.booleans(),
+)
+def test_an_uneven_ring_is_right_and_its_busiest_link_never_waits(kind, blocks, ports):
+    """Each link carries the chunks of all blocks but one; the last chunk then has at most a hop for each rank."""
+    ranks = len(blocks)
+    network = family(f"{'switch' if ports else 'ring'}:{ranks}", [1e-6], [1e9])
+    shape = uneven(kind, ranks, [1000 * block for block in blocks], 1000)
+    schedule = ring.synthesize(network, shape, 1000)
+    assert check(schedule) == []
+    assert replay(schedule).time_s <= (sum(blocks) + ranks) * 1e-6 + ranks * 1e-6
+
+
+@pytest.mark.parametrize("kind", ["gather", "scatter", "all_to_all"])
+def test_a_ring_serves_no_other_uneven_collective(kind):
+    sizes = [1000] * (9 if kind == "all_to_all" else 3)
+    with pytest.raises(NotApplicableError):
+        ring.synthesize(family("ring:3", [1e-6], [1e9]), uneven(kind, 3, sizes, 1000), 1000)
