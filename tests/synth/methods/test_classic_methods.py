@@ -183,7 +183,7 @@ def test_a_ring_fills_networks_whose_ranks_have_one_port(spec, fills):
     st.booleans(),
 )
 def test_an_uneven_ring_is_right_and_its_busiest_link_never_waits(kind, blocks, ports):
-    """Each link carries the chunks of all blocks but one; the last chunk then has at most a hop for each rank."""
+    """Each link carries all blocks but one; the last chunk then has at most a hop for each rank."""
     ranks = len(blocks)
     network = family(f"{'switch' if ports else 'ring'}:{ranks}", [1e-6], [1e9])
     shape = uneven(kind, ranks, [1000 * block for block in blocks], 1000)
