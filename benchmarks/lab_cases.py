@@ -245,11 +245,11 @@ def measure(
         rows = counts_bytes(shape, kind, size_bytes, load_network(profile, None, None)[0].ranks)
         size, counts = json.dumps(rows), Path(f"{schedule}.csv")
         counts.write_text("\n".join(",".join(map(str, row)) for row in rows))
-        asked, size_bytes = ["--counts", str(counts)], sum(map(sum, rows))
+        asked = ["--counts", str(counts)]
     synth = ["synth", "--network", profile, "--collective", kind, *asked, "-o", schedule]
     done = subprocess.run([*CCCTL, *synth, "--json"], check=True, capture_output=True, text=True)
     summary = json.loads(done.stdout)
-    took = f"synth {time.monotonic() - begun_s:.0f} s"
+    took, size_bytes = f"synth {time.monotonic() - begun_s:.0f} s", summary["size_bytes"]
     hosts = summary["ranks"]
     named = [f"h{number}" for number in range(1, hosts + 1)]
     found = Measured(case, summary["bound_s"], 0.0, summary["method"], took)

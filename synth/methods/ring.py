@@ -52,19 +52,21 @@ def synthesize(
         raise NotApplicableError(f"{network.name} lacks a link of the ring {', '.join(map(str, order))}")
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
-    if owner_of_block is None:
-        owner, lap = owner_places(collective, list(order))
-    else:
-        owner, lap = np.argsort(order)[owner_of_block], _laps(owner_of_block)
-    # Where owners have different numbers of chunks, and in a broadcast or reduce, each chunk starts one hop
-    # after its owner's previous chunk. In other collectives, a lap begins when the previous lap has ended.
-    halves = 2 if collective.kind == "all_reduce" else 1
-    streams = owner_of_block is not None or collective.kind in ("broadcast", "reduce")
-    turn = lap if streams else lap * halves * ranks
     sends = Sends()
+    if owner_of_block is not None:
+        # A rank sends its own block first, then the others in the order of their arrival.
+        owner, lap = np.argsort(order)[owner_of_block], _laps(owner_of_block)
+        first, op = (owner + 1, REDUCE) if collective.reduces else (owner, COPY)
+        _round(sends, first, hops, op, lap, int(lap.max()) + 1)
+        return sends.schedule(network, collective, chunk_bytes, "ring", seed)
+    owner, lap = owner_places(collective, list(order))
+    # In a broadcast or reduce, each chunk starts one hop after the previous chunk. In other collectives, a
+    # lap begins when the previous lap has ended.
+    halves = 2 if collective.kind == "all_reduce" else 1
+    turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
     if collective.reduces:
         _round(sends, owner + 1, hops, REDUCE, turn)
-    if collective.kind == "all_reduce" or not collective.reduces:
+    if collective.kind not in ("reduce_scatter", "reduce"):
         _round(sends, owner, hops, COPY, turn + (halves - 1) * ranks)
     return sends.schedule(network, collective, chunk_bytes, "ring", seed)
 
@@ -215,8 +217,11 @@ def owner_places(collective: Collective, order: list[int]) -> tuple[Indices, Ind
     return owner if collective.kind == "all_reduce" else np.argsort(order)[owner], lap
 
 
-def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
-    """Add sends of each chunk round the ring, from the rank at its ``start`` to the rank just before."""
+def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices, apart: int = 1) -> None:
+    """Add sends of each chunk round the ring, from the rank at its ``start`` to the rank just before.
+
+    The first send of a chunk has its ``turn``, the next ones turns that are ``apart``.
+    """
     chunk = np.arange(len(start))
     step = np.arange(len(hops) - 1)
-    sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + step)
+    sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + apart * step)
