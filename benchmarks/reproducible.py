@@ -1,12 +1,13 @@
 """Print the price of a fixed order of sums, and whether results have the same bits on all networks.
 
-    python -P benchmarks/reproducible.py [--sizes 1M,16M,256M] [--bits]
+    python -P benchmarks/reproducible.py [--sizes 1M,16M,256M]
+    python -P benchmarks/reproducible.py --bits [--ranks 2-16]
 
 Each row plans one collective on one network twice: with sums in a fixed order, and in any order. The price is
 the first time over the second, by the model of links. The percentages are of the proven bound of any order;
 the bound of the fixed order is given as a multiple of this bound. With --bits the reference interpreter
-computes the results of schedules for 2 to 16 ranks on several networks, of several sizes and chunks and
-around a failed link, and their digests are compared.
+computes results of 20 lengths, for each number of ranks on ten networks, with three chunkings and around a
+failed link, and compares their digests.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ import numpy as np
 from ccctl.arguments import load_network
 from exec.program import Array
 from exec.program.interpreter import interpret
-from probes.base import parse_size
+from probes.base import UsageError, parse_size
 from synth import Request, synthesize
 from synth.bounds import ORDER_BOUND
 from synth.collective import Kind
 from synth.compiler import lower
-from synth.network import Network
+from synth.network import Link, Network, build
 from synth.networks import failures_of
 
 PRICED = (
@@ -43,9 +44,12 @@ PRICED = (
     "hypercube:16",
 )
 KINDS: tuple[Kind, ...] = ("reduce_scatter", "all_reduce")
-# The ways to connect n ranks whose digests are compared.
-SPECS = ("ring:{n}", "switch:{n}", "fully_connected:{n}", "mesh:{h}x2", "switch_switch:{h}x2", "torus:{h}x2")
-ELEMENTS = 2000
+# The ways to connect n ranks whose digests are compared, for all n and for even n; drawn links make them ten.
+SPECS = ("ring:{n}", "mesh:{n}", "switch:{n}", "fully_connected:{n}")
+EVEN_SPECS = ("mesh:{h}x2", "torus:{h}x2", "switch_switch:{h}x2", "fat_tree:{h}x2")
+NETWORKS = 10
+# The lengths of buffers whose results are compared.
+LENGTHS = (1, 2, 3, 4, 5, 7, 8, 13, 21, 33, 55, 64, 100, 144, 255, 377, 610, 1024, 1597, 2000)
 
 
 def main() -> None:
@@ -54,9 +58,11 @@ def main() -> None:
     parser.add_argument("--sizes", default="1M,16M,256M")
     parser.add_argument("--networks", default=",".join(PRICED))
     parser.add_argument("--bits", action="store_true")
+    parser.add_argument("--ranks", default="2-16", help="with --bits")
     wanted = parser.parse_args()
     if wanted.bits:
-        compare_bits()
+        low, _, high = wanted.ranks.partition("-")
+        compare_bits(range(int(low), int(high or low) + 1))
         return
     print("network            collective      size  price  % in order  % in any order  order's bound  CPU s")
     for spec in wanted.networks.split(","):
@@ -88,16 +94,21 @@ def network_of(spec: str) -> Network:
     return load_network(spec, None if machine else "1us", None if machine else rates)[0]
 
 
-def compare_bits() -> None:
+def compare_bits(worlds: range) -> None:
     """Compare the digests of all results for each number of ranks."""
     compared, different = 0, 0
-    for ranks in range(2, 17):
+    for ranks in worlds:
         inputs = drawn_inputs(ranks)
         right: dict[int, str] = {}
         for network, options in cases(ranks):
-            found = synthesize(network, "all_reduce", reproducible=True, **options)
+            try:
+                found = synthesize(network, "all_reduce", reproducible=True, **options)
+            except UsageError:  # without that link no path is left, or there is no such link
+                if "without" not in options:
+                    raise
+                continue
             program = lower(found.listed)
-            for elements in (1, 3, 100, ELEMENTS):
+            for elements in LENGTHS:
                 for output in interpret(program, [one[:elements] for one in inputs]):
                     digest = hashlib.sha256(output.tobytes()).hexdigest()
                     compared += 1
@@ -106,23 +117,30 @@ def compare_bits() -> None:
 
 
 def cases(ranks: int) -> Iterator[tuple[Network, dict[str, Any]]]:
-    """Yield networks with sizes, chunks and failures."""
-    for spec in SPECS:
-        if "{h}" in spec and (ranks % 2 or ranks < 6):
-            continue
-        network = network_of(spec.format(n=ranks, h=ranks // 2))
-        yield network, {"size_bytes": 512}
+    """Yield ten networks, each in three chunkings, and one after the loss of a link."""
+    specs = SPECS + (EVEN_SPECS if ranks % 2 == 0 and ranks >= 6 else ())
+    networks = [network_of(spec.format(n=ranks, h=ranks // 2)) for spec in specs]
+    networks += [drawn_links(ranks, seed) for seed in range(NETWORKS - len(networks))]
+    for network in networks:
         yield network, {"size_bytes": 64 << 10}
         yield network, {"chunk_bytes": 256, "chunks": 1}
         yield network, {"chunk_bytes": 256, "chunks": 3 * ranks}
-        if not spec.startswith("switch_switch") and ranks > 2:
-            yield network, {"size_bytes": 8 << 10, "without": failures_of("link:0-1", network)}
+        yield network, {"size_bytes": 8 << 10, "without": failures_of("link:0-1", network)}
+
+
+def drawn_links(ranks: int, seed: int) -> Network:
+    """Return a ring of links both ways with as many further links, all with drawn costs."""
+    random = np.random.default_rng((ranks, seed))
+    ends = {(rank, (rank + step) % ranks) for rank in range(ranks) for step in (1, ranks - 1)}
+    ends |= {(int(a), int(b)) for a, b in random.integers(ranks, size=(ranks, 2)) if a != b}
+    links = [Link(*one, random.uniform(0.5e-6, 5e-6), random.uniform(1e-11, 1e-10)) for one in sorted(ends)]
+    return build(f"drawn:{ranks}-{seed}", ["host"] * ranks, links)
 
 
 def drawn_inputs(ranks: int) -> list[Array]:
     """Return inputs whose sums have different bits in another order."""
     random = np.random.default_rng(1)
-    drawn = random.standard_normal((ranks, ELEMENTS)) * 2.0 ** random.integers(-6, 7, (ranks, ELEMENTS))
+    drawn = random.standard_normal((ranks, LENGTHS[-1])) * 2.0 ** random.integers(-6, 7, (ranks, LENGTHS[-1]))
     return [np.ascontiguousarray(one, np.float32) for one in drawn]
 
 
