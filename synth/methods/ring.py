@@ -55,9 +55,9 @@ def synthesize(
     sends = Sends()
     if owner_of_block is not None:
         # A rank sends its own block first, then the others in the order of their arrival.
-        owner, lap = np.argsort(order)[owner_of_block], _laps(owner_of_block)
-        first, op = (owner + 1, REDUCE) if collective.reduces else (owner, COPY)
-        _round(sends, first, hops, op, lap, int(lap.max()) + 1)
+        place, number = np.argsort(order)[owner_of_block], _laps(owner_of_block)
+        start, op = (place + 1, REDUCE) if collective.reduces else (place, COPY)
+        _round(sends, start, hops, op, number, int(number.max()) + 1)
         return sends.schedule(network, collective, chunk_bytes, "ring", seed)
     owner, lap = owner_places(collective, list(order))
     # In a broadcast or reduce, each chunk starts one hop after the previous chunk. In other collectives, a
