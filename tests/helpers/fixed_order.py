@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from exec.program.dtypes import Array, combine_of, dtype_of, encoded
-from synth import synthesize
+from synth import Request
 from synth.compiler.lowering import lower
 from synth.network import Network
+from synth.networks import failures_of
+from synth.portfolio.plain import fastest_plain
 from synth.program import Program
 
 __all__ = ["drawn_inputs", "fixed_sum", "nodes", "reproducible_program"]
@@ -44,11 +46,15 @@ def drawn_inputs(ranks: int, elements: int, dtype: str, seed: int = 0) -> list[A
 
 
 def reproducible_program(
-    network: Network, kind: Any = "all_reduce", size_bytes: int = 1 << 14, **options: Any
+    network: Network, size_bytes: int | None = 1 << 14, *, without: str = "", **options: Any
 ) -> Program:
-    """Return the program of a planned schedule with a fixed order of sums."""
-    found = synthesize(network, kind, size_bytes, reproducible=True, **options)
-    return lower(found.listed)
+    """Return the program of the all_reduce with a fixed order of sums that `synthesize` finds.
+
+    `synthesize` also searches in any order, only to tell what the fixed one costs: this does not.
+    """
+    failures = failures_of(without, network) if without else None
+    asked = Request(network, "all_reduce", size_bytes, without=failures, reproducible=True, jobs=0, **options)
+    return lower(fastest_plain(asked.surviving()).listed)
 
 
 def _left(leaves: int) -> int:

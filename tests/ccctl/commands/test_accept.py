@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import random
 import signal
 import subprocess
@@ -47,7 +46,7 @@ class Resumed:
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory):
+def accepted(tmp_path_factory, _warm_commands):
     folder = tmp_path_factory.mktemp("accept")
     process = subprocess.Popen(
         [*CCCTL, *WORDS, "-o", "out"],
@@ -67,9 +66,8 @@ def accepted(tmp_path_factory):
     interrupted = subprocess.CompletedProcess(process.args, process.returncode, "", said)
     body = json.loads(certificate.read_text())["body"]
     health = (folder / "out/health.json").read_bytes()
-    how = {"cwd": folder, "capture_output": True, "text": True, "timeout": HANG_S}
-    again = subprocess.run([*CCCTL, *WORDS, "-o", "out"], **how)
-    done = subprocess.run([*CCCTL, *WORDS, "-o", "out", "--resume", "--json"], **how)
+    again = _warm_commands.run([*WORDS, "-o", "out"], "", folder, HANG_S)
+    done = _warm_commands.run([*WORDS, "-o", "out", "--resume", "--json"], "", folder, HANG_S)
     return Resumed(folder, interrupted, body, health, again, done)
 
 
@@ -192,9 +190,6 @@ def test_what_changed_since_an_earlier_acceptance_is_said(accepted, tmp_path, ru
 
 
 def test_inside_mpirun_it_is_refused(run_ccctl):
-    variables = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
-    done = subprocess.run(
-        [*CCCTL, "accept", "-n", "2"], env=variables, capture_output=True, text=True, timeout=HANG_S
-    )
+    done = run_ccctl("accept", "-n", "2", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
     assert done.returncode == 2
     assert "outside mpirun" in done.stderr

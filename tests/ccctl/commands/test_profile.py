@@ -36,7 +36,7 @@ CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 @pytest.mark.mpi
 def test_a_profile_is_written_and_drawn(run_ccctl, tmp_path):
     path = tmp_path / "profile.json"
-    done = run_ccctl("profile", "-n", "3", "-o", str(path))
+    done = run_ccctl("profile", "-n", "3", "--quick", "-o", str(path))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     body = codec.read(str(path), "profile").body
     assert len(body.ranks) == 3

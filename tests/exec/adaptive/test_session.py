@@ -138,6 +138,8 @@ for seq in range(100_000):
         direction._planned(Replanned(worse, packed(whole_parts(worse)), {request: 2.0}, {request: 0.0}))
     found = comm.named("versions").allgather((session.version, time.monotonic() > until_s))
     seen |= {version for version, _ in found}
+    # Without a pause a thousand requests would run meanwhile, on the cores of what compiles.
+    time.sleep(0.02)
     if (1 in seen and not any(version for version, _ in found)) or any(late for _, late in found):
         break
 assert seen == {0, 1} and session.version == 0, (seen, session.events)
@@ -251,7 +253,7 @@ def stops(comm, arguments, progress):
         if seq == 5 and comm.Get_rank() == arguments:
             os.kill(os.getpid(), signal.SIGSTOP)
         found = session.all_reduce(np.full(1000, 1.0 + comm.Get_rank(), np.float32)).wait(300)
-        assert found[0] in (10.0, 10.0 - 1 - arguments), found
+        assert found[0] in (6.0, 6.0 - 1 - arguments), found
     left = session.members, session.epoch, sorted(session.lost)
     session.close()
     return left
@@ -284,7 +286,7 @@ def test_one_rank_alone_has_nothing_to_add(tmp_path):
 
 
 def test_all_ranks_change_to_better_schedules_between_the_same_requests(tmp_path):
-    run_joined(tmp_path, 4, START.replace("count = 5003", "count = 500_003") + SLOWER)
+    run_joined(tmp_path, 3, START.replace("count = 5003", "count = 500_003") + SLOWER)
 
 
 def test_all_ranks_go_back_from_schedules_that_are_slower(tmp_path):
@@ -303,5 +305,5 @@ def test_after_a_loss_ranks_relay_again_once_there_are_contexts_for_that(tmp_pat
 def test_a_rank_that_is_stopped_is_ended_and_the_others_go_on(tmp_path, monkeypatch):
     Path(tmp_path, "job_that_stops.py").write_text(STOPS)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = launch("job_that_stops:stops", 2, ranks=4, wires="sockets", survive=True, timeout_s=HANG_S)
-    assert found == ((0, 1, 3), 1, [2])
+    found = launch("job_that_stops:stops", 1, ranks=3, wires="sockets", survive=True, timeout_s=HANG_S)
+    assert found == ((0, 2), 1, [1])

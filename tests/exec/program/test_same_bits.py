@@ -34,8 +34,7 @@ def programs(specs, chunks, broken):
     """Programs of eight ranks: networks, numbers of chunks, and what is left without a link."""
     found = [reproducible_program(network_of(spec), size_bytes=1 << 13) for spec in specs]
     found += [
-        reproducible_program(network_of("switch:8"), "all_reduce", None, chunk_bytes=512, chunks=count)
-        for count in chunks
+        reproducible_program(network_of("switch:8"), None, chunk_bytes=512, chunks=count) for count in chunks
     ]
     found += [
         reproducible_program(network_of(spec), without="link:0-1", size_bytes=1 << 13) for spec in broken

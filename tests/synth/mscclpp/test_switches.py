@@ -25,9 +25,18 @@ def made(spec="dgx-h100+nvls", kind="all_reduce", laps=1, chunk_bytes=1 << 12):
     return nvls.synthesize(network, shape, chunk_bytes)
 
 
-@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "out of place"])
-@pytest.mark.parametrize(("kind", "laps"), [("all_reduce", 1), ("all_reduce", 3), ("all_gather", 2)])
-@pytest.mark.parametrize("spec", ["dgx-h100+nvls", "dgx-h100+nvls:2", "dgx-h100+nvls:3/rail"])
+# Each network and each collective in place and out of place.
+@pytest.mark.parametrize(
+    ("spec", "kind", "laps", "in_place"),
+    [
+        pytest.param(
+            spec, kind, laps, in_place, id=f"{spec}-{kind}-{laps}-{'in' if in_place else 'out of'} place"
+        )
+        for row, spec in enumerate(("dgx-h100+nvls", "dgx-h100+nvls:2", "dgx-h100+nvls:3/rail"))
+        for column, (kind, laps) in enumerate((("all_reduce", 1), ("all_reduce", 3), ("all_gather", 2)))
+        for in_place in [(row + column) % 2 == 0]
+    ],
+)
 def test_every_element_is_right(spec, kind, laps, in_place):
     plan = switch_plan(made(spec, kind, laps), in_place=in_place)
     assert examine_plan(plan).findings == ()
