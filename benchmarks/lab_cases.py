@@ -186,21 +186,8 @@ def drawn(chance: np.random.Generator) -> str:
 def ours_s(lab_name: str, schedule: str, size_bytes: int, wires: str, iterations: int) -> tuple[float, float]:
     """Return (measured, predicted) seconds: the median of the timed runs, after an untimed one."""
     size = str(size_bytes)
-    given = [
-        "bench",
-        schedule,
-        "-b",
-        size,
-        "-e",
-        size,
-        "--iters",
-        str(iterations),
-        "-w",
-        "1",
-        "--placement",
-        "out",
-    ]
-    given += ["--wires", "mpi" if wires == "mpi" else "sockets"]
+    given = ["bench", schedule, "-b", size, "-e", size, "-w", "1", "--iters", str(iterations)]
+    given += ["--placement", "out", "--wires", "mpi" if wires == "mpi" else "sockets"]
     data = {"CCCTL_WIRES": "ucx" if wires == "ucx" else "tcp"}
     summary = json.loads(inside(lab_name, *CCCTL, *given, "--json", **data))
     row = summary["rows"][0]
