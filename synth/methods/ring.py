@@ -54,10 +54,11 @@ def synthesize(
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
     sends = Sends()
     if owner_of_block is not None:
-        # A rank sends its own block first, then the others in the order of their arrival.
-        place, number = np.argsort(order)[owner_of_block], _laps(owner_of_block)
+        # Chunks of all blocks take turns. A rank that sent its own block first would leave what arrives
+        # meanwhile in the buffers of TCP, which then hold up the sender.
+        place, turn = np.argsort(order)[owner_of_block], _laps(owner_of_block)
         start, op = (place + 1, REDUCE) if collective.reduces else (place, COPY)
-        _round(sends, start, hops, op, number, int(number.max()) + 1)
+        _round(sends, start, hops, op, turn)
         return sends.schedule(network, collective, chunk_bytes, "ring", seed)
     owner, lap = owner_places(collective, list(order))
     # In a broadcast or reduce, each chunk starts one hop after the previous chunk. In other collectives, a
@@ -217,11 +218,8 @@ def owner_places(collective: Collective, order: list[int]) -> tuple[Indices, Ind
     return owner if collective.kind == "all_reduce" else np.argsort(order)[owner], lap
 
 
-def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices, apart: int = 1) -> None:
-    """Add sends of each chunk round the ring, from the rank at its ``start`` to the rank just before.
-
-    The first send of a chunk has its ``turn``, the next ones turns that are ``apart``.
-    """
+def _round(sends: Sends, start: Indices, hops: Ints, op: int, turn: Indices) -> None:
+    """Add sends of each chunk round the ring, from the rank at its ``start`` to the rank just before."""
     chunk = np.arange(len(start))
     step = np.arange(len(hops) - 1)
-    sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + apart * step)
+    sends.add(chunk[:, None], hops[(start[:, None] + step) % len(hops)], op, turn[:, None] + step)
