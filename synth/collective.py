@@ -424,7 +424,10 @@ class Collective:
         chunk = np.arange(self.chunks)
         if self.kind == "all_reduce":
             return self.participants[chunk % self.size], chunk // self.size
-        return self.target_of() if self.reduces else self.source_of(), chunk % self.share
+        owner = self.target_of() if self.reduces else self.source_of()
+        if self.blocks is not None:
+            return owner, chunk - offsets(self.blocks.chunks)[self.blocks.of_chunk()]
+        return owner, chunk % self.share
 
     @property
     def reversal(self) -> Collective | None:

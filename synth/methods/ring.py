@@ -42,8 +42,8 @@ def synthesize(
     Blocks of an all_gather or reduce_scatter may be uneven. Raises NotApplicableError if no cycle is found or
     its links are missing. O(ranks · chunks) sends.
     """
-    owner_of_block = _block_owner(collective)
-    if owner_of_block is None:
+    uneven = _is_uneven(collective)
+    if not uneven:
         require_served("ring", collective)
     links = fastest_links(network, chunk_bytes)
     if order is None:
@@ -52,44 +52,28 @@ def synthesize(
         raise NotApplicableError(f"{network.name} lacks a link of the ring {', '.join(map(str, order))}")
     ranks = network.ranks
     hops = np.array([links[order[at], order[(at + 1) % ranks]] for at in range(ranks)], dtype=np.int32)
-    sends = Sends()
-    if owner_of_block is not None:
-        # Chunks of all blocks take turns. A rank that sent its own block first would leave what arrives
-        # meanwhile in the buffers of TCP, which then hold up the sender.
-        place, turn = np.argsort(order)[owner_of_block], _laps(owner_of_block)
-        start, op = (place + 1, REDUCE) if collective.reduces else (place, COPY)
-        _round(sends, start, hops, op, turn)
-        return sends.schedule(network, collective, chunk_bytes, "ring", seed)
     owner, lap = owner_places(collective, list(order))
-    # In a broadcast or reduce, each chunk starts one hop after the previous chunk. In other collectives, a
-    # lap begins when the previous lap has ended.
+    # In a broadcast or reduce, and of an uneven block, each chunk starts one hop after the previous chunk. In
+    # other collectives, a lap begins when the previous lap has ended.
     halves = 2 if collective.kind == "all_reduce" else 1
-    turn = lap if collective.kind in ("broadcast", "reduce") else lap * halves * ranks
+    streams = uneven or collective.kind in ("broadcast", "reduce")
+    turn = lap if streams else lap * halves * ranks
+    sends = Sends()
     if collective.reduces:
         _round(sends, owner + 1, hops, REDUCE, turn)
-    if collective.kind not in ("reduce_scatter", "reduce"):
+    if collective.kind == "all_reduce" or not collective.reduces:
         _round(sends, owner, hops, COPY, turn + (halves - 1) * ranks)
     return sends.schedule(network, collective, chunk_bytes, "ring", seed)
 
 
-def _block_owner(collective: Collective) -> Ints | None:
-    """Return the owner of each chunk of an uneven all_gather or reduce_scatter; None for others."""
+def _is_uneven(collective: Collective) -> bool:
+    """Return whether this is an all_gather or reduce_scatter of uneven blocks over all ranks."""
     if collective.blocks is None:
-        return None
-    source, target = collective.source_of(), collective.target_of()
-    if (source >= 0).all() and (collective.targets.sizes() == collective.ranks).all():
-        return source
-    summed = collective.reduced.all() and (collective.sources.sizes() == collective.ranks).all()
-    return target if summed and (target >= 0).all() else None
-
-
-def _laps(owner: Ints) -> Indices:
-    """Return for each chunk how many earlier chunks its owner has."""
-    chunk = np.arange(len(owner))
-    order = np.argsort(owner, kind="stable")
-    lap = np.empty(len(owner), np.int64)
-    lap[order] = chunk - np.searchsorted(owner[order], owner[order])
-    return lap
+        return False
+    sources, targets = collective.sources.sizes(), collective.targets.sizes()
+    if (sources == 1).all() and (targets == collective.ranks).all():
+        return True
+    return bool((targets == 1).all() and (sources == collective.ranks).all() and collective.reduced.all())
 
 
 def require_served(method: str, collective: Collective) -> None:
