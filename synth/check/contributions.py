@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from probes.base import Bytes, Floats, Indices, Mask, floats
 from synth.check.times import Sets, by_chunk, columns, ranks_of
-from synth.kernels import compiled
+from synth.kernels import compiled, copy_into
 from synth.schedules import REDUCE, Schedule, Timing
 
 __all__ = ["CHANGED", "MISSING", "NOT_HELD", "NO_SUBTREE", "TWICE", "by_the_table", "by_the_times"]
@@ -130,7 +130,7 @@ def _follow(
             place[by_arrival[at]] = at - chunk_start[chunk]
         _begin(own_bits, complete, ranks_of(sources, chunk), reduced[chunk])
         for rank in range(len(bits)):
-            _copy(bits[rank], own_bits[rank])
+            copy_into(bits[rank], own_bits[rank])
         came_s[:] = -np.inf
         busy_until_s[:] = 0.0
         overwritten[:] = False
@@ -145,7 +145,7 @@ def _follow(
                 parts = addend[addend_start[sent] : addend_start[sent + 1]] if len(addend) > 0 else addend
                 held = start_s[sent] >= came_s[sender] if len(parts) == 0 else not overwritten[sender]
                 if len(parts) == 0:
-                    _copy(carried, bits[sender])
+                    copy_into(carried, bits[sender])
                 for part in parts:
                     held = held and (part < 0 or start_s[sent] >= arrival_s[part])
                     held = held and not (part < 0 and _is_empty(own_bits[sender]))
@@ -165,7 +165,7 @@ def _follow(
             if changed and arrival_s[row] < busy_until_s[dst[row]] * (1.0 - _SLACK):
                 _report(found, count, CHANGED, row, dst[row], chunk)
             if op[row] != REDUCE:
-                _copy(slot, carried)
+                copy_into(slot, carried)
                 overwritten[dst[row]] = True
             # With a fixed order all sums are subtrees, and a larger one replaces those that it contains.
             elif _add(slot, carried) and not aligned:
@@ -260,13 +260,6 @@ def _is_equal(first: _Words, second: _Words) -> bool:
     for word in range(len(first)):
         equal = equal and first[word] == second[word]
     return equal
-
-
-@compiled
-def _copy(into: _Words, words: _Words) -> None:
-    """Copy word by word: a slice assignment would also compile code for unequal shapes."""
-    for word in range(len(words)):
-        into[word] = words[word]
 
 
 @compiled

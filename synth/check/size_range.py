@@ -17,7 +17,7 @@ import numpy as np
 
 from probes.base import Bytes, Floats, Indices, Mask, offsets
 from synth.check.times import by_chunk, on_lanes, starts
-from synth.kernels import compiled
+from synth.kernels import compiled, copy_into
 from synth.schedules import REDUCE, Schedule
 
 __all__ = ["Unsettled", "check_sizes"]
@@ -148,8 +148,7 @@ def _list_pairs(
         last_write[:] = -1
         for row in range(first, end):
             sender, receiver = src[row], dst[row]
-            for word in range(words):
-                before[word] = arrived[sender, word]
+            copy_into(before, arrived[sender])
             read = last_read[receiver]
             while read >= 0:
                 at = read - first

@@ -1,4 +1,4 @@
-"""Compiled loops: the decorator and its store; bitsets, event queues and a sort of arrays."""
+"""Compiled loops: the decorator and its store; bitsets, event queues, a sort and copies of arrays."""
 
 import os
 

@@ -14,6 +14,7 @@ from .compiled_loop import (
     fitting_loops as fitting_loops,
     machine_code as machine_code,
 )
+from .copying import copy_into as copy_into
 from .event_queue import (
     Calendar as Calendar,
     calendar_of as calendar_of,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Floats, Indices, UsageError
-from synth.kernels import compiled, pop
+from synth.kernels import compiled, copy_into, pop
 from synth.network import Network, fastest_links
 from synth.networks import shortest_paths
 from synth.rank_order.algorithms import Pattern
@@ -220,8 +220,7 @@ def _follow(messages: MessageRounds, paths: RankPaths, rounds: Indices, order: I
     # Each place has one flow, the message that it sends. It crosses its own link, then ports; the rest of its
     # row is padded with a resource of infinite capacity.
     capacity = np.empty(ranks + resources + 1)
-    for resource in range(resources):
-        capacity[ranks + resource] = paths.capacity[resource]
+    copy_into(capacity[ranks:], paths.capacity)
     capacity[ranks + resources] = np.inf
     crossed = np.full(ranks * (width + 1), ranks + resources, dtype=np.int64)
     flows = Flows(

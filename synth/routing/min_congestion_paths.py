@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Floats, Indices, Ints
-from synth.kernels import compiled
+from synth.kernels import compiled, copy_into
 from synth.routing.congestion_prices import (
     ETA,
     PathSearch,
@@ -111,8 +111,7 @@ def route(
             best_hops, best_link = paths.hops.copy(), paths.link.copy()
         if stale == 2:
             break
-    for at in range(len(load_s)):
-        load_s[at] = before_s[at]
+    copy_into(load_s, before_s)
     for chunk in range(chunks):
         for at in range(best_hops[chunk]):
             charge(through, load_s, price, best_link[chunk, at], 1.0, largest_s)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.base import Floats, Indices, Ints
-from synth.kernels import compiled
+from synth.kernels import compiled, copy_into
 from synth.routing.congestion_prices import Resources, largest_load_s, price_of
 
 __all__ = ["SumTree", "aligned_tree", "batch_of", "place_sums"]
@@ -155,8 +155,7 @@ def place_sums(
             best_s = largest_load_s(load_s)
             best = _Placed(placed.rank.copy(), placed.hops.copy(), placed.link.copy())
     bound_s = _least_s(through, tree, costs, placed, roots, load_s - before_s) if prove else 0.0
-    for at in range(len(load_s)):
-        load_s[at] = before_s[at]
+    copy_into(load_s, before_s)
     for chunk in range(chunks):
         _load(through, best, chunk, load_s, 1.0)
     return best.rank, best.hops, best.link, bound_s
