@@ -7,9 +7,10 @@ schedules become faster. List scheduling then orders the sends by their planned 
 
 If translations map the network to itself, the chunks take the images of plans in turn.
 
-Where all links have about the same latency, an all_reduce also gets plans of its own, in few rounds with few
-sends (`synth.scheduling.rounds`). Packing has prices for each link at each time. Plans that are cheap at the
-prices of one step join the next (column generation).
+An all_reduce also gets plans of its own: dimension by dimension (`synth.scheduling.dimension_sends`), and,
+where all links have about the same latency, in few rounds with few sends (`synth.scheduling.rounds`). Packing
+has prices for each link at each time. Plans that are cheap at the prices of one step join the next (column
+generation).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from synth.collective import Collective
 from synth.network import Network
 from synth.networks import found_symmetry
 from synth.schedules import COPY, Schedule
+from synth.scheduling.dimension_sends import dimension_sends
 from synth.scheduling.justification import longest_paths_s
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.packing import ChunkPacking, ChunkPlan, PackedChunks
@@ -49,7 +51,7 @@ _WORTH, _SHORTER, _IN_VAIN, _HALF_A_STEP = 0.98, 0.95, 2, 0.975
 # rounds² · links² of all would be above _MOST_WORK, a second. They are improved at prices _PRICINGS times.
 _MATTERS, _BEGUN, _ATTEMPTS, _MOST_WORK, _PRICINGS = 0.1, 8, 30, 40_000_000, 4
 # Plans of other methods begin it, too, if they have at most this many sends.
-_MOST_PRUNED = 300
+_MOST_PRUNED = 1200
 # The least cost of a send, so that those without a price are few, too.
 _LEAST_COST = 1e-3
 # Sums of floats round by less than this share.
@@ -211,7 +213,7 @@ class _Rounds:
         self._each = max(1, min(_BEGUN, _MOST_WORK // max(1, work)))
 
     def begin(self, plans: Sequence[ChunkPlan]) -> None:
-        """Add a few plans in each number of rounds, found from nothing and from ``plans``."""
+        """Add plans dimension by dimension, and a few in each number of rounds from nothing and ``plans``."""
         given = {count: list[RoundSends]() for count in self._counts}
         for plan in plans if given else ():
             when = np.rint(plan.head_s / self._round_s).astype(np.int64)
@@ -222,7 +224,11 @@ class _Rounds:
             tried = (self._search.begun(count, self._draw) for _ in range(self._each * _ATTEMPTS))
             begun = islice((one for one in tried if one is not None), self._each)
             few = sorted(given[count], key=lambda one: len(one.link))[: self._each]
-            self._add((*few, *begun), floats(np.ones((count, self.network.links))))
+            self._improve((*few, *begun), floats(np.ones((count, self.network.links))))
+        for sends in dimension_sends(self.network, self._draw) if self._search.suits else ():
+            least = self._search.pruned(*sends, self._draw)
+            if least is not None:
+                self._add(least)
 
     def improve(self, packed: PackedChunks, before: int, within_s: float) -> None:
         """Add plans that are cheap at the prices of a packing, which has ``before`` plans before these."""
@@ -231,13 +237,15 @@ class _Rounds:
         for count in self._counts:
             if count * self._round_s < within_s:
                 best = [one for one in ranked if one.round[-1] == count - 1][: self._each]
-                self._add(best, self._costs(packed, count, within_s))
+                self._improve(best, self._costs(packed, count, within_s))
 
-    def _add(self, sends: Iterable[RoundSends], cost: Floats) -> None:
+    def _improve(self, sends: Iterable[RoundSends], cost: Floats) -> None:
         for one in sends:
-            better = self._search.improved(one, cost, self._draw)
-            self._sends.append(better)
-            self.plans += _plans(self._search.schedule(self.chunk_bytes, better), self.chunk_bytes)
+            self._add(self._search.improved(one, cost, self._draw))
+
+    def _add(self, sends: RoundSends) -> None:
+        self._sends.append(sends)
+        self.plans += _plans(self._search.schedule(self.chunk_bytes, sends), self.chunk_bytes)
 
     def _costs(self, packed: PackedChunks, count: int, within_s: float) -> Floats:
         """Return the cost [round, link] of a send in its cheapest slot, with a mean of 1."""

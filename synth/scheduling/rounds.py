@@ -56,18 +56,21 @@ class RoundSearch:
 
     network: Network
 
+    @property
+    def suits(self) -> bool:
+        """Whether the ranks are few enough, and links join them."""
+        return 2 <= self.network.ranks <= _MOST_RANKS and bool(np.isfinite(self._hops).all())
+
     @cached_property
     def counts(self) -> list[int]:
-        """The numbers of rounds to try: the diameter to twice as many; [] for networks that it does not suit.
+        """The numbers of rounds to try: the diameter to twice as many; [] if it does not suit the network.
 
-        These have many ranks, or links of different latencies.
+        A round has no common length if latencies differ.
         """
-        network, hops = self.network, self._hops
-        if not 2 <= network.ranks <= _MOST_RANKS or not np.isfinite(hops).all():
+        if not self.suits or self.network.alpha_s.max() > _ALIKE * self.network.alpha_s.min():
             return []
-        few = 2 * hops.max() * network.links <= _MOST_BEGUN
-        alike = network.alpha_s.max() <= _ALIKE * network.alpha_s.min()
-        return list(range(int(hops.max()), 2 * int(hops.max()) + 1)) if few and alike else []
+        diameter = int(self._hops.max())
+        return list(range(diameter, 2 * diameter + 1))
 
     @cached_property
     def _hops(self) -> Floats:
@@ -80,8 +83,10 @@ class RoundSearch:
     def begun(self, rounds: int, draw: np.random.Generator) -> RoundSends | None:
         """Return sends that complete every sum in ``rounds`` rounds; None if this attempt does not.
 
-        Most attempts fail if the rounds are few. O((rounds · links)²).
+        Most attempts fail if the rounds are few, and none is made with many links. O((rounds · links)²).
         """
+        if rounds * self.network.links > _MOST_BEGUN:
+            return None
         cost = self._first_cost(rounds, draw)
         link = np.argsort(cost, axis=1)
         when = np.repeat(np.arange(rounds), self.network.links)
