@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Bytes, Floats, Ints, Mask, bytes_of, ints
+from probes.base import Bytes, Floats, Indices, Ints, Mask, bytes_of, floats, ints
 from synth.bounds import cost_levels
 from synth.collective import Collective
 from synth.errors import NotApplicableError
 from synth.kernels import calendar_of, link_state
 from synth.network import Network
-from synth.networks import strong_components
+from synth.networks import distances_s, strong_components
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling import (
     CLUSTER,
@@ -42,7 +42,7 @@ from synth.scheduling import (
 )
 from synth.simulation import replay
 
-__all__ = ["POLICIES", "MatchingPolicy", "policies", "synthesize", "through"]
+__all__ = ["POLICIES", "MatchingPolicy", "centre_counts", "policies", "synthesize", "through"]
 
 # The most levels of links by cost; more expensive links count as the last level. Measured costs may all
 # differ.
@@ -52,6 +52,9 @@ _MOST_STARTS, _MOST_SENDS = 8, 50_000
 # Starts of a search differ only by their random seeds, which are this far apart. So searches with consecutive
 # seeds share no start.
 _STRIDE = 1_000_003
+# One rank in two, four or eight may own sums, unless the way through the farthest rank is at most _AS_NEAR
+# times the way through the nearest. Seconds are rounded to so many digits.
+_PARTS_OF_CENTRES, _AS_NEAR, _DIGITS_S = (2, 4, 8), 1.1, 15
 
 # The policies that spread chunks through relays.
 _POLICIES_THROUGH = 3
@@ -96,18 +99,24 @@ def synthesize(
     *,
     seed: int = 0,
     policy: MatchingPolicy = POLICIES[0],
+    centres: int | None = None,
     time_limit_s: float = float("inf"),
 ) -> Schedule:
     """Return the best schedule of one policy, from several starts if they take milliseconds.
 
     reduce_scatter and reduce are the reversal in time of all_gather and broadcast on the transposed network.
     all_reduce is a reduce_scatter and an all_gather in one table, so that each chunk is spread as soon as its
-    sum is complete (TACOS Sec. IV-D). After ``time_limit_s`` no further start is tried. Raises
-    NotApplicableError if a rank cannot be reached.
+    sum is complete (TACOS Sec. IV-D). With ``centres``, only so many ranks, those nearest to all others, own
+    sums of an all_reduce. After ``time_limit_s`` no further start is tried. Raises NotApplicableError if a
+    rank cannot be reached.
     """
     search = _Search(chunk_bytes, seed, policy, time.perf_counter() + time_limit_s)
     if collective.kind == "all_reduce":
-        chunk, link, op = _all_reduce(network, collective, search)
+        owner = collective.owner_of()[0]
+        if centres is not None:
+            nearest = np.argsort(_way_s(network, chunk_bytes), kind="stable")[:centres]
+            owner = np.resize(nearest, collective.chunks)
+        chunk, link, op = _all_reduce(network, collective, owner, search)
     elif collective.reduced.all() and (collective.targets.sizes() == 1).all():
         chunk, link = _gathered(network, collective.wanted(), collective.held(), search)
         op = np.full(len(chunk), REDUCE, np.uint8)
@@ -138,10 +147,30 @@ def through(found: Schedule) -> Schedule:
     return pruned(min(made, key=lambda schedule: replay(schedule).time_s))
 
 
-def _all_reduce(network: Network, collective: Collective, search: _Search) -> tuple[Ints, Ints, Bytes]:
-    """Return sends that reduce each chunk at one member, its owner, and spread it from there."""
+def centre_counts(network: Network, chunk_bytes: int) -> list[int]:
+    """Return numbers of ranks that may own all sums; [] if every rank is about as near to the others.
+
+    Fewer owners are nearer, but their links carry more.
+    """
+    way_s = _way_s(network, chunk_bytes)
+    if way_s.max() <= _AS_NEAR * way_s.min() or not np.isfinite(way_s).all():
+        return []
+    return sorted({max(1, network.ranks // part) for part in _PARTS_OF_CENTRES}, reverse=True)
+
+
+def _way_s(network: Network, chunk_bytes: int) -> Floats:
+    """Return the time from the farthest rank to each rank, and on to the farthest."""
+    way_s = distances_s(network, network.travel_s(chunk_bytes), np.arange(network.ranks))
+    # Sums of floats round: ranks that are as near as others keep their order.
+    return floats((way_s.max(axis=0) + way_s.max(axis=1)).round(_DIGITS_S))
+
+
+def _all_reduce(
+    network: Network, collective: Collective, owner: Indices, search: _Search
+) -> tuple[Ints, Ints, Bytes]:
+    """Return sends that reduce each chunk at its owner, and spread it from there."""
     members = collective.held()
-    owned = np.arange(network.ranks)[:, None] == collective.owner_of()[0]
+    owned = np.arange(network.ranks)[:, None] == owner
     there_chunk, there_link, arrival_s = _spread(network, owned, members, search)
     large = np.count_nonzero(members & ~owned) >= _MOST_SENDS
     opposite = network.opposite_links() if large else None

@@ -356,6 +356,8 @@ def plans(request: Request) -> Iterator[Plan]:
             if name == "greedy":
                 tried = greedy.policies(request.network)[: _most_policies(shape)]
                 variants = [{"policy": policy} for policy in tried]
+                counts = _centre_counts(request.network, shape, chunk_bytes)
+                variants += [{"policy": tried[0], "centres": count} for count in counts]
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
 
@@ -415,6 +417,13 @@ def _calls(shape: Collective) -> int:
     """
     each = 2 if shape.members else 1
     return 2 * sum(map(_calls, shape.parts)) if shape.parts else each
+
+
+def _centre_counts(network: Network, shape: Collective, chunk_bytes: int) -> list[int]:
+    """Return how many ranks may own the sums of a short all_reduce; [] if greedy shall choose no fewer."""
+    if shape.kind != "all_reduce" or not shape.whole or deliveries(shape) > _FEW_DELIVERIES:
+        return []
+    return greedy.centre_counts(network, chunk_bytes) if gossip.pays(network, shape, chunk_bytes) else []
 
 
 def _most_policies(shape: Collective) -> int:

@@ -47,15 +47,18 @@ class Refinement:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._found: dict[tuple[str, int], Found] = {}
+        self._found: dict[tuple[str, bool, int], Found] = {}
 
     def take(self, plan: Plan, schedule: Schedule, time_s: float) -> None:
-        """Keep ``schedule`` if it is the fastest of its method in that many chunks."""
+        """Keep ``schedule`` if it is the fastest of its method in that many chunks.
+
+        Searches whose sums are at a few centres count as another method: mixtures take plans of both.
+        """
         if self._request.network.queues or schedule.sends > _MOST_SENDS:
             return
         if len(schedule.stream) or schedule.uses_switches:
             return
-        key = plan.name, schedule.collective.chunks
+        key = plan.name, "centres" in plan.options, schedule.collective.chunks
         if key not in self._found or time_s < self._found[key][0]:
             self._found[key] = time_s, plan, schedule
 

@@ -10,6 +10,7 @@ from synth.check.schedule import check
 from synth.collective import collective
 from synth.methods import greedy
 from synth.networks.families import family
+from synth.schedules import COPY
 from synth.simulation.schedule import replay
 
 GIB = 2.0**30
@@ -60,6 +61,24 @@ def test_searching_once_for_both_halves_of_an_all_reduce_costs_no_time(spec, mon
     once = greedy.synthesize(network, shape, 1 << 20)
     assert check(once) == []
     assert replay(once).time_s <= twice_s * 1.02
+
+
+def test_sums_of_a_short_buffer_are_owned_by_ranks_near_all_others():
+    """From a corner of a mesh to the other corner is twice as far as from the middle."""
+    network, shape = family("mesh:3x5", [1e-6], [1e9]), collective("all_reduce", 15)
+    counts = greedy.centre_counts(network, 64)
+    assert counts == [7, 3, 1]
+    everywhere, *central = (greedy.synthesize(network, shape, 64, centres=count) for count in (None, *counts))
+    for found in central:
+        assert check(found) == []
+    assert replay(central[-1]).time_s < 0.6 * replay(everywhere).time_s
+    middle = central[-1].link[central[-1].op == COPY]
+    assert set(network.src[middle[:4]].tolist()) == {7}
+
+
+@pytest.mark.parametrize("spec", ["torus:3x5", "switch:6", "hypercube:8"])
+def test_no_rank_of_a_symmetric_network_is_more_central(spec):
+    assert greedy.centre_counts(family(spec, [1e-6], [1e9]), 64) == []
 
 
 def test_after_the_time_limit_the_first_start_is_the_answer(monkeypatch):
