@@ -228,7 +228,7 @@ METHODS: dict[str, Method] = {
         scatter_allgather.synthesize,
         most_sends=40_000,
         step=4,
-        finer=8,
+        finer=16,
         suits=scatter_allgather.suits,
         pays=scatter_allgather.pays,
     ),
