@@ -59,8 +59,9 @@ def test_threads_change_nothing(case):
 
 
 def test_parts_are_doubled_from_two_on_and_not_after_a_doubling_that_gained_nothing():
-    found, _, _ = refined(CASES[0])
-    chunks = [schedule.collective.chunks for _, _, schedule in found]
+    """All ranks of a torus are alike, so no two whole schedules have the same number of chunks."""
+    found, _, _ = refined(("torus:3x3", "all_reduce", 1 << 18))
+    chunks = [schedule.collective.chunks for _, plan, schedule in found if plan.name != "mixture"]
     # The whole ones come first, and none of them has twice the chunks of one before it.
     first = next(row for row, count in enumerate(chunks) if count // 2 in chunks[:row])
     runs, last = 0, None
