@@ -34,6 +34,9 @@ _TOO_NEAR_FOR_PARTS, _ON_THE_BOUND = 1.03, 1.0005
 # times links are at most _MOST_WORK: half a second.
 _VARIED, _MOST_WORK = (1, 4, 16), 60_000
 
+# Collectives whose chunks all have the same sources and targets.
+_MIXED = ("all_reduce", "broadcast", "reduce")
+
 # A schedule with its time and its plan.
 Found = tuple[float, Plan, Schedule]
 
@@ -90,14 +93,14 @@ class Refinement:
                     return
 
     def _mixed(self, best_s: float) -> list[Found]:
-        """Return mixtures of the plans of all schedules; none unless this is one all_reduce of all ranks.
+        """Return mixtures of the plans of all schedules, if all chunks go from and to the same ranks.
 
-        Mixtures for some of the ranks would fill the links of the others, which have groups of their own.
+        There are none for some of the ranks, because they would fill the links of the others, which have
+        groups of their own.
         """
-        request = self._request
-        one = request.asked[0]
-        several = len(request.asked) > 1 or one.kind != "all_reduce" or one.members
-        if several or request.trees or request.sweeping or not self._found:
+        request, whole = self._request, self._request.whole
+        alike = whole is not None and whole.kind in _MIXED
+        if not alike or request.trees or request.sweeping or not self._found:
             return []
         found = sorted(self._found.values(), key=_time_s)
         schedules = [schedule for _, _, schedule in found]

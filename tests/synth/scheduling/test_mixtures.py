@@ -110,3 +110,26 @@ def test_leaves_of_unequal_size_share_their_uplinks(sizes):
     found = synthesize(Request(network, "all_reduce", size_bytes=1 << 18, jobs=0)).schedule
     assert found.outcome is not None
     assert found.outcome.percent_of_optimal > 80
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+def test_chunks_from_one_root_take_different_ways_between_leaves(kind):
+    """Each tree alone keeps the uplinks of some leaves idle while it waits for those of others."""
+    leaf = [0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3]
+    links = [
+        Link(
+            a,
+            b,
+            2e-6 if leaf[a] == leaf[b] else 4e-6,
+            8e-11,
+            (f"out {a}", *((f"up {leaf[a]}", f"down {leaf[b]}") if leaf[a] != leaf[b] else ()), f"in {b}"),
+        )
+        for a in range(len(leaf))
+        for b in range(len(leaf))
+        if a != b
+    ]
+    network = build("leaves", [f"leaf{at}" for at in leaf], links)
+    found = synthesize(Request(network=network, kind=kind, size_bytes=_SIZE_BYTES))
+    others = [one.time_s for one in found.attempts if one.time_s and one.maker != "mixture"]
+    assert found.schedule.method == "mixture" and check(found.schedule) == []
+    assert replay(found.schedule).time_s < 0.93 * min(others)
