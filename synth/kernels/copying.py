@@ -1,4 +1,4 @@
-"""Copies between arrays in compiled loops: numba takes seconds to compile ``a[:] = b`` for two arrays."""
+"""Copies between arrays in compiled loops, because numba compiles ``a[:] = b`` for seconds."""
 
 from __future__ import annotations
 

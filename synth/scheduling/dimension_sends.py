@@ -5,7 +5,7 @@ the hosts. Along a dimension, the ranks of each line either exchange their sums,
 collects the sums and hands out the result at the end. An exchange takes half as many rounds; a collection
 keeps the links of the other dimensions free. Dimensions may come in any order, and in another order on the
 way back, so chunks with different orders use different links at the same time (Themis: Rashidi et al., ISCA
-2022, Sec. 4).
+2022).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _drawn(dimensions: int, draw: np.random.Generator) -> Iterator[tuple[Sequenc
 def _rounds(
     network: Network, dimensions: list[_Dimension], order: Sequence[int], handed_out: Sequence[int]
 ) -> Iterator[Indices]:
-    """Yield the links of each round; ranks without a sum of their own neither send nor receive."""
+    """Yield the links of each round; a rank whose sum was collected is idle until the result comes back."""
     src, dst = network.src, network.dst
     active: Mask = np.ones(network.ranks, np.bool_)
     for at in order:

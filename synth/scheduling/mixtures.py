@@ -117,7 +117,7 @@ def _lowered(
         time_s = replay(_schedule(packing, packed, shape, chunk_bytes, seed)).time_s
         vain = 0 if time_s < min([step.time_s for step in steps], default=np.inf) else vain + 1
         steps.append(_Step(time_s, within_s, packing, packed))
-        if len(steps) <= _PRICINGS:
+        if alike and len(steps) <= _PRICINGS:
             rounds.improve(packed, len(plans), within_s)
         within_s *= _SHORTER
     return min(steps, key=lambda step: step.time_s, default=None)
@@ -213,7 +213,7 @@ class _Rounds:
         self._each = max(1, min(_BEGUN, _MOST_WORK // max(1, work)))
 
     def begin(self, plans: Sequence[ChunkPlan]) -> None:
-        """Add plans dimension by dimension, and a few in each number of rounds from nothing and ``plans``."""
+        """Add plans dimension by dimension, and a few in each number of rounds, some from ``plans``."""
         given = {count: list[RoundSends]() for count in self._counts}
         for plan in plans if given else ():
             when = np.rint(plan.head_s / self._round_s).astype(np.int64)

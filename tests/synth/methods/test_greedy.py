@@ -64,7 +64,7 @@ def test_searching_once_for_both_halves_of_an_all_reduce_costs_no_time(spec, mon
 
 
 def test_sums_of_a_short_buffer_are_owned_by_ranks_near_all_others():
-    """From a corner of a mesh to the other corner is twice as far as from the middle."""
+    """The far corner of a mesh is twice as far from a corner as from the middle."""
     network, shape = family("mesh:3x5", [1e-6], [1e9]), collective("all_reduce", 15)
     counts = greedy.centre_counts(network, 64)
     assert counts == [7, 3, 1]
