@@ -7,7 +7,7 @@ from . import (
     symmetric_search as symmetric_search,
 )
 from .edge_colouring import coloured as coloured
-from .justification import justified as justified
+from .justification import justified as justified, least_s as least_s
 from .link_chunk_matching import (
     CLUSTER as CLUSTER,
     PLAIN as PLAIN,

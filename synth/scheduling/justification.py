@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from probes.base import Floats, Indices, floats
+from probes.base import Floats, Indices, floats, spans
 from synth.kernels import compiled
 from synth.schedules import Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule
 from synth.simulation import replay
 
-__all__ = ["justified", "longest_paths_s"]
+__all__ = ["justified", "least_s", "longest_paths_s"]
 
 # The most passes, and the most passes in a row without gain.
 _MOST_PASSES, _MOST_IN_VAIN = 8, 3
@@ -26,14 +26,22 @@ _GAIN = 0.999
 _FEW_SENDS = 10_000
 
 
-def justified(schedule: Schedule) -> Schedule:
+# A time is at its lower bound within this share: sums of floats round.
+_ROUNDED = 1e-9
+
+
+def justified(schedule: Schedule, below_s: float = np.inf) -> Schedule:
     """Return the same sends in the best order found; ``schedule`` itself if none is faster.
 
-    Schedules with streams are returned unchanged. O(passes · (sends + addends) · log sends).
+    It is also returned unchanged if it has streams, or if no order can take less than ``below_s``.
+    O(passes · (sends + addends) · log sends).
     """
     if len(schedule.stream) or not schedule.sends:
         return schedule
     forwards = of_schedule(schedule)
+    bound_s = _least_s(schedule, forwards, 1)
+    if bound_s >= min(below_s, replay(schedule).time_s * (1 - _ROUNDED)):
+        return schedule
     backwards = forwards.reversed()
     # Start from the given order, and from the longest path after each send.
     begun = [_back_s(schedule, backwards, replay(schedule).arrival_s)]
@@ -41,8 +49,40 @@ def justified(schedule: Schedule) -> Schedule:
         begun.append(_tails_s(schedule, backwards))
     best, best_s = schedule, replay(schedule).time_s
     for left_s in begun:
-        best, best_s = _improved(schedule, forwards, backwards, left_s, best, best_s)
+        if bound_s < best_s * (1 - _ROUNDED):
+            best, best_s = _improved(schedule, forwards, backwards, left_s, best, best_s)
     return best
+
+
+def least_s(schedule: Schedule, parts: int = 1) -> float:
+    """Return a lower bound on the time of the sends in any order, with each chunk in ``parts`` parts.
+
+    It is the longest path of sends, or the load of a link or port with the shortest paths before and after.
+    O((sends + addends) · log sends).
+    """
+    return _least_s(schedule, of_schedule(schedule), parts)
+
+
+def _least_s(schedule: Schedule, forwards: Precedence, parts: int) -> float:
+    network, chunk_bytes = schedule.network, schedule.chunk_bytes // parts
+    lasts_s = np.zeros(schedule.sends + forwards.milestones)
+    lasts_s[: schedule.sends] = network.travel_s(chunk_bytes)[schedule.link]
+    head_s, tail_s = (
+        longest_paths_s(lasts_s, one.waits, *one.successors)[: schedule.sends]
+        for one in (forwards, forwards.reversed())
+    )
+    before_s = head_s - lasts_s[: schedule.sends]
+    start, resource = network.link_resources
+    held_s = network.held_s(chunk_bytes)
+    at = spans(start[schedule.link], np.diff(start)[schedule.link])
+    send = np.repeat(np.arange(schedule.sends), np.diff(start)[schedule.link])
+    resources = network.links + len(network.ports)
+    first_s, last_s = np.full(resources, np.inf), np.full(resources, np.inf)
+    np.minimum.at(first_s, resource[at], before_s[send])
+    np.minimum.at(last_s, resource[at], tail_s[send] - held_s[at])
+    load_s = parts * np.bincount(resource[at], held_s[at], resources)
+    used = np.isfinite(first_s)
+    return max(float((before_s + tail_s).max()), float((first_s + load_s + last_s)[used].max()))
 
 
 def _improved(

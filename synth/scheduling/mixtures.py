@@ -44,8 +44,9 @@ _FEWEST, _FINER, _MOST_SENDS = 32, (4, 8, 16), 90_000
 # The most sends of all plans: a step takes some tenths of a second. Of more plans, every n-th is taken.
 _MOST_PLANNED = 60_000
 # Chunks are packed within _WORTH of the best time, then each time within _SHORTER, until _IN_VAIN steps gain
-# nothing. The best step is made in the finest chunks, and so is one within _HALF_A_STEP of its time.
-_WORTH, _SHORTER, _IN_VAIN, _HALF_A_STEP = 0.98, 0.95, 2, 0.975
+# nothing, or one takes _HOPELESS times the best time: none after it comes near. The best step is made in the
+# finest chunks, and so is one within _HALF_A_STEP of its time.
+_WORTH, _SHORTER, _IN_VAIN, _HALF_A_STEP, _HOPELESS = 0.98, 0.95, 2, 0.975, 1.2
 # Plans in few rounds are sought if the longest path has at least this share of the time as latency. For
 # each number of rounds up to _BEGUN plans are begun, with up to _ATTEMPTS attempts for each plan, fewer if
 # rounds² · links² of all would be above _MOST_WORK, a second. They are improved at prices _PRICINGS times.
@@ -116,6 +117,8 @@ def _lowered(
             break
         time_s = replay(_schedule(packing, packed, shape, chunk_bytes, seed)).time_s
         vain = 0 if time_s < min([step.time_s for step in steps], default=np.inf) else vain + 1
+        if time_s > _HOPELESS * best_s:
+            break
         steps.append(_Step(time_s, within_s, packing, packed))
         if alike and len(steps) <= _PRICINGS:
             rounds.improve(packed, len(plans), within_s)

@@ -15,7 +15,7 @@ from synth.network import Link, build
 from synth.networks.families import family
 from synth.schedules import COPY
 from synth.scheduling import block_exchange
-from synth.scheduling.justification import justified
+from synth.scheduling.justification import justified, least_s
 from synth.scheduling.list_scheduling import Sends
 from synth.simulation.schedule import replay
 
@@ -41,6 +41,11 @@ def test_the_same_sends_no_slower_and_still_right(network, kind, chunks, chunk_b
     assert _table(found) == _table(schedule)
     assert check(found) == []
     assert replay(found).time_s <= replay(schedule).time_s
+    bound_s = least_s(schedule)
+    assert bound_s <= replay(found).time_s * (1 + 1e-9)
+    assert justified(schedule, bound_s) is schedule
+    # More chunks hold a link longer only if each holds it for its latency as well.
+    assert network.hold_alpha or least_s(schedule, 3) <= bound_s * (1 + 1e-9)
 
 
 def test_what_others_wait_for_goes_first():
@@ -53,6 +58,8 @@ def test_what_others_wait_for_goes_first():
     sends.add(2, 1, COPY, 2)
     schedule = sends.schedule(network, collective("scatter", 3, 3), 1, "by hand")
     assert replay(schedule).time_s == 8
+    # The first link is busy for 2 s, and the second needs 6 s more after the send that ends latest.
+    assert least_s(schedule) == 7
     found = justified(schedule)
     assert replay(found).time_s == 7
     assert found.chunk[0] == 2

@@ -13,6 +13,7 @@ from synth.check.schedule import check
 from synth.methods import direct
 from synth.networks.families import family
 from synth.portfolio.request import cut_again
+from synth.scheduling.justification import least_s
 from synth.scheduling.pipelining import pipelined
 from synth.simulation.schedule import replay
 
@@ -45,6 +46,7 @@ def test_parts_are_proven_and_never_slower_than_one_after_the_other(
     assert not check(found, replay(found))
     alone = replay(schedule, chunk_bytes=chunk_bytes).time_s
     assert replay(found).time_s <= parts * alone * (1 + 1e-9)
+    assert least_s(schedule, parts) <= replay(found).time_s * (1 + 1e-9)
 
 
 def test_behind_a_switch_sums_go_out_while_others_come_in() -> None:
