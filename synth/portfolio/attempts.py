@@ -33,6 +33,7 @@ from synth.methods import (
     two_step,
 )
 from synth.network import Network
+from synth.networks import found_symmetry
 from synth.portfolio.rank_subsets import serve
 from synth.portfolio.request import Request, cut
 from synth.published import synthesizer
@@ -116,6 +117,9 @@ _LARGE = (
     "aligned",
     "trivance",
 )
+# If translations carry any rank into any other, auto skips these methods, but not for _SCATTERED, and not for
+# at most _FEW_OF_ROOT deliveries from or to one root. The 605 cells of benchmarks/sizes.py are as fast so.
+_OF_UNLIKE_RANKS, _FEW_OF_ROOT = ("paths", "forest", "adapcc"), 1000
 _ROOTED = ("broadcast", "reduce")
 _SCATTERED = ("all_to_all", "all_to_next", "scatter", "gather", "custom")
 # Seconds for all integer programs of a search: of a method requested by name, and of auto.
@@ -267,9 +271,8 @@ class Plan:
             return ratio < _WORTH_PATHS
         if request.method != "auto" or not self.method.solves or best is None:
             return False
-        # If the request leaves the chunk size open, an ilp optimum for other chunks than the best schedule's
-        # gains nothing.
-        coarser = request.chunk_bytes is None and self.name == "ilp" and best.collective != self.shape
+        # If the request leaves the chunk size open, an ilp optimum for some chunk size gains nothing.
+        coarser = request.chunk_bytes is None and self.name == "ilp"
         close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
         return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
 
@@ -348,6 +351,9 @@ def plans(request: Request) -> Iterator[Plan]:
             unsuited = not method.suits(request.network, shape) or (method.solves and not request.solving)
             unsuited = unsuited or (method.exchanges and request.trees)
             unsuited = unsuited or (method.own_size and request.sweeping)
+            # An option of a method is a request to try it.
+            skippable = name in _OF_UNLIKE_RANKS and not _options(request, name)
+            unsuited = unsuited or (skippable and _are_alike(request, shape))
             if request.method == "auto" and (
                 unsuited or not _is_worth_trying(request, method, shape, chunk_bytes)
             ):
@@ -407,6 +413,21 @@ def library_plans(request: Request, *, merging: bool = False) -> Iterator[Plan]:
 def _too_many_paths(request: Request, shape: Collective) -> bool:
     spread = not any(one.kind in _SCATTERED for one in request.asked)
     return spread and deliveries(shape) > _PATHS_DELIVERIES
+
+
+def _are_alike(request: Request, shape: Collective) -> bool:
+    """Return whether methods of _OF_UNLIKE_RANKS are of no use: translations carry any rank into any other.
+
+    They are of use for few chunks from or to one root, because mixtures take such plans, and for a runtime,
+    which may not load the schedule that is fastest over links.
+    """
+    whole = request.whole
+    if request.trees or request.runtime or whole is None or whole.kind in _SCATTERED:
+        return False
+    if whole.kind in _ROOTED and deliveries(shape) <= _FEW_OF_ROOT:
+        return False
+    found = found_symmetry(request.network)
+    return found is not None and found.network.translations == request.network.ranks
 
 
 def _calls(shape: Collective) -> int:

@@ -57,3 +57,20 @@ def test_one_chunk_is_exchanged_even_where_links_have_no_latency(spec: str, roun
     found = synthesize(Request(network, "all_reduce", chunk_bytes=1000, chunks=1)).schedule
     assert found.outcome is not None
     assert found.outcome.time_s == pytest.approx(rounds * 1000 / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "size_bytes", "runtime", "tried"),
+    [
+        ("torus:4x4", "all_reduce", 1 << 20, "", set()),
+        ("torus:4x4", "all_to_all", 1 << 20, "", {"paths", "forest"}),
+        ("torus:4x4", "broadcast", 1 << 12, "", {"paths", "forest"}),
+        ("mesh:4x4", "all_reduce", 1 << 20, "", {"paths", "forest"}),
+        # A runtime may refuse what is fastest over links.
+        ("torus:4x4", "all_reduce", 1 << 20, "msccl", {"paths", "forest"}),
+    ],
+)
+def test_trees_are_packed_where_ranks_differ(spec, kind, size_bytes, runtime, tried) -> None:
+    network = family(spec, [5e-7], [100e9])
+    asked = Request(network, kind, size_bytes=size_bytes, runtime=runtime)
+    assert {plan.name for plan in plans(asked)} & {"paths", "forest", "adapcc"} == tried
