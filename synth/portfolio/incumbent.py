@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from synth.collective import ROOTED
 from synth.portfolio.attempts import Plan, deliveries, least_sends
 from synth.prediction import is_clearly_sooner, schedule_run_s
 from synth.schedules import Schedule
@@ -32,8 +33,10 @@ _LONG_DELIVERIES = 50_000
 _BUILT = ("circulant", "stars")
 _MANY_RANKS, _SOME_RANKS = 128, 32
 _NEAR_OF_MANY, _NEAR_OF_SOME = 1.03, 1.015
-# A policy of the greedy search that was slower than the best by this factor is not tried with finer chunks.
-_HOPELESS = 1.2
+# A policy of the greedy search that was slower than the best by the factor _HOPELESS is not tried with finer
+# chunks. If chunks do not all leave or enter one root, neither is one that was slower by _SLOWER than another
+# policy with as many chunks: in 673 cells none of these won.
+_HOPELESS, _SLOWER = 1.2, 1.05
 # Finer chunks may beat the extrapolation from coarser ones by up to this factor.
 _BEYOND = 1.05
 # After four chunk sizes, an exchange is tried with smaller chunks only if the times of the last two sizes
@@ -70,12 +73,14 @@ class Incumbent:
     """The best schedule so far; it depends only on the schedules taken and their order.
 
     ``target_s`` is the bound. With ``predicted``, the predicted time of the run decides in the end; because
-    the bound counts links only, reaching it then does not by itself end the search.
+    the bound counts links only, reaching it then does not by itself end the search. With ``loaded``, a
+    runtime has to load the schedule, and may refuse the fastest.
     """
 
-    def __init__(self, target_s: float, *, predicted: bool = False) -> None:
+    def __init__(self, target_s: float, *, predicted: bool = False, loaded: bool = False) -> None:
         self.target_s = target_s
         self._predicted = predicted
+        self._only_links_count = not (predicted or loaded)
         # The last schedule for which ``_is_bound_decisive`` was computed, and the answer.
         self._decisive: tuple[Schedule, bool] | None = None
         self.best: Schedule | None = None
@@ -83,6 +88,8 @@ class Incumbent:
         self.attempts: list[Attempt] = []
         # For each policy of the greedy search: its last number of chunks, and its time over the best time.
         self._slower: dict[int, tuple[int, float]] = {}
+        # The times of the greedy search by number of chunks and policy, where every rank may own sums.
+        self._policy_s: dict[int, dict[int, float]] = {}
         self._least_busy_s = float("inf")
 
     @property
@@ -123,6 +130,8 @@ class Incumbent:
             # A single rank takes no time: avoid 0 / 0.
             slower = time_s / (self._comparable_s(plan.shape.chunks) or time_s or 1.0)
             self._slower[plan.variant] = (plan.shape.chunks, slower)
+            if "centres" not in plan.options:
+                self._policy_s.setdefault(plan.shape.chunks, {})[plan.variant] = time_s
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
             self._least_busy_s = min(self._least_busy_s, busy_s)
@@ -168,7 +177,13 @@ class Incumbent:
         if plan.name == "greedy":
             # Times of one policy follow no trend over chunk sizes.
             chunks, slower = self._slower.get(plan.variant, (0, 0.0))
-            return slower > _HOPELESS and plan.shape.chunks > chunks
+            if plan.shape.chunks <= chunks:
+                return False
+            times_s = self._policy_s.get(chunks, {})
+            judged = self._only_links_count and plan.shape.whole and plan.shape.kind not in ROOTED
+            judged = judged and plan.variant in times_s
+            slow = judged and times_s[plan.variant] > _SLOWER * min(times_s.values())
+            return slow or slower > _HOPELESS
         before = [one for one in self.attempts if one.method == plan.name]
         if not before:
             return False

@@ -71,7 +71,8 @@ def fastest_plain(
         proven = bounds_of(request)
     bounded_s = time.perf_counter()
     predicted = request.decided_by_prediction
-    choice = Incumbent(max(bound.time_s for bound in proven), predicted=predicted)
+    target_s = max(bound.time_s for bound in proven)
+    choice = Incumbent(target_s, predicted=predicted, loaded=bool(request.runtime))
     found: list[Schedule] = []
     with Trials(request, tried, begun_s, pools) as trials:
         takers = [take for take in (keep, found.append if predicted else None) if take is not None]

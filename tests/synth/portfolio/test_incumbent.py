@@ -108,6 +108,27 @@ def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
     assert choice.spares(with_chunks(plan_of("greedy", 6), chunks * 8))
 
 
+@pytest.mark.parametrize(
+    ("kind", "slow_s", "loaded", "spared"),
+    [
+        ("all_reduce", 2.12, False, True),
+        ("all_reduce", 2.08, False, False),
+        ("all_reduce", 2.12, True, False),
+        ("broadcast", 2.12, False, False),
+    ],
+)
+def test_a_policy_that_another_beats_is_not_tried_with_finer_chunks(few, kind, slow_s, loaded, spared):
+    mesh = family("mesh:2x3", [1e-6], [1e9])
+    greedy = [one for one in plans(Request(mesh, kind, size_bytes=1 << 24)) if one.name == "greedy"]
+    choice = Incumbent(1.0, loaded=loaded)
+    chunks = greedy[0].shape.chunks
+    for plan in greedy:
+        if plan.shape.chunks == chunks:
+            choice.take(plan, few, slow_s if plan.variant else 2.0)
+    finer = [one for one in greedy if one.shape.chunks == 2 * chunks]
+    assert [choice.spares(one) for one in finer] == [spared and one.variant > 0 for one in finer]
+
+
 @pytest.mark.parametrize("method", ["greedy", "symmetric"])
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
 @pytest.mark.parametrize(
@@ -122,12 +143,12 @@ def test_more_sends_than_what_is_left_could_pay_for_are_spared(few):
 def test_of_many_ranks_trees_are_spared_where_they_fill_too_late(
     method, kind, time_s, chunk_bytes, ranks, spared
 ):
-    torus = family(f"torus:{ranks}", [5e-7], [5e10])
-    request = Request(torus, kind, size_bytes=1 << 24)
+    mesh = family(f"mesh:{ranks}", [5e-7], [5e10])
+    request = Request(mesh, kind, size_bytes=1 << 24)
     greedy, forest = (
         next(one for one in plans(request) if one.name == name) for name in ("greedy", "forest")
     )
-    made = {"sends": 65_024, "method": method, "network": torus, "chunk_bytes": chunk_bytes}
+    made = {"sends": 65_024, "method": method, "network": mesh, "chunk_bytes": chunk_bytes}
     choice = Incumbent(1.0)
     choice.take(greedy, type("Table", (), made), time_s)
     assert choice.spares(forest) is spared
