@@ -1,4 +1,4 @@
-"""Copies between arrays in compiled loops, because numba compiles ``a[:] = b`` for seconds."""
+"""Copies between arrays in compiled loops, because numba takes seconds to compile ``a[:] = b``."""
 
 from __future__ import annotations
 

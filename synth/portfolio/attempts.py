@@ -271,10 +271,10 @@ class Plan:
             return ratio < _WORTH_PATHS
         if request.method != "auto" or not self.method.solves or best is None:
             return False
-        # If the request leaves the chunk size open, an ilp optimum for some chunk size gains nothing.
-        coarser = request.chunk_bytes is None and self.name == "ilp"
+        # If the request leaves the chunk size open, an optimum for one chunk size gains nothing.
+        any_chunk = request.chunk_bytes is None and self.name == "ilp"
         close = ratio < (1.0 if self.name == "ilp" else _WORTH_SOLVING)
-        return coarser or close or solving_s > _SOLVING_IN_AUTO_S / 2
+        return any_chunk or close or solving_s > _SOLVING_IN_AUTO_S / 2
 
     def run(self, request: Request, taken_s: float, left: int) -> Schedule:
         """Return the schedule of this attempt; ``left`` attempts share the time left after ``taken_s``.
@@ -353,7 +353,7 @@ def plans(request: Request) -> Iterator[Plan]:
             unsuited = unsuited or (method.own_size and request.sweeping)
             # An option of a method is a request to try it.
             skippable = name in _OF_UNLIKE_RANKS and not _options(request, name)
-            unsuited = unsuited or (skippable and _are_alike(request, shape))
+            unsuited = unsuited or (skippable and _symmetry_replaces(request, shape))
             if request.method == "auto" and (
                 unsuited or not _is_worth_trying(request, method, shape, chunk_bytes)
             ):
@@ -415,14 +415,14 @@ def _too_many_paths(request: Request, shape: Collective) -> bool:
     return spread and deliveries(shape) > _PATHS_DELIVERIES
 
 
-def _are_alike(request: Request, shape: Collective) -> bool:
-    """Return whether methods of _OF_UNLIKE_RANKS are of no use: translations carry any rank into any other.
+def _symmetry_replaces(request: Request, shape: Collective) -> bool:
+    """Return whether methods of _OF_UNLIKE_RANKS gain nothing: translations carry any rank into any other.
 
-    They are of use for few chunks from or to one root, because mixtures take such plans, and for a runtime,
-    which may not load the schedule that is fastest over links.
+    They do gain for few chunks from or to one root, because mixtures take such plans, and where another
+    schedule than the fastest over links may be kept.
     """
     whole = request.whole
-    if request.trees or request.runtime or whole is None or whole.kind in _SCATTERED:
+    if request.trees or not request.decided_over_links or whole is None or whole.kind in _SCATTERED:
         return False
     if whole.kind in _ROOTED and deliveries(shape) <= _FEW_OF_ROOT:
         return False

@@ -73,14 +73,14 @@ class Incumbent:
     """The best schedule so far; it depends only on the schedules taken and their order.
 
     ``target_s`` is the bound. With ``predicted``, the predicted time of the run decides in the end; because
-    the bound counts links only, reaching it then does not by itself end the search. With ``loaded``, a
-    runtime has to load the schedule, and may refuse the fastest.
+    the bound counts links only, reaching it then does not by itself end the search. Without
+    ``over_links``, another schedule than the fastest over links may be kept.
     """
 
-    def __init__(self, target_s: float, *, predicted: bool = False, loaded: bool = False) -> None:
+    def __init__(self, target_s: float, *, predicted: bool = False, over_links: bool = True) -> None:
         self.target_s = target_s
         self._predicted = predicted
-        self._only_links_count = not (predicted or loaded)
+        self._over_links = over_links
         # The last schedule for which ``_is_bound_decisive`` was computed, and the answer.
         self._decisive: tuple[Schedule, bool] | None = None
         self.best: Schedule | None = None
@@ -88,7 +88,7 @@ class Incumbent:
         self.attempts: list[Attempt] = []
         # For each policy of the greedy search: its last number of chunks, and its time over the best time.
         self._slower: dict[int, tuple[int, float]] = {}
-        # The times of the greedy search by number of chunks and policy, where every rank may own sums.
+        # The times of the greedy search by number of chunks and policy, where policies are compared.
         self._policy_s: dict[int, dict[int, float]] = {}
         self._least_busy_s = float("inf")
 
@@ -130,7 +130,8 @@ class Incumbent:
             # A single rank takes no time: avoid 0 / 0.
             slower = time_s / (self._comparable_s(plan.shape.chunks) or time_s or 1.0)
             self._slower[plan.variant] = (plan.shape.chunks, slower)
-            if "centres" not in plan.options:
+            one_root = not plan.shape.whole or plan.shape.kind in ROOTED
+            if self._over_links and not one_root and "centres" not in plan.options:
                 self._policy_s.setdefault(plan.shape.chunks, {})[plan.variant] = time_s
         if plan.name == "forest" and plan.shape.chunks >= _CHUNKS_IN_SHARES:
             busy_s = busiest_s_per_byte(schedule) * schedule.chunk_bytes
@@ -180,10 +181,8 @@ class Incumbent:
             if plan.shape.chunks <= chunks:
                 return False
             times_s = self._policy_s.get(chunks, {})
-            judged = self._only_links_count and plan.shape.whole and plan.shape.kind not in ROOTED
-            judged = judged and plan.variant in times_s
-            slow = judged and times_s[plan.variant] > _SLOWER * min(times_s.values())
-            return slow or slower > _HOPELESS
+            beaten = times_s.get(plan.variant, 0.0) > _SLOWER * min(times_s.values(), default=0.0)
+            return beaten or slower > _HOPELESS
         before = [one for one in self.attempts if one.method == plan.name]
         if not before:
             return False

@@ -72,7 +72,7 @@ def fastest_plain(
     bounded_s = time.perf_counter()
     predicted = request.decided_by_prediction
     target_s = max(bound.time_s for bound in proven)
-    choice = Incumbent(target_s, predicted=predicted, loaded=bool(request.runtime))
+    choice = Incumbent(target_s, predicted=predicted, over_links=request.decided_over_links)
     found: list[Schedule] = []
     with Trials(request, tried, begun_s, pools) as trials:
         takers = [take for take in (keep, found.append if predicted else None) if take is not None]

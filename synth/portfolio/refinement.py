@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from synth.check import check
 from synth.collective import Collective
@@ -79,21 +78,18 @@ class Refinement:
         # Methods may find the same schedule: of schedules with equal chunks and time, keep one.
         unlike = {(one[2].collective.chunks, f"{_time_s(one):.6g}"): one for one in self._found.values()}
         near = sorted((one for one in unlike.values() if _time_s(one) <= _NEAR * best_s), key=_time_s)
-        # A runtime may refuse the fastest schedule, and a prediction may prefer another.
         request = self._request
-        decisive = not (request.runtime or request.decided_by_prediction)
         with _threads(request.jobs) as each:
             whole = []
-            for one in each(partial(_justified, below_s=best_s if decisive else np.inf), near[:_JUSTIFIED]):
+            for one in each(partial(_justified, below_s=self._worth_s(best_s)), near[:_JUSTIFIED]):
                 whole.append(one)
                 yield one
             best_s = min([best_s, *map(_time_s, whole)])
             if request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
                 return
             yield from each(_justified, self._mixed(best_s))
-            divisible = [
-                one for one in whole if self._may_gain_in_parts(one[2], best_s if decisive else np.inf)
-            ]
+            worth_s = self._worth_s(best_s)
+            divisible = [one for one in whole if self._may_gain_in_parts(one[2], worth_s)]
             halved = sorted(
                 zip(each(self._halved, divisible), divisible, strict=True),
                 key=lambda pair: _time_s(pair[0]),
@@ -149,11 +145,15 @@ class Refinement:
             best, parts = found[-1], 2 * parts
         return found
 
-    def _may_gain_in_parts(self, schedule: Schedule, best_s: float) -> bool:
-        """Return whether some number of parts has a lower bound below ``best_s``."""
+    def _worth_s(self, best_s: float) -> float:
+        """Return the time that a schedule must come below to be of use."""
+        return best_s if self._request.decided_over_links else math.inf
+
+    def _may_gain_in_parts(self, schedule: Schedule, worth_s: float) -> bool:
+        """Return whether some number of parts has a lower bound below ``worth_s``."""
         parts = self._most_parts(schedule)
         while parts > 1:
-            if least_s(schedule, parts) < best_s:
+            if least_s(schedule, parts) < worth_s:
                 return True
             parts //= 2
         return False
@@ -189,7 +189,7 @@ def _threads(count: int) -> Iterator[Callable[[Callable[[Any], Any], Sequence[An
         executor.shutdown(cancel_futures=True)
 
 
-def _justified(found: Found, below_s: float = np.inf) -> Found:
+def _justified(found: Found, below_s: float = math.inf) -> Found:
     _, plan, schedule = found
     better = justified(schedule, below_s)
     return replay(better).time_s, plan, better

@@ -87,6 +87,11 @@ class Request:
         return self.method == "auto" and self.network.measured
 
     @property
+    def decided_over_links(self) -> bool:
+        """Whether links alone decide: no runtime has to load the schedule, and no prediction chooses it."""
+        return not (self.runtime or self.decided_by_prediction)
+
+    @property
     def asked(self) -> tuple[CollectiveRequest, ...]:
         return self.collectives or (CollectiveRequest(self.kind, self.root),)
 

@@ -16,7 +16,7 @@ from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, of_schedule
 from synth.simulation import replay
 
-__all__ = ["justified", "least_s", "longest_paths_s"]
+__all__ = ["heads_and_tails_s", "justified", "least_s"]
 
 # The most passes, and the most passes in a row without gain.
 _MOST_PASSES, _MOST_IN_VAIN = 8, 3
@@ -24,8 +24,6 @@ _MOST_PASSES, _MOST_IN_VAIN = 8, 3
 _GAIN = 0.999
 # The most sends for which a second starting order is tried.
 _FEW_SENDS = 10_000
-
-
 # A time is at its lower bound within this share: sums of floats round.
 _ROUNDED = 1e-9
 
@@ -39,14 +37,15 @@ def justified(schedule: Schedule, below_s: float = np.inf) -> Schedule:
     if len(schedule.stream) or not schedule.sends:
         return schedule
     forwards = of_schedule(schedule)
-    bound_s = _least_s(schedule, forwards, 1)
+    heads_s, tails_s = heads_and_tails_s(schedule, forwards, schedule.chunk_bytes)
+    bound_s = _least_s(schedule, heads_s, tails_s, 1)
     if bound_s >= min(below_s, replay(schedule).time_s * (1 - _ROUNDED)):
         return schedule
     backwards = forwards.reversed()
     # Start from the given order, and from the longest path after each send.
     begun = [_back_s(schedule, backwards, replay(schedule).arrival_s)]
     if schedule.sends <= _FEW_SENDS:
-        begun.append(_tails_s(schedule, backwards))
+        begun.append(tails_s)
     best, best_s = schedule, replay(schedule).time_s
     for left_s in begun:
         if bound_s < best_s * (1 - _ROUNDED):
@@ -60,29 +59,35 @@ def least_s(schedule: Schedule, parts: int = 1) -> float:
     It is the longest path of sends, or the load of a link or port with the shortest paths before and after.
     O((sends + addends) · log sends).
     """
-    return _least_s(schedule, of_schedule(schedule), parts)
+    chunk_bytes = schedule.chunk_bytes // parts
+    return _least_s(schedule, *heads_and_tails_s(schedule, of_schedule(schedule), chunk_bytes), parts)
 
 
-def _least_s(schedule: Schedule, forwards: Precedence, parts: int) -> float:
+def _least_s(schedule: Schedule, heads_s: Floats, tails_s: Floats, parts: int) -> float:
     network, chunk_bytes = schedule.network, schedule.chunk_bytes // parts
-    lasts_s = np.zeros(schedule.sends + forwards.milestones)
-    lasts_s[: schedule.sends] = network.travel_s(chunk_bytes)[schedule.link]
-    head_s, tail_s = (
-        longest_paths_s(lasts_s, one.waits, *one.successors)[: schedule.sends]
+    start, resource = network.link_resources
+    counts = np.diff(start)[schedule.link]
+    at, send = spans(start[schedule.link], counts), np.repeat(np.arange(schedule.sends), counts)
+    load_s = parts * network.busy_s(schedule.link, chunk_bytes)
+    before_s, after_s = np.full(len(load_s), np.inf), np.full(len(load_s), np.inf)
+    np.minimum.at(before_s, resource[at], heads_s[send])
+    np.minimum.at(after_s, resource[at], tails_s[send] - network.held_s(chunk_bytes)[at])
+    used = np.isfinite(before_s)
+    return max(float((heads_s + tails_s).max()), float((before_s + load_s + after_s)[used].max()))
+
+
+def heads_and_tails_s(schedule: Schedule, forwards: Precedence, chunk_bytes: int) -> tuple[Floats, Floats]:
+    """Return the longest paths before each send, and from its start to the last arrival it affects.
+
+    Chunks have ``chunk_bytes``, and no send queues.
+    """
+    travel_s = np.zeros(schedule.sends + forwards.milestones)
+    travel_s[: schedule.sends] = schedule.network.travel_s(chunk_bytes)[schedule.link]
+    ends_s, tails_s = (
+        _longest_paths_s(floats(travel_s), one.waits, *one.successors)[: schedule.sends]
         for one in (forwards, forwards.reversed())
     )
-    before_s = head_s - lasts_s[: schedule.sends]
-    start, resource = network.link_resources
-    held_s = network.held_s(chunk_bytes)
-    at = spans(start[schedule.link], np.diff(start)[schedule.link])
-    send = np.repeat(np.arange(schedule.sends), np.diff(start)[schedule.link])
-    resources = network.links + len(network.ports)
-    first_s, last_s = np.full(resources, np.inf), np.full(resources, np.inf)
-    np.minimum.at(first_s, resource[at], before_s[send])
-    np.minimum.at(last_s, resource[at], tail_s[send] - held_s[at])
-    load_s = parts * np.bincount(resource[at], held_s[at], resources)
-    used = np.isfinite(first_s)
-    return max(float((before_s + tail_s).max()), float((first_s + load_s + last_s)[used].max()))
+    return ends_s - travel_s[: schedule.sends], tails_s
 
 
 def _improved(
@@ -113,15 +118,8 @@ def _back_s(schedule: Schedule, backwards: Precedence, arrival_s: Floats) -> Flo
     return line_up(network, schedule.chunk_bytes, link, backwards, floats(-arrival_s))[1]
 
 
-def _tails_s(schedule: Schedule, backwards: Precedence) -> Floats:
-    """Return seconds from each send's start to the last arrival it affects, without queueing."""
-    travel_s = np.zeros(backwards.sends + backwards.milestones)
-    travel_s[: schedule.sends] = schedule.network.travel_s(schedule.chunk_bytes)[schedule.link]
-    return longest_paths_s(travel_s, backwards.waits, *backwards.successors)[: schedule.sends]
-
-
 @compiled
-def longest_paths_s(duration_s: Floats, waits: Indices, after_start: Indices, after: Indices) -> Floats:
+def _longest_paths_s(duration_s: Floats, waits: Indices, after_start: Indices, after: Indices) -> Floats:
     """Return for each node the longest path that ends with it, as a sum of durations (Kahn's order)."""
     end_s = duration_s.copy()
     ready = np.empty(len(waits), np.int64)

@@ -28,7 +28,7 @@ from synth.network import Network
 from synth.networks import found_symmetry
 from synth.schedules import COPY, Schedule
 from synth.scheduling.dimension_sends import dimension_sends
-from synth.scheduling.justification import longest_paths_s
+from synth.scheduling.justification import heads_and_tails_s
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.packing import ChunkPacking, ChunkPlan, PackedChunks
 from synth.scheduling.precedence import copies_wait, of_schedule
@@ -165,16 +165,8 @@ def _ends_with_copies(plan: ChunkPlan, network: Network) -> bool:
 
 def _plans(schedule: Schedule, chunk_bytes: int) -> Iterator[ChunkPlan]:
     """Yield the plan of each chunk, with times for chunks of ``chunk_bytes``."""
-    network, sends = schedule.network, schedule.sends
-    forwards = of_schedule(schedule)
-    backwards = forwards.reversed()
-    travel_s = network.travel_s(chunk_bytes)[schedule.link]
-    lasts_s = np.zeros(sends + forwards.milestones)
-    lasts_s[:sends] = travel_s
-    head_s, left_s = (
-        longest_paths_s(lasts_s, one.waits, *one.successors)[:sends] for one in (forwards, backwards)
-    )
-    head_s = head_s - travel_s
+    sends = schedule.sends
+    head_s, left_s = heads_and_tails_s(schedule, of_schedule(schedule), chunk_bytes)
     start = schedule.addend_start if schedule.exchanges else np.zeros(sends + 1, np.int64)
     order = np.argsort(schedule.chunk, kind="stable")
     place = np.empty(sends, np.int64)

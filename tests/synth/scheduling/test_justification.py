@@ -58,11 +58,23 @@ def test_what_others_wait_for_goes_first():
     sends.add(2, 1, COPY, 2)
     schedule = sends.schedule(network, collective("scatter", 3, 3), 1, "by hand")
     assert replay(schedule).time_s == 8
-    # The first link is busy for 2 s, and the second needs 6 s more after the send that ends latest.
+    # The longest path is that of chunk 2: 1 s, then 6 s.
     assert least_s(schedule) == 7
     found = justified(schedule)
     assert replay(found).time_s == 7
     assert found.chunk[0] == 2
+
+
+def test_a_busy_link_bounds_the_time_of_any_order():
+    """Two chunks take 1 s to the middle rank, 2 s of its link to the last one, and its latency of 5 s."""
+    network = build("line", ["a", "b", "c"], [Link(0, 1, 0.0, 1.0), Link(1, 2, 5.0, 1.0)])
+    sends = Sends()
+    for chunk in (4, 5):
+        sends.add(chunk, 0, COPY, 0)
+        sends.add(chunk, 1, COPY, 1)
+    schedule = sends.schedule(network, collective("scatter", 3, 6), 1, "by hand")
+    assert least_s(schedule) == replay(schedule).time_s == 8
+    assert justified(schedule) is schedule
 
 
 def test_a_pipelined_all_reduce_gains():
