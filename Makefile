@@ -20,7 +20,7 @@ help:
 	@echo 'make check   ruff, mypy --strict, import-linter'
 	@echo 'make docs    write man/ and completions/ anew from the command line'
 	@echo 'make site    build docs/ as a site, dist/site/index.html'
-	@echo 'make wheel   compile the loops, and build dist/ccctl-….whl with them'
+	@echo 'make wheel   build dist/ccctl-….whl, with the loops compiled'
 	@echo 'make clean   remove .venv, out/, dist/ and every cache'
 
 run:
@@ -107,7 +107,6 @@ site:
 # Whose versions of Python and numba are those of .venv compiles no loop; others compile them as they need them.
 wheel:
 	@.ci/venv
-	$(BIN)/python -P -m ccctl.compile_loops
 	$(BIN)/python -P -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:

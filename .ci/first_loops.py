@@ -1,20 +1,43 @@
-"""Compile the numba loops of a first `make run` while pip installs the other packages.
+"""Compile the numba loops of a first `make run`, on two cores.
 
-It needs NumPy, SciPy and numba only. If it fails, nothing is lost: loops without machine code are compiled
-when they are first called.
+If it fails, nothing is lost but time: loops without machine code are compiled when they are first called.
 """
 
 import sys
+from multiprocessing import Process
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from exec.mpi.interpreter import compile_for
+from probes.link_costs import HostMemory
 from synth.collective import collective
+from synth.compiler import lower
 from synth.kernels.compiled_loop import all_compiled
-from synth.methods import greedy
+from synth.methods import greedy, ring
 from synth.networks.families import family
+from synth.prediction.one_host import host_timing
 
-with all_compiled():
-    greedy.synthesize(family("ring:2", [1e-6], [1e9]), collective("all_gather", 2), 1)
-compile_for(["float32"])
+RING = family("ring:4", [1e-6], [1e9])
+MEMORY = HostMemory("", (1,), (1e-9,), (1e-9,))
+
+
+def search() -> None:
+    """Compile the loops of the greedy search."""
+    with all_compiled():
+        greedy.synthesize(RING, collective("all_gather", 4), 1)
+
+
+def run() -> None:
+    """Compile the loops that make a program, predict its time, and run it."""
+    compile_for(["float32"])
+    schedule = ring.synthesize(RING, collective("all_reduce", 4), 1)
+    with all_compiled():
+        program = lower(schedule)
+        host_timing(program, RING, 1024, MEMORY)
+
+
+beside = Process(target=search)
+beside.start()
+run()
+beside.join()

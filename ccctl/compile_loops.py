@@ -1,7 +1,7 @@
 """The compiler of the package's loops: ``python -m ccctl.compile_loops`` fills synth/kernels/loops.
 
-Run it before a wheel is built, in a container image, or for a shared installation. Users' first commands then
-compile nothing, even where they may not write to the installation.
+The build of a wheel runs it. Run it in a shared installation after a change of Python or numba. Users' first
+commands then compile nothing, even where they may not write to the installation.
 
 A loop is compiled for the types of its arguments. So this module runs commands that call all loops with all
 types that users need, which also tests each loop. The commands run in parallel and share a cache.
@@ -33,19 +33,19 @@ _LINKS = "src,dst,alpha,bandwidth,port\n" + "".join(
     if src != dst
 )
 _COST = "--alpha 0.5us --bandwidth 50GB/s"
-_RANKS = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "scatter",
-    "gather",
-)
+_GROUPS = """
+[[group]]
+kind = "all_reduce"
+size = "1M"
+ranks = "0-1"
+[[group]]
+kind = "all_gather"
+size = "64K"
+ranks = "2-3"
+"""
 # Each case is a chain of commands that use each other's files; the longest come first. ``exec`` compiles, for
-# each element type, the loop that runs programs on ranks; ``predict`` predicts a program's times as bench
-# does, ``demand`` plans an uneven all_to_all.
+# each element type, the loop that runs programs on ranks; the other words of ``_PYTHON`` call what no quick
+# command calls.
 CASES: tuple[tuple[str, ...], ...] = (
     (
         f"synth --network mesh:4x4 {_COST} --size 64K -o mesh.json",
@@ -61,32 +61,27 @@ CASES: tuple[tuple[str, ...], ...] = (
         "compile links.json -o links-program.json",
         "simulate links-program.json --network links.csv --size 1M",
         "verify links-program.json --same-bits",
+        "merge links.json",
     ),
     ("exec float32 float16 bfloat16 float64",),
     ("exec int32 int64 int16 int8 uint8",),
-    *(
-        (f"synth --network links.csv --collective {kind} --sizes 64K:16M -f 16 -o {kind}.json",)
-        for kind in _RANKS
-    ),
+    (f"synth --network mesh:2x2 {_COST} --collective groups.toml",),
+    (f"synth --network ring:4 {_COST} --size 64K --reproducible --method aligned",),
+    ("synth --network dgx-a100:2 --sizes 1K:4K -f 4 --method greedy -o dgx.json", "verify dgx.json"),
     (
-        "synth --network dgx-a100:2 --sizes 1K:64M -f 16 -o dgx.json",
-        "simulate dgx.json --size 1M",
-        "verify dgx.json",
+        "synth --network dgx-h100+nvls:1 --size 64K --method nvls -o nvls.json",
+        "compile nvls.json -o nvls-program.json",
+        "verify nvls-program.json",
     ),
-    (f"synth --network ring:4 {_COST}",),
-    (f"synth --network switch:8 {_COST} --hold-alpha",),
-    (f"synth --network switch:64 {_COST} --without rank:3 --ranks 0-40",),
-    (f"synth --network fat_tree:4x4/2 {_COST} --collective all_to_all",),
-    (f"synth --network dragonfly:4x4 {_COST}",),
+    (f"synth --network mesh:2x2 {_COST} --size 4M --for mscclpp --method ring -o plan.json",),
+    (f"synth --network mesh:4x4 {_COST} --collective broadcast --chunk 1M --method greedy",),
     ("demand",),
-    (f"synth --network mesh:4x4 {_COST} --collective broadcast:0-7,all_reduce:8-15 --chunk 1M",),
+    ("star",),
     *(
-        (f"order switch:{hosts} {_COST} --for {library}",)
-        for hosts, library in ((4, "mpich:rabenseifner"), (12, "openmpi:ring"), (12, "nccl:tree"))
+        (f"order switch:12 {_COST} --for {library}",)
+        for library in ("mpich:rabenseifner", "openmpi:ring", "nccl:tree")
     ),
-    (f"training averaging fat_tree:4x2/4 {_COST} --size 16M --compare",),
-    (f"training fusion resnet-50 --ranks 4 {_COST}",),
-    # On a network of equal links the default choice gives other trees: this case asks for a forest by name.
+    # Some methods are asked for by name, since the default choice on these networks does not try them.
     (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method forest",),
     (f"synth --network mesh:3x3 {_COST} --collective all_gather --size 1M --method tacos_published",),
     (f"synth --network torus:4x4 {_COST} --method symmetric -o symmetric.json", "verify symmetric.json"),
@@ -112,6 +107,20 @@ from probes.link_costs import HostMemory
 schedule, program = (codec.load(path) for path in sys.argv[1:])
 predicted_s(program, schedule.network, 1024)
 host_timing(program, schedule.network, 1024, HostMemory("", (1,), (1e-9,), (1e-9,)))
+""",
+    "merge": """
+import sys
+from ccctl.artifacts import codec
+from synth.compiler import lower
+lower(codec.load(sys.argv[1]), most_chunks=2)
+""",
+    # Trees on a clique are stars only where other trees would take long.
+    "star": """
+from synth.collective import collective
+from synth.methods import paths
+from synth.networks.families import family
+paths._MOST_WORK_ON_TREES = 100
+paths.synthesize(family("fc:4", [1e-6], [1e9]), collective("all_gather", 4), 1)
 """,
     "demand": """
 import numpy as np
@@ -139,6 +148,7 @@ def compile_into(folder: Path, cases: Sequence[tuple[str, ...]] = CASES) -> int:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".loops-") as name:
         place = Path(name)
         (place / "links.csv").write_text(_LINKS, encoding="utf-8")
+        (place / "groups.toml").write_text(_GROUPS, encoding="utf-8")
         environment = os.environ | {
             "NUMBA_CACHE_DIR": name,
             "NUMBA_CPU_NAME": processor,

@@ -13,7 +13,7 @@ from probes.files import FileCache, ShippedFiles, user_folder
 
 __all__ = ["COMPILE_ALL", "HIDE_SHIPPED", "SHIPPED_LOOPS", "cache_folder", "loop_store", "shipped_loops"]
 
-# ``python -m ccctl.compile_loops`` fills this folder; a wheel includes it.
+# ``python -m ccctl.compile_loops`` fills this folder, and so does the build of a wheel.
 SHIPPED_LOOPS = Path(__file__).parent / "loops"
 # If this environment variable is set, shipped loops are not read. The build of new ones sets it, so that each
 # loop is compiled rather than found.

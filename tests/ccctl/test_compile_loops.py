@@ -104,3 +104,9 @@ def test_cases_reach_every_module_with_a_loop(tmp_path):
     for name in [*reached]:
         reached |= imports.find_upstream_modules(name)
     assert {loop.rpartition(".")[0] for loop in uncompiled(tmp_path)} <= reached
+
+
+@pytest.mark.long
+def test_cases_call_every_loop(tmp_path):
+    compile_into(tmp_path / "loops")
+    assert uncompiled(tmp_path / "loops") == []
