@@ -59,7 +59,7 @@ def _judge(schedule, proven=None):
 
 def _serve(name, network, shape, chunk_bytes, seed=0):
     method = METHODS[name]
-    limits = {"time_limit_s": 0.1} if method.solves else {}
+    limits = {"time_limit_s": 0.25} if method.solves else {}
     return serve(
         method.synthesize,
         network,
