@@ -56,7 +56,7 @@ def proven(schedule):
 
 
 @given(schedules())
-@settings(derandomize=True, max_examples=15, suppress_health_check=SLOW)
+@settings(derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_no_schedule_beats_a_bound(schedule):
     time_s = proven(schedule)
     for bound in bounds(schedule.network, schedule.collective, schedule.chunk_bytes):
@@ -81,7 +81,7 @@ def test_without_latency_times_are_bytes_over_bandwidth(schedule, factor):
 
 
 @given(schedules(ALIKE), st.randoms(use_true_random=False))
-@settings(derandomize=True, max_examples=15, suppress_health_check=SLOW)
+@settings(derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_names_of_ranks_change_no_time_and_no_bound(schedule, rng):
     order = list(range(schedule.network.ranks))
     rng.shuffle(order)
@@ -91,7 +91,7 @@ def test_names_of_ranks_change_no_time_and_no_bound(schedule, rng):
 
 
 @given(schedules(), st.randoms(use_true_random=False))
-@settings(derandomize=True, max_examples=15, suppress_health_check=SLOW)
+@settings(derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_the_order_of_links_and_ports_changes_nothing(schedule, rng):
     links, ports = list(range(schedule.network.links)), list(range(len(schedule.network.ports)))
     rng.shuffle(links)
@@ -102,7 +102,7 @@ def test_the_order_of_links_and_ports_changes_nothing(schedule, rng):
 
 
 @given(schedules(), st.randoms(use_true_random=False))
-@settings(derandomize=True, max_examples=15, suppress_health_check=SLOW)
+@settings(derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_the_order_of_sends_that_start_together_changes_nothing(schedule, rng):
     timing = replay(schedule)
     shuffled = list(range(schedule.sends))
@@ -120,7 +120,7 @@ def test_the_order_of_sends_that_start_together_changes_nothing(schedule, rng):
 
 
 @given(schedules(), st.data())
-@settings(derandomize=True, max_examples=15, suppress_health_check=SLOW)
+@settings(derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_a_link_more_never_raises_the_bound_above_what_is_reached(schedule, data):
     network = schedule.network
     src = data.draw(st.integers(0, network.ranks - 1))
@@ -132,7 +132,7 @@ def test_a_link_more_never_raises_the_bound_above_what_is_reached(schedule, data
 
 
 @given(schedules(), st.data())
-@settings(derandomize=True, max_examples=15, suppress_health_check=SLOW)
+@settings(derandomize=True, max_examples=10, suppress_health_check=SLOW)
 def test_a_link_less_never_lowers_the_bound(schedule, data):
     narrower = without_link(schedule.network, data.draw(st.integers(0, schedule.network.links - 1)))
     used = np.unique(schedule.link)

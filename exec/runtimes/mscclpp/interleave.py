@@ -156,8 +156,9 @@ class _Rank:
 
     def go(self) -> bool:
         run, rank = self.run, self.rank
-        busy = any(queue for channel, queue in run.machine.proxies.items() if channel[0] == rank)
-        if self.launch == _LAUNCHES or busy or not all(block.ended for block in run.blocks[rank]):
+        if self.launch == _LAUNCHES or not all(block.ended for block in run.blocks[rank]):
+            return False
+        if any(queue for channel, queue in run.machine.proxies.items() if channel[0] == rank):
             return False
         if self.launch >= 0:
             run.machine.end(rank, self.launch)

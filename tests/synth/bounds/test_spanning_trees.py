@@ -75,7 +75,7 @@ def test_links_without_shared_ports_are_left_to_cuts_and_partitions():
 
 
 @settings(max_examples=drawn(20))
-@given(racks(), st.permutations([0.0, 0.5, 0.9, 1.0, 1.1]))
+@given(racks(), st.permutations([0.0, 0.9, 1.0, 1.1]))
 def test_what_was_asked_before_changes_no_answer(network, parts):
     """A search goes on from where an earlier one for the same network ended."""
     known = spanning_tree_s_per_byte(network)

@@ -32,7 +32,7 @@ def _sorted(made, start_s, **columns):
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(periods=st.sampled_from([1, 2, 7]), network=random_networks())
 def test_expanded_ones_pass_the_plain_judge_at_their_times_and_as_soon_as_they_can(periods, network):
     made = _made(network)
@@ -49,7 +49,7 @@ def test_expanded_ones_pass_the_plain_judge_at_their_times_and_as_soon_as_they_c
     assert replay(whole).time_s <= latest_s * (1 + 1e-9)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(network=random_networks(), data=st.data())
 def test_what_overlaps_only_with_another_period_is_refused(network, data):
     made = _made(network)

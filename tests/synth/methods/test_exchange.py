@@ -65,7 +65,7 @@ def test_on_a_ring_short_buffers_take_half_the_ring(ranks):
     assert replay(schedule).time_s <= 1.05 * (ranks // 2) * ALPHA
 
 
-@pytest.mark.parametrize("spec", ["torus:4x4x4", "hypercube:16", "mesh:3x3", "ring:8", "switch:6"])
+@pytest.mark.parametrize("spec", ["torus:3x3x3", "hypercube:16", "mesh:3x3", "ring:8", "switch:6"])
 def test_auto_takes_it_where_latency_counts(spec):
     network = family(spec, [0.7e-6], [50e9])
     outcome = synthesize(Request(network, "all_reduce", size_bytes=256)).schedule.outcome

@@ -17,7 +17,7 @@ from synth.portfolio.request import CollectiveRequest
 @pytest.mark.parametrize(
     ("spec", "bandwidth", "least"),
     [
-        ("mesh:4x4", [50e9], 95),
+        ("mesh:3x3", [50e9], 95),
         pytest.param("mesh:3x11", [50e9], 94, marks=pytest.mark.long),
         pytest.param("torus:6x6", [50e9], 95, marks=pytest.mark.long),
         pytest.param("hypercube:32", [50e9], 95, marks=pytest.mark.long),
@@ -79,8 +79,8 @@ def test_trees_hang_from_their_centre():
 
 
 def test_ranks_that_their_links_do_not_join_are_served_by_trees_of_all_ranks():
-    members = (0, 2, 4, 5, 6, 7)
+    members = (0, 2, 3, 4)
     asked = (CollectiveRequest("all_reduce", members=members),)
-    request = Request(family("mesh:3x3", [5e-7], [50e9]), "all_reduce", size_bytes=1 << 20, collectives=asked)
+    request = Request(family("mesh:2x3", [5e-7], [50e9]), "all_reduce", size_bytes=1 << 16, collectives=asked)
     for method in ("auto", "forest"):
         assert check(synthesize(replace(request, method=method)).schedule) == []

@@ -32,8 +32,14 @@ def made(spec="dgx-h100+nvls", kind="all_reduce", laps=1, chunk_bytes=1 << 12):
         pytest.param(
             spec, kind, laps, in_place, id=f"{spec}-{kind}-{laps}-{'in' if in_place else 'out of'} place"
         )
-        for row, spec in enumerate(("dgx-h100+nvls", "dgx-h100+nvls:2", "dgx-h100+nvls:3/rail"))
-        for column, (kind, laps) in enumerate((("all_reduce", 1), ("all_reduce", 3), ("all_gather", 2)))
+        for row, (spec, shapes) in enumerate(
+            {
+                "dgx-h100+nvls": (("all_reduce", 1), ("all_reduce", 3), ("all_gather", 2)),
+                "dgx-h100+nvls:2": (("all_reduce", 1), ("all_reduce", 3), ("all_gather", 2)),
+                "dgx-h100+nvls:3/rail": (("all_reduce", 1), ("all_gather", 1)),
+            }.items()
+        )
+        for column, (kind, laps) in enumerate(shapes)
         for in_place in [(row + column) % 2 == 0]
     ],
 )
@@ -41,7 +47,8 @@ def test_every_element_is_right(spec, kind, laps, in_place):
     plan = switch_plan(made(spec, kind, laps), in_place=in_place)
     assert examine_plan(plan).findings == ()
     assert read_plan(json.loads(write_plan(plan)), "plan") == plan
-    for seed in range(3):
+    # An order of eight ranks takes 30 ms, of 24 ranks ten times as long.
+    for seed in range(3) if plan.ranks == 8 else [plan.ranks + laps]:
         report = run_plan(plan, seed)
         assert report.right and report.wrong == 0 and report.elements > 0
 
@@ -75,14 +82,14 @@ def test_only_sums_of_hosts_go_over_ports():
 
 
 def test_more_chunks_than_a_block_can_have_get_more_blocks():
-    plan = switch_plan(made("dgx-h100+nvls:2", laps=128))
+    plan = switch_plan(made("dgx-h100+nvls:2", laps=64))
     assert plan.threadblocks_max > 16
     assert max(block.stored for gpu in plan.gpus for block in gpu.threadblocks) <= 64
 
 
-@pytest.mark.parametrize("spec", ["dgx-h100+nvls", "dgx-h100+nvls:2"])
-def test_each_operation_but_nops_is_needed(spec):
-    plan = switch_plan(made(spec, laps=2))
+@pytest.mark.parametrize(("spec", "laps"), [("dgx-h100+nvls", 2), ("dgx-h100+nvls:2", 1)])
+def test_each_operation_but_nops_is_needed(spec, laps):
+    plan = switch_plan(made(spec, laps=laps))
     (block, *others), gpu = plan.gpus[0].threadblocks, plan.gpus[0]
     for at, operation in enumerate(block.operations):
         left = (*block.operations[:at], *block.operations[at + 1 :])

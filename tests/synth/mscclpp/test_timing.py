@@ -119,7 +119,7 @@ def test_the_semaphores_of_an_operation_take_as_long_as_one():
     ("kind", "hosts"), chessboard(["all_gather", "reduce_scatter", "all_reduce", "all_to_all"], [1, 2])
 )
 def test_plans_end_and_take_longer_for_more_bytes(kind, hosts):
-    network = pod(f"dgx-a100:{hosts}")
+    network = pod(f"l40s:{hosts}")
     schedule = synthesize(network, kind, MIB, jobs=0, quick=True).listed
     plan = plan_of(compiled(schedule), network.host_of.tolist())
     times = [plan_time_s(plan, network, size) for size in (MIB, 16 * MIB, 256 * MIB)]

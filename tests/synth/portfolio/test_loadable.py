@@ -17,6 +17,7 @@ from synth.compiler import lower
 from synth.methods import direct, greedy, nvls
 from synth.msccl import TARGETS, beyond, read_xml, write_xml
 from synth.mscclpp import examine_plan
+from synth.network import Network
 from synth.networks import family, pod
 from synth.portfolio import MOST_PLAN_OPERATIONS, RUNTIMES, early_limit, loadable
 from synth.portfolio.loadable import loadable_among
@@ -47,6 +48,13 @@ def _found(runtime: str, network: str = HOSTS, size_bytes: int = SIZE_BYTES) -> 
     return loadable_among(_request(runtime, network, size_bytes), *_searched(network, size_bytes))
 
 
+@pytest.fixture
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare few schedules, in few instances: all of them take ten times as long."""
+    monkeypatch.setattr(loadable, "_MOST_RUN", 1)
+    monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
+
+
 def test_the_runtime_changes_nothing_in_the_search() -> None:
     found, other = synthesize(_request("msccl", "dgx-a100:1")), _found("msccl", "dgx-a100:1")
     assert found.listed.outcome == other.listed.outcome
@@ -55,6 +63,7 @@ def test_the_runtime_changes_nothing_in_the_search() -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.usefixtures("few_runs")
 def test_what_is_found_loads_and_is_proven(runtime: str) -> None:
     found = _found(runtime)
     assert found.loaded is not None
@@ -214,28 +223,34 @@ def test_a_sweep_merges_messages_where_nothing_else_loads(
         assert "at most 1 are compiled" in point.limit
 
 
-# Each of the 8 ranks has 3 links: the fastest schedules cut the buffer in multiples of 3.
-CUBE = family("hypercube:8", [1e-6], [200e9])
+# The fastest schedules cut the buffer in multiples of 3.
+CUBE, TORUS = (family(spec, [1e-6], [200e9]) for spec in ("hypercube:8", "torus:2x3"))
 
 
 @cache
-def _free(size_bytes: int) -> Schedule:
-    return synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0)).listed
+def _free(network: Network, size_bytes: int) -> tuple[Synthesis, list[Schedule]]:
+    kept: list[Schedule] = []
+    request = Request(network, "all_reduce", size_bytes=size_bytes, jobs=0)
+    return fastest_plain(request, keep=kept.append), kept
 
 
 # RCCL loads the files of MSCCL.
 @pytest.mark.parametrize(
-    ("size_bytes", "divides", "runtime"),
-    [(64 << 10, False, "rccl"), (64 << 10, False, "mscclpp"), (96 << 10, True, "msccl")],
+    ("network", "size_bytes", "divides", "runtime"),
+    [
+        (TORUS, 64 << 10, False, "rccl"),
+        (TORUS, 64 << 10, False, "mscclpp"),
+        (CUBE, 48 << 10, True, "msccl"),
+    ],
 )
+@pytest.mark.usefixtures("few_runs")
 def test_a_file_has_chunks_that_divide_its_size(
-    size_bytes: int, divides: bool, runtime: str, monkeypatch: pytest.MonkeyPatch
+    network: Network, size_bytes: int, divides: bool, runtime: str
 ) -> None:
-    # To compare all schedules in all numbers of instances takes 15 s.
-    monkeypatch.setattr(loadable, "_MOST_RUN", 1)
-    monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
-    assert _free(size_bytes).collective.chunks % 3 == 0
-    found = synthesize(Request(CUBE, "all_reduce", size_bytes=size_bytes, jobs=0, runtime=runtime))
+    free = _free(network, size_bytes)
+    assert free[0].listed.collective.chunks % 3 == 0
+    request = Request(network, "all_reduce", size_bytes=size_bytes, jobs=0, runtime=runtime)
+    found = loadable_among(request, *free)
     assert found.loaded is not None
     assert found.loaded.limit == ""
     plan, program = found.loaded.plan, found.loaded.program
@@ -250,6 +265,7 @@ def test_a_file_has_chunks_that_divide_its_size(
 
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.usefixtures("few_runs")
 def test_six_ranks_load_at_a_power_of_two(kind: Kind, runtime: str) -> None:
     """They do not divide 1 MiB: an all_reduce takes another number of chunks, the others the next size."""
     network = family("fully_connected:6", [1e-6], [1e9])
@@ -266,13 +282,11 @@ def test_a_size_that_no_plan_can_have_is_refused_with_its_reason() -> None:
         synthesize(Request(SQUARE, "all_reduce", size_bytes=1000, jobs=0, runtime="mscclpp"))
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_a_sweep_takes_at_each_size_chunks_that_divide_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    # To compare all schedules in all numbers of instances takes 15 s.
-    monkeypatch.setattr(loadable, "_MOST_RUN", 1)
-    monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
     monkeypatch.setattr(loadable, "_MOST_SWEPT_PLAN_SENDS", 200)
     sizes = (48 << 10, 64 << 10, (64 << 10) + 8)
-    found = synthesize(Request(CUBE, "all_reduce", sizes=sizes, jobs=0, runtime="mscclpp", quick=True))
+    found = synthesize(Request(TORUS, "all_reduce", sizes=sizes, jobs=0, runtime="mscclpp", quick=True))
     for one in found.ranges:
         assert one.plan is not None
         divided = [point.size_bytes % one.plan.granule_bytes == 0 for point in one.points]
@@ -354,7 +368,7 @@ def test_a_sweep_is_as_fast_at_each_size_as_the_size_alone(
     if runtime == "mscclpp":
         # To make plans of all numbers of instances takes 15 s.
         monkeypatch.setattr(loadable, "INSTANCES", (1, 2))
-    network = pod("dgx-h100") if runtime == "msccl" else SQUARE
+    network = pod("l40s") if runtime == "msccl" else SQUARE
     request = Request(network, "all_reduce", jobs=0, runtime=runtime)
     sizes = (1 << 16, 1 << 24)
     found = synthesize(replace(request, sizes=sizes))

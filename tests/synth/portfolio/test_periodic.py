@@ -1,6 +1,7 @@
 """Periodic schedules: near the bound, as many chunks as asked for, and refusals by name."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -13,20 +14,22 @@ from synth.schedules import PeriodicSchedule
 MESH = family("mesh:10x10", [5e-7], [53.687e9])
 
 
+@cache
+def a_gibibyte_in(chunks):
+    request = Request(
+        MESH, "all_reduce", chunk_bytes=-(-(1 << 30) // chunks), chunks=chunks, method="periodic"
+    )
+    return synthesize(request).schedule
+
+
 def test_ten_thousand_chunks_fill_the_pipeline_of_a_mesh():
-    made = synthesize(
-        Request(MESH, "all_reduce", chunk_bytes=107_375, chunks=10_000, method="periodic")
-    ).schedule
+    made = a_gibibyte_in(10_000)
     assert made.chunks == 10_000
     assert made.outcome.percent_of_optimal >= 99
 
 
 def test_finer_cuts_take_no_more_sends():
-    requests = [
-        Request(MESH, "all_reduce", chunk_bytes=(1 << 30) // chunks, chunks=chunks, method="periodic")
-        for chunks in (100, 10_000)
-    ]
-    few, many = (synthesize(request).schedule for request in requests)
+    few, many = a_gibibyte_in(100), a_gibibyte_in(10_000)
     assert len(few.chunk) == len(many.chunk)
     assert many.sends == 100 * few.sends
 

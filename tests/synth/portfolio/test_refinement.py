@@ -12,7 +12,7 @@ from synth.portfolio.refinement import Refinement
 from synth.simulation.schedule import replay
 
 CASES = [
-    ("mesh:3x3", "all_reduce", 1 << 18),
+    ("mesh:2x3", "all_reduce", 1 << 16),
     ("ring:8", "all_to_all", 1 << 16),
     ("switch:6", "broadcast", 1 << 16),
 ]
