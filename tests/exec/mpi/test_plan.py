@@ -1,6 +1,7 @@
 """The MPI executor must give what the interpreter gives, bit for bit, and nobody may wait for ever."""
 
 import functools
+import os
 import pickle
 import re
 import subprocess
@@ -129,6 +130,8 @@ def on_ranks(folder, jobs, ranks, wires="mpi"):
         worker = [sys.executable, "-P", "-m", "mpi4py", str(folder / "worker.py"), "", "", "", *arguments]
         command = mpirun.command(mpirun.find(), ranks, (), worker)
         environment = mpirun.variables(ranks, str(folder), str(folder))
+        # mpi4py takes the first folder of the path to be that of the script.
+        environment["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
         assert done.returncode == 0, done.stdout + done.stderr
     return pickle.loads((folder / "wrong").read_bytes())
