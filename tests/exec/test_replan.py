@@ -36,7 +36,7 @@ def ring():
 
 @pytest.fixture(scope="module")
 def around(ring):
-    """What a search finds where a link has slowed down."""
+    """Return the result of a search where a link has slowed down."""
     return replanned(ring, network({(0, 1)}), least_gain=1.05)
 
 

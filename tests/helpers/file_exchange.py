@@ -1,4 +1,4 @@
-"""How ranks of tests meet: by files in a folder. Each rank imports this, so it loads little."""
+"""Files in a folder, by which ranks of tests meet. Each rank imports this, so it loads little."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def drawn_cases(ranks):
     ]
 
 
-# What ranks do over MPI: cases and worlds, by the number of ranks.
+# Jobs of ranks over MPI: the number of ranks, cases and worlds.
 JOBS = {
     "programs of 1": lambda: (1, cases_of(1), WORLDS[1]),
     "programs of 2": lambda: (2, cases_of(2), WORLDS[2]),
@@ -316,7 +316,7 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def wrong_over_mpi(tmp_path_factory):
-    """What was wrong, by job: four ranks do all of them, as a start takes longer than most."""
+    """Return the rows of what was wrong, by job: four ranks do all, as a start takes longer than most."""
     return on_ranks(tmp_path_factory.mktemp("jobs"), {name: make() for name, make in JOBS.items()}, 4)
 
 

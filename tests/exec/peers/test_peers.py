@@ -73,7 +73,7 @@ def test_algorithms_are_found_in_the_words_of_a_variable():
 
 @pytest.fixture(scope="module")
 def algorithms(tmp_path_factory):
-    """What every algorithm of the library gives, by one start of ranks."""
+    """Return the results of all algorithms of the library, by one start of ranks."""
     kinds = ("all_reduce", "all_to_all", "all_to_next", "all_gather")
     return found_by(tmp_path_factory.mktemp("algorithms"), "mpi:all", kinds)
 
