@@ -34,6 +34,12 @@ def ring():
     return synthesize(network(), "all_reduce", SIZE, method="ring").schedule
 
 
+@pytest.fixture(scope="module")
+def around(ring):
+    """Return the result of a search where a link has slowed down."""
+    return replanned(ring, network({(0, 1)}), least_gain=1.05)
+
+
 def test_a_forecast_is_the_prediction_of_the_program(ring):
     slower = network({(0, 1)})
     assert SchedulePrediction(ring).time_s(slower) == predicted_s(lower(ring), slower, ring.chunk_bytes)
@@ -51,9 +57,8 @@ def test_a_network_that_lacks_a_link_is_refused(ring):
         SchedulePrediction(ring).time_s(network(cut={(0, 1)}))
 
 
-def test_where_a_link_has_slowed_down_a_schedule_around_it_is_taken(ring):
-    slower = network({(0, 1)})
-    found = replanned(ring, slower, least_gain=1.05)
+def test_where_a_link_has_slowed_down_a_schedule_around_it_is_taken(ring, around):
+    slower, found = network({(0, 1)}), around
     assert found.searched and found.schedule is not None
     assert check(found.schedule) == []
     assert found.before_s == SchedulePrediction(ring).time_s(slower)
@@ -74,9 +79,8 @@ def test_what_gains_too_little_stays(ring):
     assert (found.schedule, found.gain) == (None, 1.0)
 
 
-def test_without_a_search_the_others_are_weighed(ring):
-    slower = network({(0, 1)})
-    around = replanned(ring, slower, least_gain=1.05).schedule
+def test_without_a_search_the_others_are_weighed(ring, around):
+    slower, around = network({(0, 1)}), around.schedule
     assert around is not None
     back = replanned(around, network(), least_gain=1.01, others=(ring,), search=False)
     gain = SchedulePrediction(around).time_s(network()) / SchedulePrediction(ring).time_s(network())

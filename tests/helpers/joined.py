@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,10 +12,7 @@ from warm_commands import warm_commands
 
 from exec.sockets import library
 
-__all__ = ["KEY", "exchange_through", "needs_ucx", "over_all_wires", "run_joined"]
-
-KEY = bytes(range(32))
-_PATIENCE_S = 200
+__all__ = ["needs_ucx", "over_all_wires", "run_joined"]
 
 needs_ucx = pytest.mark.skipif(library() is None, reason="no UCX library loads on this machine")
 # Shared memory of one host, and UCX between ranks that count as hosts.
@@ -25,7 +20,7 @@ over_all_wires = pytest.mark.parametrize("wires", ["", pytest.param("ucx", marks
 
 _PREAMBLE = """
 import sys
-from joined import KEY, exchange_through
+from file_exchange import KEY, exchange_through
 from exec.sockets.group import join
 rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if sys.argv[4]:
@@ -35,28 +30,6 @@ del sys.argv[4]
 %s
 comm = join(rank, size, exchange_through(folder, rank, size), KEY)
 """
-
-
-def exchange_through(folder: str, rank: int, size: int) -> Callable[[bytes], list[bytes]]:
-    """An all-gather of bytes through files."""
-    rounds = iter(range(1000))
-
-    def exchange(said: bytes) -> list[bytes]:
-        number = next(rounds)
-        mine = Path(folder, f"{number}.{rank}.part")
-        mine.write_bytes(said)
-        mine.rename(mine.with_suffix(""))
-        found, deadline_s = [], time.monotonic() + _PATIENCE_S
-        for other in range(size):
-            there = Path(folder, f"{number}.{other}")
-            while not there.exists():
-                if time.monotonic() > deadline_s:
-                    raise TimeoutError(f"rank {other} said nothing")
-                time.sleep(0.005)
-            found.append(there.read_bytes())
-        return found
-
-    return exchange
 
 
 def run_joined(

@@ -153,6 +153,13 @@ def load_loops():
             made = import_module("synth").synthesize(*asked, method=method).schedule
             assert check.check(made) == []
         assert check.judge(import_module("synth.compiler").lower(made.expanded())) == []
+        # Those of ranks: the first schedules of a session, its late parts, and the interpreter of programs.
+        call = import_module("exec.adaptive.messages").CollectiveCall
+        request = call("all_reduce", "sum", "float32", 1 << 10, 4)
+        found = import_module("exec.adaptive.replanner").good_schedules(asked[0], [request], range(3), 1.0)
+        parts = import_module("exec.adaptive.compiled_parts")
+        assert parts.whole_parts(found) and [*parts.late_parts(found)]
+        import_module("exec.mpi.interpreter").compile_for(("float32",))
     cpu_target = import_module("numba.core.registry").cpu_target
     import_module("numba.core.runtime.nrt").rtsys.initialize(cpu_target.target_context)
 

@@ -142,16 +142,18 @@ def test_every_collective_but_a_broadcast_goes_on_without_late_ranks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("victim", "moment", "late", "lag_s", "wires"),
+    ("ranks", "victim", "moment", "late", "lag_s", "wires"),
     [
-        (1, 0.0, 3, 0.0, ""),
-        (0, 0.05, 3, 0.02, ""),
-        pytest.param(1, 0.05, 3, 0.02, "ucx", marks=needs_ucx),
-        pytest.param(3, 0.05, 3, 0.03, "", marks=pytest.mark.long),
+        (3, 1, 0.0, 2, 0.0, ""),
+        (4, 0, 0.05, 3, 0.02, ""),
+        pytest.param(3, 1, 0.05, 2, 0.02, "ucx", marks=needs_ucx),
+        pytest.param(4, 3, 0.05, 3, 0.03, "", marks=pytest.mark.long),
     ],
 )
-def test_survivors_of_every_collective_agree_and_are_exact(victim, moment, late, lag_s, wires, tmp_path):
-    run_joined(tmp_path, 4, START + LOSS, str(victim), str(moment), str(late), str(lag_s), wires=wires)
+def test_survivors_of_every_collective_agree_and_are_exact(
+    ranks, victim, moment, late, lag_s, wires, tmp_path
+):
+    run_joined(tmp_path, ranks, START + LOSS, str(victim), str(moment), str(late), str(lag_s), wires=wires)
 
 
 def test_what_no_collective_can_be_is_refused(tmp_path):

@@ -28,13 +28,13 @@ sys.path[:0] = sys.argv[1:]
 from test_replanner import ASKED, hosts
 from exec.adaptive.replanner import Replanner, first_schedules
 replanner = Replanner(lambda found: None, 20.0)
-replanner.warm(hosts(), first_schedules(hosts(), [ASKED], range(4)))
+replanner.warm(hosts(), first_schedules(hosts(), [ASKED], range(3)))
 print(replanner.pid, flush=True)
 time.sleep(1000)
 """
 
 
-def hosts(count=4):
+def hosts(count=3):
     """Hosts of one rank behind a switch."""
     ends = [(a, b) for a in range(count) for b in range(count) if a != b]
     links = [Link(a, b, 1e-4, 1e-8, (f"{a} out", f"{b} in")) for a, b in ends]
@@ -44,7 +44,7 @@ def hosts(count=4):
 def with_slow(rank):
     """The same, with a tenth of the rate to and from one rank."""
     network = hosts()
-    slow = [at for at in range(4) if at != rank]
+    slow = [at for at in range(3) if at != rank]
     found = [LinkNow(*ends, 1e-4, 1e-7) for at in slow for ends in ((at, rank), (rank, at))]
     return with_links(network, found)
 
@@ -66,7 +66,7 @@ def searches():
 
 def test_one_process_serves_search_after_search_and_a_dead_one_is_replaced(searches):
     replanner, search = searches
-    now = first_schedules(hosts(), [ASKED], range(4))
+    now = first_schedules(hosts(), [ASKED], range(3))
     first = search(with_slow(2), now)
     assert first.gain > 1.1
     assert not check(first.schedules[ASKED])
@@ -84,7 +84,7 @@ def test_one_process_serves_search_after_search_and_a_dead_one_is_replaced(searc
 def test_a_search_that_goes_beyond_its_budget_ends(searches):
     replanner, search = searches
     replanner._budget_s = 0.0
-    assert not search(with_slow(2), first_schedules(hosts(), [ASKED], range(4))).schedules
+    assert not search(with_slow(2), first_schedules(hosts(), [ASKED], range(3))).schedules
     assert replanner.pid is None
 
 

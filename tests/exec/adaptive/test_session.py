@@ -15,7 +15,7 @@ import numpy as np
 from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 count = 5003
-session = Session(comm, policy=WaitPolicy(silent_s=1.0))
+session = Session(comm, policy=WaitPolicy(silent_s=1.0), replan_s=0.5)
 session.setup(count)
 
 drawn = [np.random.default_rng(of).integers(-1000, 1000, count).astype(np.float32) for of in range(size)]
@@ -247,7 +247,8 @@ from exec.adaptive.coordinator import WaitPolicy
 from exec.adaptive.session import Session
 
 def stops(comm, arguments, progress):
-    session = Session(comm, policy=WaitPolicy(silent_s=0.7), fence=progress.fence)
+    policy = WaitPolicy(relays=False, silent_s=0.7)
+    session = Session(comm, policy=policy, replan_s=0.5, fence=progress.fence)
     session.setup(1000)
     for seq in range(60):
         if seq == 5 and comm.Get_rank() == arguments:
@@ -294,7 +295,7 @@ def test_all_ranks_go_back_from_schedules_that_are_slower(tmp_path):
 
 
 def test_new_schedules_have_contexts_for_late_ranks_after_their_trial_and_before_anybody_relays(tmp_path):
-    run_joined(tmp_path, 4, START + NEW_VERSION)
+    run_joined(tmp_path, 3, START + NEW_VERSION)
 
 
 def test_after_a_loss_ranks_relay_again_once_there_are_contexts_for_that(tmp_path):

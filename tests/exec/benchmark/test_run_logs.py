@@ -44,7 +44,7 @@ SCRIPT = """
     call = Call(run, recv, close=plan.close, kept=plan.kept)
     logs = RunLogs(call)
     keep = lambda number, *run: logs.keep(*run)
-    times_s = interleaved(comm, [call], ["ring"], Repetitions(1, 5), SILENT, keep)
+    times_s = interleaved(comm, [call], ["ring"], Repetitions(1, 3), SILENT, keep)
     clocks = Clocks((0,) * size, 0)
     breakdown = logs.breakdown(comm, times_s[0].tolist(), "out of place", clocks, None, None)
     again = comm.allgather(breakdown)
@@ -85,7 +85,7 @@ def examine(said, per_host):
     breakdown = told[0][1]
     slowest_s = [max(each) for each in zip(*(times_s for times_s, _ in told), strict=True)]
     assert breakdown["time_s"] == pytest.approx(slowest_s[breakdown["iteration"]], abs=1e-6)
-    assert sorted(slowest_s)[2] == pytest.approx(slowest_s[breakdown["iteration"]])
+    assert sorted(slowest_s)[1] == pytest.approx(slowest_s[breakdown["iteration"]])
     assert sum(part["time_s"] for part in breakdown["parts"]) == pytest.approx(breakdown["time_s"])
     # The time of messages also depends on other work of the machine.
     late_s = {part["where"]: part["time_s"] for part in breakdown["parts"] if part["kind"] == "late"}

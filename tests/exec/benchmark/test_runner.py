@@ -92,12 +92,12 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
         order = placements[:: 1 - 2 * (number % 2)]
         dtype, redop = ("float32", "int64")[number // 2 % 2], REDOPS[number % 4]
         ours = (Contender(program.name, program, (1e-6, None, 1e-3)),)
-        requests.append(BenchRequest(ours, (1, 17, 9000), dtype, redop, 1, 3, order, ("mpi",)))
+        requests.append(BenchRequest(ours, (1, 9001), dtype, redop, 1, 2, order, ("mpi",)))
     uneven_programs = [uneven_program(kind) for kind in UNEVEN_KINDS]
     for program in [redistribution_program(), *uneven_programs]:
         ours = (Contender(program.name, program, None),)
         peers = ("mpi",) if program.collective.blocks.kind != "custom" else ()
-        requests.append(BenchRequest(ours, (1, 17, 9000), "float32", "sum", 1, 3, (False,), peers))
+        requests.append(BenchRequest(ours, (1, 17), "float32", "sum", 1, 2, (False,), peers))
     (tmp_path / "requests").write_bytes(pickle.dumps(requests))
     (tmp_path / "worker.py").write_text(WORKER)
     mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
@@ -109,7 +109,7 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
         for row in report.rows:
             assert row.out_of_place.wrong == row.peers["mpi"].wrong == 0, row
     even = len(requests) - len(uneven_programs) - 1
-    assert [row.out_of_place.wrong for row in reports[even].rows] == [0, 0, 0]
+    assert [row.out_of_place.wrong for row in reports[even].rows] == [0, 0]
     for request, report in zip(requests[:even], reports[:even], strict=True):
         assert report.ranks == 3
         for row, count in zip(report.rows, request.counts, strict=True):

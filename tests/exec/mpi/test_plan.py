@@ -1,6 +1,7 @@
 """The MPI executor must give what the interpreter gives, bit for bit, and nobody may wait for ever."""
 
 import functools
+import os
 import pickle
 import re
 import subprocess
@@ -44,9 +45,10 @@ from synth.networks.families import family
 from synth.program import INPUT, OPS, OUTPUT, SCRATCH
 
 ROOT = Path(__file__).parents[3]
-# Runs on every rank: programs and inputs from a pickle, compared with what the interpreter gave.
+# Runs on every rank: jobs from a pickle, compared with what the interpreter gave. The first ranks do a job of
+# fewer, while the others sleep.
 WORKER = """
-import pickle, sys
+import pickle, sys, time
 import numpy as np
 from exec.program.layout import Layout
 from exec.mpi import connections
@@ -55,13 +57,9 @@ from exec.mpi.shared_memory import shared_array
 from probes.live.host_identity import host_key
 from synth.program import INPUT, OUTPUT
 
-path, *worlds = sys.argv[sys.argv.index("CASES") + 1 :]
-with open(path, "rb") as stream:
-    cases = pickle.load(stream)
-wrong = []
-for world in worlds:
-    # The plans see hosts of this many ranks.
-    per_host, *sizes = map(int, world.split(","))
+def work(comm, cases, per_host, *sizes):
+    "Rows of what was wrong, in a world of so many ranks of a host, as the plans see it."
+    wrong = []
     connections.host_key = lambda: (*host_key(), rank // per_host)
     connections.TILE_BYTES, connections._WIRE_TILE_BYTES = sizes
     for number, (program, count, inputs, redop, in_place, outputs) in enumerate(cases):
@@ -84,43 +82,59 @@ for world in worlds:
             send[:] = inputs[rank]
             plan.run()
             if recv.tobytes() != outputs[rank].tobytes():
-                wrong.append((world, number, repetition, program.name, count, dtype, redop, in_place))
+                wrong.append((rank, sizes, number, repetition, program.name, count, dtype, redop, in_place))
             if not in_place and send.tobytes() != inputs[rank].tobytes():
-                wrong.append((world, number, "input"))
+                wrong.append((rank, sizes, number, "input"))
         plan.close()
+    return wrong
+
+with open(sys.argv[4], "rb") as stream:
+    jobs = pickle.load(stream)
+wrong = {name: [] for name in jobs}
+for name, (ranks, cases, worlds) in jobs.items():
+    if ranks != size:
+        least = comm.Split(0 if rank < ranks else 1, rank)
+    if rank < ranks:
+        for world in worlds:
+            wrong[name] += work(comm if ranks == size else least, cases, *world)
+    if ranks != size:
+        over = comm.Ibarrier()
+        while not over.Test():
+            time.sleep(0.001)
 every = comm.gather(wrong)
-assert rank or not any(every), every
+if rank == 0:
+    with open(sys.argv[5], "wb") as stream:
+        pickle.dump({name: [row for one in every for row in one[name]] for name in jobs}, stream)
 """
 OVER_MPI = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
-rank = comm.Get_rank()
+rank, size = comm.Get_rank(), comm.Get_size()
 """
+# Bytes of a tile on one host, and over wires.
+TILES = (128 << 10, 4 << 20)
 
 
-def on_ranks(tmp_path, ranks, cases, *worlds, wires="mpi"):
-    """Run the cases on so many ranks, once for each of the worlds, all by one start of the ranks.
+def on_ranks(folder, jobs, ranks, wires="mpi"):
+    """Do all jobs by one start of the ranks; return the rows of what was wrong, by the names of jobs.
 
-    A world is the number of ranks of a host, as the plans alone see it, and perhaps the bytes of a tile on
-    one host and over wires.
+    A job is (its ranks, cases, worlds), a world the number of ranks of a host, as the plans alone see it, and
+    the bytes of a tile on one host and over wires.
     """
-    (tmp_path / "cases").write_bytes(pickle.dumps(cases))
-    asked = [",".join(map(str, (*world, *(128 << 10, 4 << 20)[len(world) - 1 :]))) for world in worlds]
-    arguments = ["CASES", tmp_path / "cases", *asked]
+    (folder / "jobs").write_bytes(pickle.dumps(jobs))
+    arguments = [str(folder / "jobs"), str(folder / "wrong")]
     if wires == "sockets":
-        run_joined(tmp_path, ranks, WORKER, *map(str, arguments))
-        return
-    (tmp_path / "worker.py").write_text(OVER_MPI + WORKER)
-    launcher = mpirun.find()
-    command = mpirun.command(
-        launcher,
-        ranks,
-        (),
-        [sys.executable, "-P", "-m", "mpi4py", str(tmp_path / "worker.py"), *map(str, arguments)],
-    )
-    environment = mpirun.variables(ranks, str(tmp_path), str(tmp_path))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
-    assert done.returncode == 0, done.stdout + done.stderr
+        run_joined(folder, ranks, WORKER, *arguments)
+    else:
+        (folder / "worker.py").write_text(OVER_MPI + WORKER)
+        worker = [sys.executable, "-P", "-m", "mpi4py", str(folder / "worker.py"), "", "", "", *arguments]
+        command = mpirun.command(mpirun.find(), ranks, (), worker)
+        environment = mpirun.variables(ranks, str(folder), str(folder))
+        # mpi4py takes the first folder of the path to be that of the script.
+        environment["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return pickle.loads((folder / "wrong").read_bytes())
 
 
 def exchange(ops, scratch=0):
@@ -178,9 +192,7 @@ def wide_broadcast():
 
 def programs(ranks):
     kinds = [kind for kind in KINDS if ranks > 1 or kind != "all_to_next"]
-    # Four ranks take turns on few cores.
-    seeds = range(2 if ranks < 4 else 1)
-    found = [lower(random_schedule(kind, ranks, 2, seed)) for kind in kinds for seed in seeds]
+    found = [lower(random_schedule(kind, ranks, 2, seed)) for seed, kind in enumerate(kinds)]
     if ranks > 1:
         found.append(lower(ring_all_reduce(ranks, 2)))
     if ranks == 2:
@@ -232,41 +244,25 @@ def cases_of(ranks):
     return cases
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("ranks", WORLDS)
-def test_programs_equal_the_interpreter(ranks, tmp_path):
-    on_ranks(tmp_path, ranks, cases_of(ranks), *WORLDS[ranks])
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize(("ranks", "world"), [(2, 1), (3, 1), (4, 0)])
-def test_programs_equal_the_interpreter_over_sockets(ranks, world, tmp_path):
-    on_ranks(tmp_path, ranks, cases_of(ranks), WORLDS[ranks][world], wires="sockets")
-
-
-@pytest.mark.mpi
-def test_every_type_and_operator_equals_the_interpreter(tmp_path):
+def every_type_and_operator():
+    """All pairs, each out of place or in place: each type and each operator in both."""
     program = lower(ring_all_reduce(2, 2))
-    cases = [
-        case(program, 3001, dtype_of(dtype), redop, in_place)
-        for dtype in DTYPES
-        for redop in REDOPS
-        for in_place in (False, True)
+    return [
+        case(program, 3001, dtype_of(dtype), redop, (row + column) % 2 == 1)
+        for row, dtype in enumerate(DTYPES)
+        for column, redop in enumerate(REDOPS)
     ]
-    on_ranks(tmp_path, 2, cases, (2,))
 
 
-@pytest.mark.mpi
-def test_what_is_added_out_of_private_memory_may_be_longer_than_what_is_fetched_at_once(tmp_path):
+def long_operands():
+    """Operands out of private memory that are longer than what is fetched at once."""
     program = lower(ring_all_reduce(2, 1))
-    cases = [
-        case(program, 100_003, dtype_of("float32"), "sum", in_place, seed=1) for in_place in (False, True)
-    ]
-    on_ranks(tmp_path, 2, cases, (2, 512 << 10))
+    return [case(program, 100_003, dtype_of("float32"), "sum", in_place, seed=1) for in_place in (0, 1)]
 
 
 @functools.cache
 def reproducible_cases():
+    """A fixed order of sums gives the bits of its definition."""
     specs = ("switch:4", "torus:2x2")
     programs = [reproducible_program(family(spec, [1e-6], [1e9]), size_bytes=4096) for spec in specs]
     cases = []
@@ -280,10 +276,70 @@ def reproducible_cases():
     return cases
 
 
+@functools.cache
+def all_programs():
+    """Every example and every correct program of others, by its number of ranks."""
+    found = {}
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        program, _ = compiled_algorithm(str(path))
+        found.setdefault(program.ranks, []).append(program)
+    for path in sorted((ROOT.parent / "shared" / "data" / "programs").glob("*.xml")):
+        program = read_xml(path.read_bytes(), path.name)
+        # A custom program has no definition of its results.
+        if program.ranks <= 16 and not program.input_chunks and not judge(program):
+            found.setdefault(program.ranks, []).append(program)
+    return found
+
+
+def drawn_cases(ranks):
+    """Examples and programs of others on random data, each by a small and a large size."""
+    return [
+        case(program, count, dtype_of("float32"), "sum", in_place, seed=number)
+        for number, program in enumerate(all_programs().get(ranks, []))
+        for count, in_place in ((1 + number, number % 2 == 1), (6000, number % 2 == 0))
+        if (program.in_place if in_place else program.out_of_place)
+    ]
+
+
+# Jobs of ranks over MPI: the number of ranks, cases and worlds.
+JOBS = {
+    "programs of 1": lambda: (1, cases_of(1), WORLDS[1]),
+    "programs of 2": lambda: (2, cases_of(2), WORLDS[2]),
+    "programs of 3": lambda: (3, cases_of(3), WORLDS[3]),
+    "programs of 4": lambda: (4, cases_of(4), WORLDS[4]),
+    "every type and operator": lambda: (2, every_type_and_operator(), [(2, *TILES)]),
+    "long operands": lambda: (2, long_operands(), [(2, 512 << 10, TILES[1])]),
+    "fixed order of sums": lambda: (4, reproducible_cases(), [(2, *TILES)]),
+    "examples and programs of others": lambda: (4, drawn_cases(4), [(2, 8192, TILES[1])]),
+}
+
+
+@pytest.fixture(scope="module")
+def wrong_over_mpi(tmp_path_factory):
+    """Return the rows of what was wrong, by job: four ranks do all, as a start takes longer than most."""
+    return on_ranks(tmp_path_factory.mktemp("jobs"), {name: make() for name, make in JOBS.items()}, 4)
+
+
 @pytest.mark.mpi
-@pytest.mark.parametrize("wires", ["mpi", "sockets"])
-def test_a_fixed_order_of_sums_gives_the_bits_of_its_definition(wires, tmp_path):
-    on_ranks(tmp_path, 4, reproducible_cases(), (2,), wires=wires)
+@pytest.mark.parametrize("job", JOBS)
+def test_ranks_over_mpi_give_what_the_interpreter_gives(job, wrong_over_mpi):
+    assert wrong_over_mpi[job] == []
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "world"), [(2, 1), (3, 1), (4, 0)])
+def test_ranks_over_sockets_do_so_too(ranks, world, tmp_path):
+    jobs = {"programs": (ranks, cases_of(ranks), [WORLDS[ranks][world]])}
+    if ranks == 4:
+        jobs["fixed order of sums"] = 4, reproducible_cases(), [(2, *TILES)]
+    assert on_ranks(tmp_path, jobs, ranks, "sockets") == {name: [] for name in jobs}
+
+
+@pytest.mark.mpi
+def test_examples_and_programs_of_others_of_eight_ranks_are_right_on_random_data(tmp_path):
+    cases = drawn_cases(8)
+    assert cases
+    assert on_ranks(tmp_path, {"8": (8, cases, [(8, 8192, TILES[1])])}, 8, "sockets") == {"8": []}
 
 
 FORBIDDEN = """
@@ -350,35 +406,6 @@ def test_a_rank_whose_memory_is_gone_is_named(tmp_path):
     """Rank 0 receives from rank 2, which has announced its message and been killed."""
     said = run_joined(tmp_path, 3, DIES)[0]
     assert re.match(r"(the memory of )?rank 2 .*; rank 0 waited: rank 0 threadblock", said), said
-
-
-def all_programs():
-    """Every example and every correct program of others, by its number of ranks."""
-    found = {}
-    for path in sorted((ROOT / "examples").glob("*.py")):
-        program, _ = compiled_algorithm(str(path))
-        found.setdefault(program.ranks, []).append(program)
-    for path in sorted((ROOT.parent / "shared" / "data" / "programs").glob("*.xml")):
-        program = read_xml(path.read_bytes(), path.name)
-        # A custom program has no definition of its results.
-        if program.ranks <= 16 and not program.input_chunks and not judge(program):
-            found.setdefault(program.ranks, []).append(program)
-    return found
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize(("ranks", "per_host"), [(4, 2), (8, 8)])
-def test_examples_and_programs_of_others_are_right_on_random_data(ranks, per_host, tmp_path):
-    chosen = all_programs().get(ranks, [])
-    if not chosen:
-        pytest.skip(f"no program of {ranks} ranks is here")
-    cases = [
-        case(program, count, dtype_of("float32"), "sum", in_place, seed=number)
-        for number, program in enumerate(chosen)
-        for count, in_place in ((1 + number, number % 2 == 1), (6000, number % 2 == 0))
-        if (program.in_place if in_place else program.out_of_place)
-    ]
-    on_ranks(tmp_path, ranks, cases, (per_host, 8192))
 
 
 def followed(layout, *, in_place, readable=True, wired=False):

@@ -71,22 +71,27 @@ def test_algorithms_are_found_in_the_words_of_a_variable():
     assert choices_of(words) == {"auto": 0, "nb": 1, "ring": 2}
 
 
+@pytest.fixture(scope="module")
+def algorithms(tmp_path_factory):
+    """Return the results of all algorithms of the library, by one start of ranks."""
+    kinds = ("all_reduce", "all_to_all", "all_to_next", "all_gather")
+    return found_by(tmp_path_factory.mktemp("algorithms"), "mpi:all", kinds)
+
+
 @pytest.mark.mpi
-def test_every_algorithm_of_the_library_is_run_and_checked(tmp_path):
-    found = found_by(tmp_path, "mpi:all", ("all_reduce", "all_to_all", "all_to_next"))
+def test_every_algorithm_of_the_library_is_run_and_checked(algorithms):
     for name in ("all_reduce False", "all_reduce True", "all_to_all False"):
-        for row in found[name]:
+        for row in algorithms[name]:
             assert len(row) >= 3
             assert all(peer.startswith("mpi:") for peer in row)
             assert set(row.values()) == {0}, name
-    assert "no algorithms of all_to_next" in found["all_to_next False"]
+    assert "no algorithms of all_to_next" in algorithms["all_to_next False"]
 
 
 @pytest.mark.mpi
-def test_an_algorithm_that_serves_two_ranks_only_is_left_out(tmp_path):
+def test_an_algorithm_that_serves_two_ranks_only_is_left_out(algorithms):
     # Open MPI's own "sparbit" is wrong in place; that it is seen is what the check is for.
-    found = found_by(tmp_path, "mpi:all", ("all_gather",))
-    for row in found["all_gather False"]:
+    for row in algorithms["all_gather False"]:
         assert "mpi:two_proc" not in row
         assert set(row.values()) == {0}
 
