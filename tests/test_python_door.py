@@ -46,7 +46,7 @@ def test_the_pipeline_on_the_page_runs(tmp_path):
     page = (ROOT / "docs/reference/python.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(code.splitlines()) <= 32
-    # How well links are measured is not asked here.
+    # The quality of the measurement is not asked here, so it may be brief.
     briefly = code.replace("Effort(quick=True)", "Effort(quick=True, budget_s=0.2)")
     assert briefly != code
     (tmp_path / "pipeline.py").write_text(briefly)

@@ -91,13 +91,14 @@ def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(run_ccctl, tmp_path):
 
 
 @pytest.mark.mpi
-def test_a_budget_is_kept_and_what_it_left_out_is_told(run_ccctl):
-    done = run_ccctl("profile", "-n", "3", "--budget", "0.2s", "--json")
+def test_a_budget_is_kept_and_what_it_left_out_is_told(run_ccctl, tmp_path):
+    path = tmp_path / "profile.json"
+    done = run_ccctl("profile", "-n", "3", "--budget", "0.2s", "-o", str(path))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("3 ranks share") == (len(os.sched_getaffinity(0)) < 3)
-    told = json.loads(done.stdout)
-    assert told["findings"][0].startswith("left out (budget of 0.2 s): ")
-    assert 1 <= told["links"] <= 6
+    body = codec.read(str(path), "profile").body
+    assert body.findings[0].startswith("left out (budget of 0.2 s): ")
+    assert 1 <= len(body.links.src) <= 6
 
 
 def test_links_that_carry_less_than_expected_are_found(run_ccctl, tmp_path, samples):

@@ -9,6 +9,8 @@ from given_profile import profile_of_links
 from ccctl.artifacts import codec
 
 PAIR = ("--network", "pair.json")
+# A collective of which few schedules race.
+FEW = ("--collective", "broadcast")
 
 
 @pytest.fixture
@@ -20,7 +22,9 @@ def pair(tmp_path):
 
 @pytest.mark.mpi
 def test_a_selection_is_of_what_was_measured(run_ccctl, pair):
-    made = run_ccctl("synth", *PAIR, "--sizes", "1K:16K", "-f", 16, "--race", "-o", "table.json", "--json")
+    made = run_ccctl(
+        "synth", *PAIR, *FEW, "--sizes", "1K:16K", "-f", 16, "--race", "-o", "table.json", "--json"
+    )
     assert made.returncode == 0, made.stderr
     races = [one["race"] for one in json.loads(made.stdout)["sizes"]]
     assert [race["size_bytes"] for race in races] == [1024, 16384]
@@ -34,7 +38,7 @@ def test_a_selection_is_of_what_was_measured(run_ccctl, pair):
 
 @pytest.mark.mpi
 def test_a_schedule_holds_the_race_that_it_won(run_ccctl, pair, tmp_path):
-    made = run_ccctl("synth", *PAIR, "--collective", "broadcast", "--size", "4K", "--race", "-o", "one.json")
+    made = run_ccctl("synth", *PAIR, *FEW, "--size", "4K", "--race", "-o", "one.json")
     assert made.returncode == 0, made.stderr
     body = json.loads((tmp_path / "one.json").read_text())["body"]
     raced = [entry["method"] for entry in body["race"]["entries"]]
