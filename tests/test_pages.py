@@ -15,14 +15,15 @@ from ccctl.main import examples
 ROOT = Path(__file__).parents[1]
 PAGES = runpy.run_path(str(ROOT / ".ci" / "page_samples.py"))
 # Each takes 6 s of processor time or more, as it measures links, waits for losses or sweeps for a runtime.
-# Tests of profile, bench, accept, watch, synth and survivors start the same commands; each line of these
-# pages is parsed below.
+# Tests of profile, bench, accept, watch, synth, report and survivors start the same commands; each line of
+# these pages is parsed below.
 LONG = {
     f"docs/{page}.md"
     for page in (
         *("tutorial/index", "tutorial/one-screen", "how-to/accept-a-cluster", "how-to/watch-links"),
         *("how-to/late-and-lost-ranks", "how-to/load-in-nccl", "how-to/slower-than-predicted"),
         "how-to/compare-libraries",
+        "how-to/share-results",
     )
 }
 # Words that differ between machines and runs: figures with units, methods and cuts, plurals.

@@ -77,8 +77,16 @@ def imports_from(path):
     """The ``from … import …`` of a file; none where there is no file."""
     # The collector would look at each node again and again.
     with gc_paused():
-        nodes = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
+        nodes = statements(ast.parse(path.read_text())) if path.is_file() else ()
         return [node for node in nodes if isinstance(node, ast.ImportFrom)]
+
+
+def statements(node):
+    """All statements below a node; most other nodes are in expressions, which import nothing."""
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for one in getattr(node, name, ()):
+            yield one
+            yield from statements(one)
 
 
 @functools.cache

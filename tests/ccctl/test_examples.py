@@ -40,6 +40,7 @@ SLOW = (
     "tune -n 2",
     "--without rank:3",
     "mesh:6x6",
+    "-- ccctl profile",
 )
 # Whatever a busy machine makes of its own links: a verdict, or none. The profile has no GPUs to compare.
 VERDICTS = {"accept": {0, 1, 75}, "detect --declared": {65}}

@@ -92,6 +92,8 @@ def test_a_dumb_terminal_is_left_alone():
     assert "\x1b" not in on_terminal(80, TERM="dumb").seen
 
 
+# The next test sees the same links on the same terminal.
+@pytest.mark.long
 @pytest.mark.mpi
 def test_a_profile_shows_its_links_while_they_are_measured(tmp_path):
     done = run_on_terminal(["profile", "-n", "2", "-o", "p.json"], 60, cwd=tmp_path)
@@ -105,9 +107,11 @@ def test_a_profile_shows_its_links_while_they_are_measured(tmp_path):
 @pytest.mark.mpi
 def test_a_profile_that_is_interrupted_leaves_the_terminal_clean(tmp_path):
     done = run_on_terminal(
-        ["profile", "-n", "2", "-o", "p.json"], cwd=tmp_path, once="of 2 links", act=press("\x03")
+        ["profile", "-n", "2", "-o", "p.json"], 60, cwd=tmp_path, once="of 2 links", act=press("\x03")
     )
     assert done.returncode == 130, Terminal.lines(done.after)
+    assert "2 ranks" in done.seen, Terminal.lines(done.seen)[-20:]
+    assert widest(done.before) <= 60
     assert done.seen.rindex("\x1b[?25h") > done.seen.rindex("\x1b[?25l")
     assert Terminal.lines(done.seen)[-1] == "ccctl: interrupted"
 

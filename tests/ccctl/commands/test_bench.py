@@ -367,7 +367,7 @@ def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made
     variables = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def run(*more):
-        given = ("bench", "-n", "2", "--collective", "AllReduce", "--sizes", "1K,64K", "--iters", "2")
+        given = ("bench", "-n", "2", "--collective", "AllGather", "--sizes", "1K,16K", "--iters", "2")
         return _warm_commands.run([*given, "--json", *more], "", tmp_path, HANG_S, variables=variables)
 
     done = run()
@@ -375,7 +375,7 @@ def test_without_an_artifact_it_measures_synthesizes_runs_and_keeps_what_it_made
     assert "profile: measuring the links between 2 ranks on this host" in done.stderr
     assert "race: running" in done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert [row["size_bytes"] for row in rows] == [1024, 65536]
+    assert [row["size_bytes"] for row in rows] == [1024, 16384]
     assert all(row["wrong"] == 0 and row["peers"]["mpi"] > 0 for row in rows)
     # The library's own collective, where that won the race, has no prediction.
     for row in rows:
@@ -437,8 +437,8 @@ def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule
     try:
         made = run_ccctl("lab", "up", "lab.toml")
         assert made.returncode == 0, made.stderr
-        bench = ("bench", "apart.json", "--sizes", "4M", "--iters", 3, "--explain", "--json")
-        line = [sys.executable, "-P", "-m", "ccctl", *bench, "--wires", "sockets"]
+        bench = ("bench", "apart.json", "--sizes", "4M", "-w", 1, "--iters", 3, "--placement", "out")
+        line = [sys.executable, "-P", "-m", "ccctl", *bench, "--explain", "--json", "--wires", "sockets"]
         done = run_ccctl("lab", "run", "--", *line, CCCTL_LAB=lab)
         assert done.returncode == 0, done.stderr
     finally:

@@ -25,8 +25,9 @@ from synth.networks.measured import from_profile
 ROOT = Path(__file__).parents[3]
 CCCTL = [sys.executable, "-P", "-m", "ccctl"]
 WORDS = ("--baseline", "slow.json", "--schedule", "schedule.json", "--state", "state")
-FAST = ("--baseline", "fast.json", *WORDS[2:])
-QUICK = ("--budget", "1s")
+# No schedule gains so much, so none is searched.
+FAST = ("--baseline", "fast.json", *WORDS[2:], "--gain", "99%")
+QUICK = ("--budget", "0.2s")
 # However busy this machine is, its links are faster than the one, and slower than the other.
 SLOW_BYTES_PER_S, FAST_BYTES_PER_S = 1e3, 1e15
 
@@ -95,9 +96,7 @@ def test_what_became_worse_is_told_even_when_quiet_and_again_until_it_recovers(r
     second = run_ccctl("watch", *FAST, *QUICK, "--json")
     assert second.returncode == 1
     summary = json.loads(second.stdout)
-    # On a busy machine a schedule may be changed meanwhile, which is not what is asked here.
-    events = [event for event in summary["events"] if event["kind"] != "schedule"]
-    assert [(event["kind"], event["new"]) for event in events] == [("drift", False)]
+    assert [(event["kind"], event["new"]) for event in summary["events"]] == [("drift", False)]
     assert summary["runs"] == 2
     assert len(summary["findings"]) == 1
     assert summary.keys() >= {"resynthesized", "predicted_gain", "percent_of_optimal", "seconds"}
@@ -116,7 +115,7 @@ def test_a_host_that_is_gone_is_a_finding_and_nothing_is_planned(run_ccctl, fold
     slow = baseline(SLOW_BYTES_PER_S)
     moved = dataclasses.replace(slow, ranks=(slow.ranks[0], ProfiledRank(1, "elsewhere")))
     codec.write(str(folder / "moved.json"), "profile", moved)
-    done = run_ccctl("watch", "--baseline", "moved.json", *WORDS[2:], "-n", "2", "--budget", "1s", "--json")
+    done = run_ccctl("watch", "--baseline", "moved.json", *WORDS[2:], "-n", "2", *QUICK, "--json")
     assert done.returncode == 1, done.stderr
     summary = json.loads(done.stdout)
     assert summary["events"][0] == {"kind": "gone", "what": "host elsewhere"}

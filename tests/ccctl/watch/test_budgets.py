@@ -3,10 +3,10 @@
 import itertools
 import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from few_methods import search_briefly
 from given_profile import profile_of_links
 
 from ccctl.artifacts import codec
@@ -14,7 +14,6 @@ from ccctl.launching import Deadline
 from ccctl.render.text.watch import say_decision, say_found, summary as summary_of
 from ccctl.watch.once import WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
-from exec import replan as replanning
 from exec.replan import SchedulePrediction
 from synth import synthesize
 from synth.networks.measured import from_profile
@@ -27,10 +26,7 @@ LEAST_OF_PROMISE = 0.92
 
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch):
-    """Let searches try a few methods: how many there are changes nothing about a watch."""
-    monkeypatch.setattr(
-        replanning, "synthesize", lambda request, **how: synthesize(replace(request, quick=True), **how)
-    )
+    search_briefly(monkeypatch)
 
 
 def profile(hosts, share, *, pairs=None, seed=0, noise=NOISE, seconds=1.0):

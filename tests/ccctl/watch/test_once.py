@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from few_methods import search_briefly
 from given_profile import profile_of_links
 
 from ccctl.artifacts import codec
@@ -18,7 +19,6 @@ from ccctl.render.text.watch import say_found
 from ccctl.watch import once, state
 from ccctl.watch.once import WatchRequest, measure_and_judge, replan
 from ccctl.watch.state import opened, read_schedule
-from exec import replan as replanning
 from probes.link_costs import SentSegments, SharedPort
 from probes.profiling.drift import compare
 from synth import synthesize
@@ -48,10 +48,7 @@ def profile(share=None, *, seed=0, pairs=PAIRS, late=None, preempted=(), segment
 
 @pytest.fixture(autouse=True)
 def few_methods(monkeypatch):
-    """Let searches try a few methods: how many there are changes nothing about a watch."""
-    monkeypatch.setattr(
-        replanning, "synthesize", lambda request, **how: synthesize(replace(request, quick=True), **how)
-    )
+    search_briefly(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -19,13 +19,10 @@ def measured(ranks, *, quick):
     return run_ranks(TASK, Effort(quick=quick), World(ranks), timeout_s=HANG_S)
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize(("ranks", "quick"), [pytest.param(2, True, marks=pytest.mark.long), (3, False)])
-def test_every_link_is_measured_and_costs_something(ranks, quick):
-    profile = measured(ranks, quick=quick)
+def judge(profile):
+    """Assert what holds for the links of any profile of ranks of one host."""
     assert profile.problems() == []
     links = profile.links
-    assert list(zip(links.src, links.dst, strict=True)) == list(itertools.permutations(range(ranks), 2))
     assert (links.alpha_s > 0).all()
     assert (links.alpha_median_s >= links.alpha_s).all()
     assert (links.beta_low_s_per_byte <= links.beta_s_per_byte).all()
@@ -35,9 +32,21 @@ def test_every_link_is_measured_and_costs_something(ranks, quick):
     assert ((links.beta_s_per_byte > 1e-13) & (links.beta_s_per_byte < 1e-5)).all()
 
 
+# Tests of `ccctl profile` measure all links in all passes, and the next test measures briefly.
+@pytest.mark.long
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "quick"), [(2, True), (3, False)])
+def test_every_link_is_measured_and_costs_something(ranks, quick):
+    profile = measured(ranks, quick=quick)
+    judge(profile)
+    links = profile.links
+    assert list(zip(links.src, links.dst, strict=True)) == list(itertools.permutations(range(ranks), 2))
+
+
 @pytest.mark.mpi
 def test_a_quick_profile_of_many_ranks_leaves_links_out_but_reaches_every_rank():
     profile = measured(6, quick=True)
+    judge(profile)
     strides = {int(stride) for stride in (profile.links.dst - profile.links.src) % 6}
     assert strides == {1, 2, 4, 5}
     assert np.bincount(profile.links.dst, minlength=6).tolist() == [4] * 6
