@@ -15,6 +15,7 @@ from exec.cuda.kernel.compile import Cubin
 from exec.cuda.plan import CudaPlan
 from exec.peers.nccl import NcclPeer
 from exec.program.layout import Layout
+from probes.live import cuda_copies, cuda_links
 from probes.live.cuda_copies import CudaCopies
 from probes.live.cuda_links import cuda_end
 from synth.collective import collective
@@ -83,6 +84,7 @@ def peer(monkeypatch, kind, fault=None):
 
 def links(monkeypatch, fault=None):
     """Time copies of each kind, as for the links of a GPU; as `carried_out`."""
+    monkeypatch.setattr(cuda_links, "BUFFER_BYTES", 1 << 10)
 
     def task(comm):
         end = cuda_end("cuda", 0)
@@ -97,6 +99,9 @@ def links(monkeypatch, fault=None):
 
 def copies(monkeypatch, fault=None):
     """Time copies to the host alone, beside those of another GPU, and under load; as `carried_out`."""
+    # Few and small copies make the same calls.
+    monkeypatch.setattr(cuda_copies, "_ROUNDS", (1, 2))
+    monkeypatch.setattr(cuda_copies, "_COPY_BYTES", 1 << 10)
 
     def task(comm):
         both = CudaCopies(GPUS, {})

@@ -6,6 +6,7 @@ a line of LL128. A volatile access is a relaxed one with the scope of the system
 Model).
 """
 
+import functools
 import re
 from collections import Counter
 
@@ -56,11 +57,12 @@ PURPOSES = {
 }
 
 
-def ptx_of(architecture, by, change=lambda text: text, dtype="float32", *, multimem=False):
+@functools.cache
+def ptx_of(architecture, by, dtype="float32", *, multimem=False):
     """Return the PTX of the kernels for an architecture."""
     from cuda.bindings import nvrtc
 
-    text = change(kernels(dtype, "sum", by, multimem=multimem)).encode()
+    text = kernels(dtype, "sum", by, multimem=multimem).encode()
     _, program = nvrtc.nvrtcCreateProgram(text, b"interpreter.cu", 0, [], [])
     options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])

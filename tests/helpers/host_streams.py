@@ -110,9 +110,13 @@ def buffers_of(layout, rank, dtype, redop):
     return whole[where_in], whole[where_out], scratch
 
 
-def contexts_task(comm, request, progress):
-    """Run a program over MPI messages, twice; how many elements are wrong, over all ranks."""
-    program, count, tile_bytes = request
+def contexts_task(comm, requests, progress):
+    """Return for each request how many elements of all ranks are wrong."""
+    return [_wrong(comm, *request) for request in requests]
+
+
+def _wrong(comm, program, count, tile_bytes):
+    """Run a program over MPI messages, twice."""
     layout, rank = Layout(program, count), comm.Get_rank()
     table = encoded(layout, dtype_of("float32").itemsize, tile_bytes=tile_bytes)
     streams = HostStreams(seed=rank)

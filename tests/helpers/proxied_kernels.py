@@ -12,9 +12,12 @@ from exec.program.layout import Layout
 from synth.program import OUTPUT
 
 
-def proxied_task(comm, request, progress):
-    """Return the number of wrong elements on this host's ranks, over all launches."""
-    program, count, dtype, tile_bytes, slice_bytes, launches, hosts = request
+def proxied_task(comm, requests, progress):
+    """Return the number of wrong elements of each request, over all hosts and launches."""
+    return [_wrong(comm, *request) for request in requests]
+
+
+def _wrong(comm, program, count, dtype, tile_bytes, slice_bytes, launches, hosts):
     host = comm.Get_rank()
     layout = Layout(program, count)
     cut = {"tile_bytes": tile_bytes, "slice_bytes": slice_bytes, "spare_slots": SPARE_SLOTS}

@@ -5,6 +5,7 @@ fault leaves. Ranks are threads; a rank's communicator ends its waits when anoth
 launcher ends all processes of a run.
 """
 
+import functools
 import itertools
 import sys
 import threading
@@ -18,6 +19,13 @@ import numpy as np
 __all__ = ["EndedError", "RecordedCuda", "RecordedRanks"]
 
 ROOT = Path(__file__).parents[2]
+
+
+@functools.cache
+def _name_in_source(file):
+    """The name of a file of the product; empty for any other, tests included."""
+    path = Path(file)
+    return path.name if ROOT in path.parents and "tests" not in path.parts else ""
 
 
 class CUDARuntimeError(RuntimeError):
@@ -84,11 +92,9 @@ class RecordedCuda:
         if self.rank:
             return
         frame = sys._getframe(1)
-        while ROOT not in (path := Path(frame.f_code.co_filename)).parents or "tests" in path.parts:
-            if frame.f_back is None:
-                break
+        while not (file := _name_in_source(frame.f_code.co_filename)) and frame.f_back is not None:
             frame = frame.f_back
-        made = (name, f"{path.name}:{frame.f_lineno}")
+        made = (name, f"{file}:{frame.f_lineno}")
         self.calls.append(made)
         self.passed.append((name, arguments))
         if self._fault is not None and made == self._fault[0]:

@@ -279,27 +279,28 @@ struct Suite : rl::test_suite<Suite<N>, N> {
     }
 };
 
-template <int N>
-static void explore(rl::test_params& params) {
-    rl::simulate<Suite<N>>(params);
+// Relacy's `simulate` compiles each of its three searches for each number of threads: only these two are made.
+template <int N, template <rl::thread_id_t> class Search>
+static void explore(rl::test_params& params, std::ostringstream& said) {
+    rl::run_test<Suite<N>, Search<N>>(params, said, false);
 }
 
 int main(int count, char** words) {
     if (count != 5) return 2;
     scenario.read(words[1]);
     mutant = std::atoi(words[2]);
-    std::stringstream said;
+    std::ostringstream said;
     rl::test_params params;
     params.iteration_count = std::strtoull(words[4], nullptr, 10);
     params.execution_depth_limit = 20000;
     params.output_stream = params.progress_stream = &said;
     // Then Relacy neither keeps a history nor runs the last schedule again.
     params.output_history = true;
-    const std::string search = words[3];
-    params.search_type = search == "random" ? rl::sched_random : search == "all" ? rl::sched_full : rl::sched_bound;
     params.context_bound = static_cast<unsigned>(std::atoi(words[3]));
-    const i64 needed = scenario.blocks * scenario.threads + (scenario.apart ? scenario.ranks : 0);
-    needed <= 2 ? explore<2>(params) : needed <= 6 ? explore<6>(params) : explore<8>(params);
+    const bool random = std::string(words[3]) == "random";
+    // Threads that a scenario does not need end at once.
+    if (scenario.blocks * scenario.threads + (scenario.apart ? scenario.ranks : 0) > (random ? 8 : 2)) return 2;
+    random ? explore<8, rl::random_scheduler>(params, said) : explore<2, rl::context_bound_scheduler>(params, said);
     std::printf("result %llu %s: %s\n", static_cast<unsigned long long>(params.stop_iteration),
                 rl::test_result_str(params.test_result), reason);
     return params.test_result == rl::test_result_success ? 0 : 1;

@@ -31,7 +31,36 @@ def checked(found, what, capsys, resident=2):
         assert need.spilled_bytes == 0
 
 
+# All architectures, types, operators and protocols; `make test-long` compiles more of their pairs.
+SPREAD = (
+    ("float32", "sum", 70, "Simple"),
+    ("int16", "min", 70, "LL"),
+    ("float64", "prod", 75, "LL"),
+    ("bfloat16", "min", 80, "LL128"),
+    ("int8", "sum", 80, "LL"),
+    ("uint8", "sum", 80, "Simple"),
+    ("float16", "max", 86, "Simple"),
+    ("int32", "avg", 89, "LL"),
+    ("int64", "sum", 90, "LL128"),
+    ("float32", "sum", 100, "Simple"),
+)
+
+
+def test_everything_is_compiled():
+    dtypes, redops, architectures, protocols = map(set, zip(*SPREAD, strict=True))
+    assert (dtypes, redops, architectures) == ({*ELEMENTS}, {*OPERATORS}, {*ARCHITECTURES})
+    assert protocols == {"Simple", "LL", "LL128"}
+
+
 @needs_nvrtc
+@pytest.mark.parametrize(("dtype", "redop", "architecture", "by"), SPREAD)
+def test_every_architecture_type_operator_and_protocol(dtype, redop, architecture, by, capsys):
+    found = cubin(dtype, redop, architecture, by).needs
+    checked(found, f"{dtype} {redop}, sm_{architecture}, {by}", capsys, 1 if architecture < 75 else 2)
+
+
+@needs_nvrtc
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture(architecture, capsys):
     resident = 1 if architecture < 75 else 2
@@ -76,6 +105,7 @@ def test_every_name_of_a_type_is_understood(dtype, element):
 
 
 @needs_nvrtc
+@pytest.mark.long
 # float32 is compiled for sm_80 among the architectures.
 @pytest.mark.parametrize("dtype", [each for each in ELEMENTS if each != "float32"])
 def test_every_type(dtype, capsys):
@@ -83,6 +113,7 @@ def test_every_type(dtype, capsys):
 
 
 @needs_nvrtc
+@pytest.mark.long
 @pytest.mark.parametrize("redop", OPERATORS)
 def test_every_operator(redop, capsys):
     checked(cubin("bfloat16", redop, 75).needs, redop, capsys)
@@ -110,7 +141,10 @@ OF_LINES = [*((each, "float32") for each in ARCHITECTURES), (70, "bfloat16"), (9
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("kind", "by"), [*chessboard(OF_LINES, ["LL", "LL128"]), ((80, "int8"), "LL")])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "by"), [*((kind, by) for kind in OF_LINES for by in ("LL", "LL128")), ((80, "int8"), "LL")]
+)
 def test_lines_of_every_architecture(kind, by):
     architecture, dtype = kind
     need = cubin(dtype, "sum", architecture, by).needs["ccctl_interpret"]
@@ -119,7 +153,7 @@ def test_lines_of_every_architecture(kind, by):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("dtype", "architecture"), chessboard(SWITCH_ELEMENTS, [90, 100]))
+@pytest.mark.parametrize(("dtype", "architecture"), chessboard(SWITCH_ELEMENTS, [100, 90]))
 def test_instructions_of_switches(dtype, architecture):
     need = cubin(dtype, "sum", architecture, multimem=True).needs["ccctl_interpret"]
     assert need.registers <= MOST_REGISTERS // 2
