@@ -53,7 +53,7 @@ def test_a_giant_block_between_two_of_many_ranks_goes_over_all_others():
 
 def test_few_chunks_do_not_end_the_search_for_relays_to_one_rank():
     source, target = MeshLayout(tuple(range(16, 36)), (20,), (None,)), MeshLayout((1,), (1,), (None,))
-    plan = redistribution(64, [Moved((2048, 1024), 2, source, target, 1)])
+    plan = redistribution(36, [Moved((2048, 1024), 2, source, target, 1)])
     found = planned(family("dragonfly:6x6", [1e-6, 1e-6], [25e9, 25e9]), *plan.request())
     # Data enters the target over all links of its group.
     assert len(set(found.link[found.network.dst[found.link] == 1].tolist())) >= 5
