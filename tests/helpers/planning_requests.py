@@ -220,12 +220,12 @@ REQUESTS = (
     _of("mesh:2x4", method="forest"),
     _of("fully_connected:4", size=None, chunk=64 * KIB, chunks=4),
     _of("switch:4", "all_gather", unwind=2),
-    _of("squares.csv"),
+    _of("squares.csv", "all_gather"),
     _of("box.json"),
     # Several collectives, and some of the ranks.
     PlanningRequest("mesh:4x4", (("broadcast", 0, "0-7"), ("reduce", 10, "8-15")), chunk=64 * KIB),
     PlanningRequest("torus:3x3", (("all_gather", None, "0-3"), ("all_reduce", None, "4-8")), chunk=64 * KIB),
-    PlanningRequest("mesh:3x3", (("all_reduce", None, ""),), ranks="0,2,4-7", size=MIB),
+    PlanningRequest("mesh:3x3", (("all_reduce", None, ""),), ranks="0,2,4-7", size=64 * KIB),
     _of("ring:6", "broadcast", root=3, ranks="0-5"),
     PlanningRequest("ring:4", (("custom", None, ""),), size=MIB),
     # Around failures.

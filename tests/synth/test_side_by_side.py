@@ -30,7 +30,7 @@ def steps(draw, ranks):
 
 
 @settings(deadline=None, max_examples=3)
-@given(data=st.data(), network=networks(most_ranks=5))
+@given(data=st.data(), network=networks(most_ranks=4))
 def test_plans_are_proven_and_the_whole_is_no_slower_than_unaware(data, network):
     groups = data.draw(steps(network.ranks))
     found = side_by_side(network, groups)
@@ -39,6 +39,7 @@ def test_plans_are_proven_and_the_whole_is_no_slower_than_unaware(data, network)
         assert schedule.network is network
         assert set(schedule.collective.participants) == set(group.request.members or range(network.ranks))
     assert found.together_s <= found.ignoring_s * (1 + 1e-9)
+    assert found.together_s <= max(routed(network, groups)[1]) * (1 + 2e-3)
     assert found.together_s >= max(group.release_s for group in groups)
     assert [price.saves_s for price in found.prices] == sorted(
         (price.saves_s for price in found.prices), reverse=True
@@ -46,7 +47,7 @@ def test_plans_are_proven_and_the_whole_is_no_slower_than_unaware(data, network)
 
 
 def test_groups_that_share_nothing_lose_nothing():
-    halves = [CollectiveRequest("all_reduce", 0, (0, 1, 2)), CollectiveRequest("all_reduce", 3, (3, 4, 5))]
+    halves = [CollectiveRequest("all_reduce", 0, (0, 1)), CollectiveRequest("all_gather", 3, (2, 3, 4, 5))]
     found = side_by_side(
         named("switch"), [StepGroup("a", halves[0], 1 << 20), StepGroup("b", halves[1], 1 << 16)]
     )
@@ -68,8 +69,8 @@ def test_two_groups_on_one_link_take_twice_as_long_unless_one_goes_another_way()
 def test_groups_with_equal_links_take_over_each_others_plans():
     sets = [(0, 1, 2), (3, 4, 5)]
     groups = [
-        StepGroup(f"{kind} {at}", CollectiveRequest(kind, members[1], members), 1 << 16)
-        for kind in KINDS
+        StepGroup(f"{kind} {at}", CollectiveRequest(kind, members[1], members), 1 << 16, release_s=number)
+        for number, kind in enumerate(KINDS)
         for at, members in enumerate(sets)
     ]
     found = side_by_side(named("switch"), groups)
@@ -85,12 +86,13 @@ def test_a_step_without_groups_is_refused():
         side_by_side(named("pair"), [])
 
 
-def test_a_price_is_what_the_step_planned_again_saves():
-    links = [Link(a, b, 1e-6, 1e-9 * (1 + (a + b) % 3)) for a in range(4) for b in range(4) if a != b]
-    network = build("four", list("abcd"), links)
+def test_a_price_is_what_the_step_planned_again_saves(monkeypatch):
+    monkeypatch.setattr("synth.side_by_side._FEW_GROUPS", 0)
+    links = [Link(a, b, 1e-6, 1e-9 * (1 + (a + b) % 3)) for a in range(3) for b in range(3) if a != b]
+    network = build("three", list("abc"), links)
     groups = [
-        StepGroup("all", CollectiveRequest("all_reduce"), 1 << 20),
-        StepGroup("pair", CollectiveRequest("all_gather", 0, (0, 1)), 1 << 20),
+        StepGroup("all", CollectiveRequest("all_reduce"), 1 << 16),
+        StepGroup("pair", CollectiveRequest("all_gather", 0, (0, 1)), 1 << 15),
     ]
     found = side_by_side(network, groups)
     assert found.prices
@@ -98,7 +100,7 @@ def test_a_price_is_what_the_step_planned_again_saves():
         faster = upgraded(network, price.part, price.more_bytes_per_s)
         schedules, ends_s = routed(faster, groups)
         assert [check(schedule) for schedule in schedules] == [[], []]
-        assert found.together_s - price.saves_s <= max(ends_s) * 1.05
+        assert 0 < found.together_s - price.saves_s <= max(ends_s) * 1.05
 
 
 @settings(deadline=None, max_examples=drawn(40))
@@ -112,7 +114,8 @@ def test_plans_along_the_routes_of_a_step_are_right(data, network):
         assert end_s >= group.release_s
 
 
-def test_groups_beside_each_other_end_near_the_time_of_perfect_sharing():
+def test_along_their_routes_groups_end_near_the_time_of_perfect_sharing(monkeypatch):
+    monkeypatch.setattr("synth.side_by_side._FEW_GROUPS", 0)
     pairs = [(0, 1, 8), (1, 2, 2), (3, 4, 1), (4, 5, 8), (0, 3, 8), (1, 4, 8), (2, 5, 4)]
     links = [Link(*way, 5e-6, 1e-9 / rate) for a, b, rate in pairs for way in ((a, b), (b, a))]
     network = build("mesh", list("abcdef"), links)

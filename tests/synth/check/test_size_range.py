@@ -79,7 +79,7 @@ def test_what_methods_make_is_proven_for_all_sizes(name, kind):
             continue
         try:
             # Programs that are stopped early give schedules that serve here as well.
-            request = Request(named(name), kind, size_bytes=1 << 16, method=method, time_limit_s=0.1)
+            request = Request(named(name), kind, size_bytes=1 << 16, method=method, time_limit_s=0.25)
             made = synthesize(request).schedule
         except Exception as error:
             assert "UsageError" in type(error).__name__ or "NotApplicable" in type(error).__name__

@@ -72,7 +72,7 @@ def _serve(name, network, shape, chunk_bytes, seed=0):
     )
 
 
-@pytest.mark.parametrize(("name", "kind"), chessboard(NAMED, KINDS, one_in=4))
+@pytest.mark.parametrize(("name", "kind"), chessboard(NAMED, KINDS, one_in=7))
 def test_every_method_every_network_every_collective(name, kind):
     network = named(name)
     shape = collective(kind, network.ranks, 3, root=1)

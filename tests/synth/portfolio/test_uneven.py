@@ -36,7 +36,7 @@ def planned(network, request, size_bytes):
     return found.listed
 
 
-@pytest.mark.parametrize(("kind", "ranks"), [("gather", 40), ("scatter", 40), ("all_to_all", 36)])
+@pytest.mark.parametrize(("kind", "ranks"), [("gather", 33), ("scatter", 33), ("all_to_all", 33)])
 def test_on_many_ranks_other_ranks_relay(kind, ranks):
     blocks = ranks**2 if kind == "all_to_all" else ranks
     sizes = [(at % 3) << 12 for at in range(blocks)]
@@ -45,15 +45,15 @@ def test_on_many_ranks_other_ranks_relay(kind, ranks):
 
 
 def test_a_giant_block_between_two_of_many_ranks_goes_over_all_others():
-    sizes = [4 << 20 if at == 1 else 1 << 10 for at in range(40 * 40)]
-    request = uneven_request("all_to_all", 40, sizes, chunk_bytes=1 << 14)
-    found = planned(family("fully_connected:40", [1e-6], [25e9]), *request)
+    sizes = [4 << 20 if at == 1 else 1 << 10 for at in range(33 * 33)]
+    request = uneven_request("all_to_all", 33, sizes, chunk_bytes=1 << 16)
+    found = planned(family("fully_connected:33", [1e-6], [25e9]), *request)
     assert found.outcome.time_s < 0.2 * (4 << 20) / 25e9
 
 
 def test_few_chunks_do_not_end_the_search_for_relays_to_one_rank():
-    source, target = MeshLayout(tuple(range(20, 40)), (20,), (None,)), MeshLayout((1,), (1,), (None,))
-    plan = redistribution(64, [Moved((2048, 1024), 2, source, target, 1)])
-    found = planned(family("dragonfly:8x8", [1e-6, 1e-6], [25e9, 25e9]), *plan.request())
+    source, target = MeshLayout(tuple(range(16, 36)), (20,), (None,)), MeshLayout((1,), (1,), (None,))
+    plan = redistribution(36, [Moved((2048, 1024), 2, source, target, 1)])
+    found = planned(family("dragonfly:6x6", [1e-6, 1e-6], [25e9, 25e9]), *plan.request())
     # Data enters the target over all links of its group.
-    assert len(set(found.link[found.network.dst[found.link] == 1].tolist())) >= 7
+    assert len(set(found.link[found.network.dst[found.link] == 1].tolist())) >= 5

@@ -12,7 +12,9 @@ from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.methods import direct
 from synth.networks.families import family
-from synth.portfolio.request import cut_again
+from synth.portfolio.attempts import METHODS
+from synth.portfolio.request import cut, cut_again
+from synth.scheduling import block_exchange
 from synth.scheduling.justification import least_s
 from synth.scheduling.pipelining import pipelined
 from synth.simulation.schedule import replay
@@ -22,7 +24,7 @@ def asked(spec: str, kind: Any, size_bytes: int, method: str = "auto") -> Reques
     return Request(family(spec, [7e-7], [50e9]), kind, size_bytes=size_bytes, method=method)
 
 
-@settings(max_examples=drawn(40), deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(
     st.sampled_from(["torus:3x3", "switch:6", "ring:5", "fat_tree:3x2", "mesh:2x3"]),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]),
@@ -37,7 +39,7 @@ def test_parts_are_proven_and_never_slower_than_one_after_the_other(
     if kind == "all_to_all":
         method = "paths"
     request = asked(spec, kind, 1 << 16, method)
-    schedule = synthesize(request).schedule
+    schedule = METHODS[method].synthesize(request.network, *cut(request, 1))
     shape, chunk_bytes = cut_again(request, schedule.collective, parts)
     assert shape.chunks == parts * schedule.collective.chunks
     assert shape.same_but_for_chunks(schedule.collective)
@@ -62,5 +64,14 @@ def test_behind_a_switch_sums_go_out_while_others_come_in() -> None:
 
 
 def test_exchanges_overlap_in_parts() -> None:
+    request = asked("torus:4x4", "all_reduce", 1 << 18, "exchange")
+    whole = block_exchange.synthesize(request.network, *cut(request, 1))
+    found = pipelined(whole, *cut_again(request, whole.collective, 8))
+    assert check(found, replay(found)) == []
+    assert replay(found).time_s < 0.85 * replay(whole).time_s
+
+
+@pytest.mark.long
+def test_exchanges_on_a_torus_are_near_the_bound() -> None:
     found = synthesize(asked("torus:4x4", "all_reduce", 1 << 18)).schedule
     assert found.outcome is not None and found.outcome.percent_of_optimal > 80

@@ -10,20 +10,23 @@ from drawn_examples import chessboard, drawn
 from hypothesis import given, settings, strategies as st
 
 from probes.base.columns import bytes_of, ints
-from synth import Request, synthesize
 from synth.check.schedule import check
 from synth.collective import collective
 from synth.network import Link, build
 from synth.networks.families import family
+from synth.portfolio.attempts import METHODS
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_order, line_up
 from synth.scheduling.precedence import Precedence, copies_wait, of_schedule, of_turns
 from synth.simulation.schedule import replay
 
 
-def made(spec: str, kind: Any, method: str, size_bytes: int = 1 << 20) -> Schedule:
+def made(spec: str, kind: Any, method: str, chunk_bytes: int, share: int = 1) -> Schedule:
+    """Return the schedule of ``share`` chunks from each rank to each, or of as many from each rank."""
     network = family(spec, [7e-7], [50e9])
-    return synthesize(Request(network, kind, size_bytes=size_bytes, method=method)).schedule
+    many = kind in ("all_reduce", "reduce_scatter", "all_to_all")
+    shape = collective(kind, network.ranks, share * network.ranks if many else share)
+    return METHODS[method].synthesize(network, shape, chunk_bytes)
 
 
 def ancestors(graph: Precedence) -> list[set[int]]:
@@ -48,7 +51,7 @@ def ancestors(graph: Precedence) -> list[set[int]]:
     ),
 )
 def test_a_send_waits_for_all_that_earlier_rows_bring_to_its_source(kind: str, method: str) -> None:
-    schedule = made("switch:5", kind, method)
+    schedule = made("switch:5", kind, method, 1 << 18, 2)
     network = schedule.network
     src, dst = network.src[schedule.link], network.dst[schedule.link]
     expected = [
@@ -59,7 +62,7 @@ def test_a_send_waits_for_all_that_earlier_rows_bring_to_its_source(kind: str, m
 
 
 def test_an_exchange_waits_for_its_addends_alone() -> None:
-    schedule = made("torus:3x2", "all_reduce", "exchange", 1 << 14)
+    schedule = made("torus:3x2", "all_reduce", "exchange", 1 << 12)
     assert schedule.exchanges
     start = schedule.addend_start
     expected = [
@@ -84,21 +87,22 @@ def test_what_never_arrives_is_left_out() -> None:
     assert np.isinf(arrival_s).tolist() == [True, False]
 
 
-@settings(max_examples=drawn(40), deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(
     st.sampled_from(["torus:3x2", "switch:5", "ring:5", "fat_tree:2x2"]),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]),
     st.sampled_from(["greedy", "forest", "paths", "exchange"]),
+    st.integers(1, 3),
     st.integers(0, 2**31),
 )
 def test_any_urgency_gives_a_correct_schedule_whose_times_are_those_of_the_simulator(
-    spec: str, kind: str, method: str, seed: int
+    spec: str, kind: str, method: str, share: int, seed: int
 ) -> None:
     if method == "exchange":
         kind = "all_reduce"
     if kind == "all_to_all":
         method = "paths"
-    schedule = made(spec, kind, method, 1 << 14)
+    schedule = made(spec, kind, method, 1 << 12, share)
     urgency = np.random.default_rng(seed).random(schedule.sends)
     link = schedule.link.astype(np.int64)
     order, arrival_s = line_up(schedule.network, schedule.chunk_bytes, link, of_schedule(schedule), urgency)

@@ -14,7 +14,7 @@ from synth.networks.families import family
 from synth.scheduling.rounds import RoundSearch, RoundSends
 from synth.simulation import replay
 
-_ATTEMPTS, _REPEATS = 100, 6
+_ATTEMPTS, _REPEATS = 30, 4
 
 
 def _hypercube(dimensions: int) -> Network:
