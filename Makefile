@@ -107,6 +107,7 @@ site:
 # Whose versions of Python and numba are those of .venv compiles no loop; others compile them as they need them.
 wheel:
 	@.ci/venv
+	@echo 'compiling loops: two or three minutes on two cores'
 	$(BIN)/python -P -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
