@@ -15,7 +15,7 @@ from synth.collective import collective
 from synth.compiler import lower
 from synth.kernels.compiled_loop import all_compiled
 from synth.methods import greedy, ring
-from synth.networks.families import family
+from synth.networks import family
 from synth.prediction.one_host import host_timing
 
 RING = family("ring:4", [1e-6], [1e9])
@@ -37,7 +37,10 @@ def run() -> None:
         host_timing(program, RING, 1024, MEMORY)
 
 
-beside = Process(target=search)
-beside.start()
-run()
-beside.join()
+# A process may be started by importing this file anew.
+if __name__ == "__main__":
+    beside = Process(target=search)
+    beside.start()
+    run()
+    beside.join()
+    sys.exit(beside.exitcode)

@@ -118,7 +118,7 @@ lower(codec.load(sys.argv[1]), most_chunks=2)
     "star": """
 from synth.collective import collective
 from synth.methods import paths
-from synth.networks.families import family
+from synth.networks import family
 paths._MOST_WORK_ON_TREES = 100
 paths.synthesize(family("fc:4", [1e-6], [1e9]), collective("all_gather", 4), 1)
 """,

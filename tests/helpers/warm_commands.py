@@ -153,7 +153,7 @@ def load_loops():
             made = import_module("synth").synthesize(*asked, method=method).schedule
             assert check.check(made) == []
         assert check.judge(import_module("synth.compiler").lower(made.expanded())) == []
-        # Those of ranks: the first schedules of a session, its late parts, and the interpreter of programs.
+        # Ranks need loops for a session's first schedules, for its late parts, and to run programs.
         call = import_module("exec.adaptive.messages").CollectiveCall
         request = call("all_reduce", "sum", "float32", 1 << 10, 4)
         found = import_module("exec.adaptive.replanner").good_schedules(asked[0], [request], range(3), 1.0)

@@ -1,4 +1,4 @@
-"""The build hook of the wheel: it compiles the loops while ccctl is installed, so that no command has to.
+"""Build hook of the wheel: compile the loops while ccctl is installed, so that no command has to.
 
 Editable installs have no compiled loops, because their sources change: each loop is compiled when it is first
 called. The same holds where the loops cannot be compiled; the hook then warns. HATCH_BUILD_NO_HOOKS=true
