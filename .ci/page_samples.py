@@ -17,11 +17,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parents[1]
 CCCTL = f'#!/bin/sh\nexec "{sys.executable}" -P -m ccctl "$@"\n'
@@ -86,15 +85,10 @@ def lacking(needs: tuple[str, ...]) -> str:
 
 
 @contextmanager
-def shell(
-    ccctl: str = CCCTL, variables: Mapping[str, str] = MappingProxyType({}), descriptors: Sequence[int] = ()
-) -> Iterator[Shell]:
-    """Yield an empty folder to run commands in, removed afterwards.
-
-    ``ccctl`` is the text of the script of that name; commands inherit ``variables`` and ``descriptors``.
-    """
+def shell(ccctl: str = CCCTL) -> Iterator[Shell]:
+    """Yield an empty folder to run commands in, removed afterwards; ``ccctl`` is the script of that name."""
     with tempfile.TemporaryDirectory(prefix="ccctl-page-") as folder:
-        opened = Shell(Path(folder), ccctl, variables, descriptors)
+        opened = Shell(Path(folder), ccctl)
         try:
             yield opened
         finally:
@@ -104,9 +98,7 @@ def shell(
 class Shell:
     """Runs commands in one folder, as somebody who has just installed ccctl; compiled loops are there."""
 
-    def __init__(
-        self, folder: Path, script: str, variables: Mapping[str, str], descriptors: Sequence[int]
-    ) -> None:
+    def __init__(self, folder: Path, script: str) -> None:
         from synth.kernels.stored_loops import cache_folder
 
         self.work = folder / "work"
@@ -127,9 +119,7 @@ class Shell:
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder / "home"),
             "TERM": "dumb",
-            **variables,
         }
-        self._descriptors = descriptors
 
     def take(self, file: File) -> None:
         """Write a file of the page."""
@@ -155,7 +145,6 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            pass_fds=self._descriptors,
         )
         if done.returncode != 0:
             raise RuntimeError(f"{command} ended with {done.returncode}:\n{done.stdout}")

@@ -77,7 +77,7 @@ def pytest_configure(config):
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     # It compares the variables of commands with those of now.
-    warm_commands()
+    warm_commands().fork_ranks()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -87,7 +87,7 @@ def test_an_option_that_is_none_is_not_understood():
 @pytest.mark.mpi
 @pytest.mark.parametrize("page", [*pages()])
 def test_what_a_page_shows_is_what_its_commands_print_today(page, subtests, _warm_commands):
-    with PAGES["shell"](*_warm_commands.for_shells()) as shell:
+    with PAGES["shell"](_warm_commands.for_shells()) as shell:
         for step in PAGES["steps"](page.read_text()):
             if isinstance(step, PAGES["File"]):
                 shell.take(step)

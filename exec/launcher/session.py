@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from exec.launcher import protocol, run_folders
 from exec.launcher.nodeset import HostSlots
 from exec.launcher.ports import bind_to_loopback, refuse_connections
 from exec.launcher.signals import deferred
-from exec.launcher.starters import Agents, Starter, mpirun, variables
+from exec.launcher.starters import Agents, Starter, mpirun, starter, variables
 from exec.launcher.watchdog import Heard, Watchdog
 from exec.sockets import Whereabouts, listen, published
 from probes.files import temporary_folders
@@ -128,8 +127,7 @@ class StartedRanks:
             return Agents(self._job.at_start, self._where, env, self._output, self._spares)
         ranks_here = max((entry.slots for entry in self._where), default=self._job.ranks)
         env = mpirun.variables(ranks_here, str(folder), self._scratch, alone=not self._where)
-        program = [sys.executable, "-P", "-m", "exec.launcher.worker"]
-        command = mpirun.command(launcher, self._job.ranks, self._where, program, folder)
+        command = mpirun.command(launcher, self._job.ranks, self._where, starter.rank_program(), folder)
         _log.info(f"starting: {' '.join(command)}")
         return mpirun.start(command, {**env, **marks}, self._output)
 

@@ -1,34 +1,49 @@
-"""Runs ``ccctl ARGUMENTS`` through `warm_commands.WarmCommands`, for shells that tests start.
+"""Runs ``ccctl ARGUMENTS``, or one rank, in a process that `warm_commands.WarmCommands` forks.
 
-Without their socket, as inside a lab, it starts a new Python instead.
+Its arguments are the socket to ask at, then ``-m ccctl ARGUMENTS`` or ``-m exec.launcher.worker``. It is what
+others start, wait for and kill in place of the forked process, and it ends as that one does. In namespaces of
+its own, as inside a lab, it starts a new Python instead.
 """
 
+import _signal
+import _socket
+import marshal
 import os
-import pickle
-import socket
+import struct
 import sys
 
+_STREAMS = struct.pack("3i", 0, 1, 2)
 
-def _control():
-    """The socket of `WarmCommands` if this process has inherited it, else None."""
-    try:
-        found = socket.socket(fileno=int(os.environ["CCCTL_TESTS_CONTROL"]))
-    except (KeyError, ValueError, OSError):
-        return None
-    return found if (found.family, found.type) == (socket.AF_UNIX, socket.SOCK_SEQPACKET) else None
+
+def namespaces():
+    """The namespaces of this process, and the processors it may run on: a forked one has the server's."""
+    names = [os.readlink(f"/proc/self/ns/{name}") for name in ("net", "pid", "mnt")]  # noqa: PTH115
+    return [*names, sorted(os.sched_getaffinity(0))]
 
 
 def _main():
-    control = _control()
-    if control is None:
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "ccctl", *sys.argv[1:]])
-    told, reply = socket.socketpair()
-    message = pickle.dumps((sys.argv[1:], os.getcwd(), None, dict(os.environ)))  # noqa: PTH109 - loads less
-    socket.send_fds(control, [message], [0, 1, 2, reply.fileno()])
-    reply.close()
-    told.recv(32)
-    status = int(told.recv(32))
-    os._exit(status if status >= 0 else 128 - status)
+    path, _, module, *words = sys.argv[1:]
+    asked = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    told = b""
+    try:
+        asked.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, 1 << 20)
+        asked.connect(path)
+        request = (module, words, os.getcwd(), dict(os.environ), namespaces())  # noqa: PTH109 - loads less
+        asked.sendmsg([marshal.dumps(request)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _STREAMS)])
+        told = asked.recv(32)
+    except OSError:
+        pass
+    if not told:
+        os.execv(sys.executable, [sys.executable, "-P", "-m", module, *words])
+    if module != "ccctl":
+        # As ranks do: SIGINT and SIGTERM.
+        for number in (2, 15):
+            _signal.signal(number, _signal.SIG_IGN)
+    status = int(asked.recv(32))
+    if status < 0:
+        _signal.signal(-status, _signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
 
 
 if __name__ == "__main__":

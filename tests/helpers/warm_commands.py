@@ -1,23 +1,27 @@
-"""Runs ccctl, or scripts, in processes that are forked from one which has imported what commands import.
+"""Runs ccctl, ranks and scripts in processes that are forked from one which has imported what these import.
 
-That is most of the time of a short command. Each is a process of its own, with its arguments, its folder and
-its streams, and the first one has done nothing but import and read the options of all commands. It ends as
-Python does, except that modules are not cleared: that takes longer than a short command.
+Imports are most of the time of a short command, and of a rank. Each is a process of its own, with its
+arguments, its folder and its streams, and the first one has done nothing but import and read the options of
+all commands. It ends as Python does, except that modules are not cleared: that takes longer than a short
+command.
 """
 
 import atexit
 import contextlib
 import functools
 import gc
+import marshal
 import os
-import pickle
 import pkgutil
 import runpy
 import select
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -25,6 +29,11 @@ from pathlib import Path
 from types import ModuleType
 
 _MOST_BYTES = 1 << 20
+_CLIENT = Path(__file__).with_name("warm_client.py")
+# The server does not search this folder for modules, as the commands that it becomes do not.
+namespaces = runpy.run_path(str(_CLIENT))["namespaces"]
+# What a request names in place of a module: a text of Python.
+_SCRIPT = "-c"
 # Modules of ranks, GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
 # Packages that commands import where they need them.
@@ -34,7 +43,7 @@ _PACKAGES = ("ccctl", "exec", "probes", "synth")
 
 
 class WarmCommands:
-    """The process that commands are forked from; started where the first of them is asked for."""
+    """The process that others are forked from; started where the first of them is asked for."""
 
     def __init__(self):
         self._environment = _compared(os.environ)
@@ -47,28 +56,33 @@ class WarmCommands:
         With a ``script`` as ``python -P -c SCRIPT WORDS`` instead, which can import the helpers of tests.
         """
         self._start()
-        if script is not None:
-            variables = dict(os.environ)
+        if script is None:
+            request = ("ccctl", words, str(folder), variables or dict(self._environment), namespaces())
+        else:
+            # It finds the helpers, and so do the ranks that it starts.
+            variables = {**os.environ, "PYTHONPATH": str(_CLIENT.parent)}
+            request = (_SCRIPT, [script, *words], str(folder), variables, namespaces())
         given, stdin = os.pipe()
         pipes = [os.pipe() for _ in range(2)]
-        told, reply = socket.socketpair()
-        with told:
-            fds = [given, *(write for _, write in pipes), reply.fileno()]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
+            asked.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+            fds = [given, *(write for _, write in pipes)]
             try:
-                socket.send_fds(self._control, [pickle.dumps((words, str(folder), script, variables))], fds)
+                asked.connect(self._path)
+                socket.send_fds(asked, [marshal.dumps(request)], fds)
             finally:
-                for fd in fds[:-1]:
+                for fd in fds:
                     os.close(fd)
-                reply.close()
             with ThreadPoolExecutor(3) as streams:
                 streams.submit(_write, stdin, text.encode())
                 read = [streams.submit(_read, end) for end, _ in pipes]
-                pid = int(told.recv(32) or 0)
-                told.settimeout(timeout)
+                asked.recv(32)
+                asked.settimeout(timeout)
                 try:
-                    status = told.recv(32)
+                    status = asked.recv(32)
                 except TimeoutError:
-                    os.kill(pid, signal.SIGKILL)
+                    # Who hangs up has the process killed, whose ends of the pipes the threads wait for.
+                    asked.shutdown(socket.SHUT_RDWR)
                     raise subprocess.TimeoutExpired(["ccctl", *words], timeout) from None
             out, err = (one.result() for one in read)
         return subprocess.CompletedProcess(["ccctl", *words], int(status), out, err)
@@ -84,17 +98,28 @@ class WarmCommands:
 
     def close(self):
         if self._server is not None:
-            self._control.close()
+            self._server.stdin.close()
             self._server.wait()
             self._server = None
+            shutil.rmtree(Path(self._path).parent)
+
+    def fork_ranks(self):
+        """Have the ranks that this process itself starts forked, too, unless it changed what imports read."""
+        starter = import_module("exec.launcher.starters.starter")
+        new_python = starter.rank_program
+
+        def rank_program():
+            if not self.serves(os.environ):
+                return new_python()
+            self._start()
+            return _client(self._path, "exec.launcher.worker")
+
+        starter.rank_program = rank_program
 
     def for_shells(self):
-        """(text of a ``ccctl`` script for shells, variables and descriptors that these have to inherit)."""
+        """The text of a ``ccctl`` script for shells."""
         self._start()
-        client = Path(__file__).with_name("warm_client.py")
-        script = f'#!/bin/sh\nexec "{sys.executable}" -I -S "{client}" "$@"\n'
-        fd = self._control.fileno()
-        return script, {"CCCTL_TESTS_CONTROL": str(fd)}, (fd,)
+        return f'#!/bin/sh\nexec {shlex.join(_client(self._path, "ccctl"))} "$@"\n'
 
     def _start(self):
         with self._starting:
@@ -102,12 +127,13 @@ class WarmCommands:
                 self._start_now()
 
     def _start_now(self):
-        self._control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
-        with far:
-            command = [sys.executable, "-P", __file__, str(far.fileno())]
+        self._path = str(Path(tempfile.mkdtemp(prefix="ccctl-tests-"), "warm"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self._path)
+            listener.listen(128)
+            command = [sys.executable, "-P", __file__, self._path, str(listener.fileno())]
             self._server = subprocess.Popen(
-                command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL, env=self._environment
+                command, pass_fds=[listener.fileno()], stdin=subprocess.PIPE, env=self._environment
             )
 
 
@@ -164,54 +190,80 @@ def load_loops():
     import_module("numba.core.runtime.nrt").rtsys.initialize(cpu_target.target_context)
 
 
-def _serve(control):
-    """Fork a process for each command that is asked for; returns in it, as where Python starts.
+def _serve(listener):
+    """Fork a process for each request; return (request, streams) in it, as where Python starts.
 
     Several may run at once. A fork takes more time than a short command, so no other process waits for it.
     """
-    asked, running = select.poll(), {}
-    asked.register(control, select.POLLIN)
+    here = namespaces()
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    # Nothing is written there: it breaks where the tests end.
+    poll.register(0, 0)
+    asking, running = {}, {}
     while True:
-        for ready, _ in asked.poll():
-            if ready != control.fileno():
-                asked.unregister(ready)
-                os.close(ready)
-                pid, reply = running.pop(ready)
-                _answer(reply, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-                os.close(reply)
-                continue
-            message, fds, _, _ = socket.recv_fds(control, _MOST_BYTES, 4)
-            if not message:
+        for ready, _ in poll.poll():
+            if ready == 0:
                 os._exit(0)
-            *streams, reply = fds
-            if (pid := os.fork()) == 0:
-                control.close()
-                for other, (_, its_reply) in running.items():
-                    os.close(other)
-                    os.close(its_reply)
-                os.close(reply)
-                return pickle.loads(message), streams
-            _answer(reply, pid)
-            for fd in streams:
-                os.close(fd)
-            ended = os.pidfd_open(pid)
-            running[ended] = pid, reply
-            asked.register(ended, select.POLLIN)
+            if ready == listener.fileno():
+                asked, _ = listener.accept()
+                asking[asked.fileno()] = asked
+                poll.register(asked, select.POLLIN)
+            elif ready in running:
+                poll.unregister(ready)
+                os.close(ready)
+                pid, asked = running.pop(ready)
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with contextlib.suppress(KeyError):
+                    poll.unregister(asked)
+                _answer(asked, status)
+                asked.close()
+            elif ready in asking:
+                asked = asking.pop(ready)
+                message, streams, _, _ = socket.recv_fds(asked, _MOST_BYTES, 3)
+                request = marshal.loads(message) if message else None
+                if request is None or request[-1] != here:
+                    poll.unregister(asked)
+                    asked.close()
+                elif (pid := os.fork()) == 0:
+                    os.setsid()
+                    for other in (listener, asked, *asking.values(), *(one for _, one in running.values())):
+                        other.close()
+                    return request, streams
+                else:
+                    _answer(asked, pid)
+                    running[ended := os.pidfd_open(pid)] = pid, asked
+                    poll.register(ended, select.POLLIN)
+                for fd in streams:
+                    os.close(fd)
+            else:
+                # Who asked is gone, unless it was told of the end in this round.
+                for pid, asked in running.values():
+                    if asked.fileno() == ready:
+                        poll.unregister(asked)
+                        os.kill(pid, signal.SIGKILL)
 
 
-def _answer(reply, number):
+def _answer(asked, number):
     with contextlib.suppress(OSError):
-        os.write(reply, str(number).encode().ljust(32))
+        asked.send(str(number).encode())
+
+
+def _client(path, module):
+    return [sys.executable, "-I", "-S", str(_CLIENT), path, "-m", module]
 
 
 def _main():
-    control = socket.socket(fileno=int(sys.argv[1]))
+    path, listener = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
     import_all()
     import_module("ccctl.main").command_line()
     load_loops()
+    # Commands start their ranks from here, too.
+    starter = import_module("exec.launcher.starters.starter")
+    starter.rank_program = functools.partial(_client, path, "exec.launcher.worker")
     gc.collect()
     gc.freeze()
-    (words, folder, script, variables), streams = _serve(control)
+    (module, words, folder, variables, _), streams = _serve(listener)
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
@@ -221,20 +273,19 @@ def _main():
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     os.chdir(folder)
-    sys.argv = ["ccctl" if script is None else "-c", *words]
-    if variables is not None:
-        os.environ.clear()
-        os.environ.update(variables)
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     status = 0
     try:
-        if script is None:
-            runpy.run_module("ccctl", run_name="__main__", alter_sys=True)
-        else:
-            here = str(Path(__file__).parent)
-            sys.path.insert(0, here)
-            os.environ["PYTHONPATH"] = here
+        if module == _SCRIPT:
+            script, *words = words
+            sys.argv = ["-c", *words]
             main = sys.modules["__main__"] = ModuleType("__main__")
             exec(script, main.__dict__)
+        else:
+            sys.argv = [module, *words]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as leaving:
         status = leaving.code or 0
     threading._shutdown()  # As Python itself does, it waits for threads that are no daemons.

@@ -1,4 +1,4 @@
-from . import mpirun as mpirun
+from . import mpirun as mpirun, starter as starter
 from .agents import Agents as Agents
 from .order_files import (
     FORMATS as FORMATS,

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from exec.launcher import START, HostSlots
+from exec.launcher.starters import starter
 from exec.launcher.starters.remote import on_host
 from exec.launcher.starters.starter import FORWARDED, how_it_ended
 from probes.base import UnavailableError
@@ -67,7 +68,7 @@ class _Agent:
                     "first": ranks.start,
                     "stop": ranks.stop,
                     "folder": env.get("PWD", ""),
-                    "program": [sys.executable, "-P", "-m", "exec.launcher.worker"],
+                    "program": starter.rank_program(),
                     "environment": {name: env[name] for name in (*FORWARDED, *_WIRES) if name in env},
                     # A pipe within a host always breaks when this process ends.
                     "patience_s": None if entry.is_here else _PATIENCE_S,

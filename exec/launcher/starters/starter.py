@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Collection
 from typing import Protocol
 
-__all__ = ["FORWARDED", "Starter", "how_it_ended", "variables"]
+__all__ = ["FORWARDED", "Starter", "how_it_ended", "rank_program", "variables"]
 
 _ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # The only variables of this process that ranks of other hosts receive by mpirun.
@@ -69,6 +70,11 @@ class Starter(Protocol):
 
     def close(self) -> None:
         """Release everything that has ended."""
+
+
+def rank_program() -> list[str]:
+    """Return the command line of one rank."""
+    return [sys.executable, "-P", "-m", "exec.launcher.worker"]
 
 
 def how_it_ended(status: int) -> str:
