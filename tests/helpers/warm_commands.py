@@ -237,7 +237,7 @@ def _serve(listener):
                 for fd in streams:
                     os.close(fd)
             else:
-                # Who asked is gone, unless it was told of the end in this round.
+                # A client hung up, unless it was told of the end in this round.
                 for pid, asked in running.values():
                     if asked.fileno() == ready:
                         poll.unregister(asked)
