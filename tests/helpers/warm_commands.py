@@ -32,7 +32,7 @@ _MOST_BYTES = 1 << 20
 _CLIENT = Path(__file__).with_name("warm_client.py")
 # The server does not search this folder for modules, as the commands that it becomes do not.
 namespaces = runpy.run_path(str(_CLIENT))["namespaces"]
-# What a request names in place of a module: a text of Python.
+# The name of a request for a script, in place of a module.
 _SCRIPT = "-c"
 # Modules of ranks, GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
@@ -81,7 +81,7 @@ class WarmCommands:
                 try:
                     status = asked.recv(32)
                 except TimeoutError:
-                    # Who hangs up has the process killed, whose ends of the pipes the threads wait for.
+                    # This has the process killed, and the threads wait for its ends of the pipes.
                     asked.shutdown(socket.SHUT_RDWR)
                     raise subprocess.TimeoutExpired(["ccctl", *words], timeout) from None
             out, err = (one.result() for one in read)
