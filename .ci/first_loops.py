@@ -17,15 +17,16 @@ from synth.kernels.compiled_loop import all_compiled
 from synth.methods import greedy, ring
 from synth.networks import family
 from synth.prediction.one_host import host_timing
+from synth.scheduling.list_scheduling import in_start_order
 
 RING = family("ring:4", [1e-6], [1e9])
 MEMORY = HostMemory("", (1,), (1e-9,), (1e-9,))
 
 
 def search() -> None:
-    """Compile the loops of the greedy search."""
+    """Compile the loops of the greedy search and of the order of its sends."""
     with all_compiled():
-        greedy.synthesize(RING, collective("all_gather", 4), 1)
+        in_start_order(greedy.synthesize(RING, collective("all_gather", 4), 1))
 
 
 def run() -> None:
