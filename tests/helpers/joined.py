@@ -1,4 +1,4 @@
-"""Ranks joined by sockets, for tests: processes of this host that meet through files in a folder."""
+"""Ranks of this host that run a script of a test, joined by MPI or by sockets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from limits import HANG_S
 from warm_commands import warm_commands
 
+from exec.launcher.starters import mpirun
 from exec.sockets import library
 
-__all__ = ["needs_ucx", "over_all_wires", "run_joined"]
+__all__ = ["needs_ucx", "over_all_wires", "run_joined", "run_over_mpi"]
 
 needs_ucx = pytest.mark.skipif(library() is None, reason="no UCX library loads on this machine")
 # Shared memory of one host, and UCX between ranks that count as hosts.
@@ -30,6 +32,37 @@ del sys.argv[4]
 %s
 comm = join(rank, size, exchange_through(folder, rank, size), KEY)
 """
+
+# A forked process does not end as MPI expects, and one whose others wait for it would never end.
+_OVER_MPI = """
+import atexit, sys
+from mpi4py import MPI
+def abort(*raised):
+    sys.__excepthook__(*raised)
+    sys.stderr.flush()
+    MPI.COMM_WORLD.Abort(1)
+sys.excepthook = abort
+atexit.register(MPI.Finalize)
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+sys.stdout = open(f"{sys.argv[3]}/said by {rank}", "w")
+"""
+
+
+def run_over_mpi(folder: Path, size: int, script: str, *arguments: str) -> list[str]:
+    """Return the output of each of ``size`` ranks of ``script`` over MPI; otherwise as `run_joined`."""
+    text = _OVER_MPI + textwrap.dedent(script)
+    words = warm_commands().program("-c", text, "", "", str(folder), *arguments)
+    done = subprocess.run(
+        mpirun.command(mpirun.find(), size, (), words),
+        env=mpirun.variables(size, str(folder), str(folder)) | warm_commands().helpers(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [(folder / f"said by {rank}").read_text() for rank in range(size)]
 
 
 def run_joined(

@@ -1,8 +1,8 @@
-"""Runs ``ccctl ARGUMENTS``, or one rank, in a process that `warm_commands.WarmCommands` forks.
+"""Runs ``ccctl``, a rank or a script in a process that `warm_commands.WarmCommands` forks.
 
-Its arguments are the socket to ask at, then ``-m ccctl ARGUMENTS`` or ``-m exec.launcher.worker``. It is what
-others start, wait for and kill in place of the forked process, and it ends as that one does. In namespaces of
-its own, as inside a lab, it starts a new Python instead.
+Its arguments are the socket to ask at, then those of Python: ``-m MODULE WORDS`` or ``-c SCRIPT WORDS``.
+Others start it, wait for it and kill it in place of the forked process, and it ends as that one does. In
+namespaces of its own, as inside a lab, it starts a new Python instead.
 """
 
 import _signal
@@ -22,20 +22,21 @@ def namespaces():
 
 
 def _main():
-    path, _, module, *words = sys.argv[1:]
+    path, flag, runs, *words = sys.argv[1:]
     asked = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     told = b""
     try:
         asked.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, 1 << 20)
         asked.connect(path)
-        request = (module, words, os.getcwd(), dict(os.environ), namespaces())  # noqa: PTH109 - loads less
+        here = os.getcwd()  # noqa: PTH109 - loads less
+        request = (flag, runs, words, here, dict(os.environ), namespaces())
         asked.sendmsg([marshal.dumps(request)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _STREAMS)])
         told = asked.recv(32)
     except OSError:
         pass
     if not told:
-        os.execv(sys.executable, [sys.executable, "-P", "-m", module, *words])
-    if module != "ccctl":
+        os.execv(sys.executable, [sys.executable, "-P", flag, runs, *words])
+    if runs == "exec.launcher.worker":
         # As ranks do: SIGINT and SIGTERM.
         for number in (2, 15):
             _signal.signal(number, _signal.SIG_IGN)

@@ -32,8 +32,6 @@ _MOST_BYTES = 1 << 20
 _CLIENT = Path(__file__).with_name("warm_client.py")
 # The server does not search this folder for modules, as the commands that it becomes do not.
 namespaces = runpy.run_path(str(_CLIENT))["namespaces"]
-# The name of a request for a script, in place of a module.
-_SCRIPT = "-c"
 # Modules of ranks, GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
 # Packages that commands import where they need them.
@@ -57,11 +55,10 @@ class WarmCommands:
         """
         self._start()
         if script is None:
-            request = ("ccctl", words, str(folder), variables or dict(self._environment), namespaces())
+            what, variables = ("-m", "ccctl"), variables or dict(self._environment)
         else:
-            # It finds the helpers, and so do the ranks that it starts.
-            variables = {**os.environ, "PYTHONPATH": str(_CLIENT.parent)}
-            request = (_SCRIPT, [script, *words], str(folder), variables, namespaces())
+            what, variables = ("-c", script), os.environ | self.helpers()
+        request = (*what, words, str(folder), variables, namespaces())
         given, stdin = os.pipe()
         pipes = [os.pipe() for _ in range(2)]
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
@@ -111,15 +108,22 @@ class WarmCommands:
         def rank_program():
             if not self.serves(os.environ):
                 return new_python()
-            self._start()
-            return _client(self._path, "exec.launcher.worker")
+            return self.program("-m", "exec.launcher.worker")
 
         starter.rank_program = rank_program
 
+    def program(self, *words):
+        """The command line that starts a forked process in place of ``python -P WORDS``."""
+        self._start()
+        return _client(self._path, *words)
+
+    def helpers(self):
+        """The variable by which a script, and each rank that it starts, finds the helpers of tests."""
+        return {"PYTHONPATH": str(_CLIENT.parent)}
+
     def for_shells(self):
         """The text of a ``ccctl`` script for shells."""
-        self._start()
-        return f'#!/bin/sh\nexec {shlex.join(_client(self._path, "ccctl"))} "$@"\n'
+        return f'#!/bin/sh\nexec {shlex.join(self.program("-m", "ccctl"))} "$@"\n'
 
     def _start(self):
         with self._starting:
@@ -249,8 +253,8 @@ def _answer(asked, number):
         asked.send(str(number).encode())
 
 
-def _client(path, module):
-    return [sys.executable, "-I", "-S", str(_CLIENT), path, "-m", module]
+def _client(path, *words):
+    return [sys.executable, "-I", "-S", str(_CLIENT), path, *words]
 
 
 def _main():
@@ -260,10 +264,10 @@ def _main():
     load_loops()
     # Commands start their ranks from here, too.
     starter = import_module("exec.launcher.starters.starter")
-    starter.rank_program = functools.partial(_client, path, "exec.launcher.worker")
+    starter.rank_program = functools.partial(_client, path, "-m", "exec.launcher.worker")
     gc.collect()
     gc.freeze()
-    (module, words, folder, variables, _), streams = _serve(listener)
+    (flag, runs, words, folder, variables, _), streams = _serve(listener)
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
@@ -278,14 +282,12 @@ def _main():
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     status = 0
     try:
-        if module == _SCRIPT:
-            script, *words = words
-            sys.argv = ["-c", *words]
+        sys.argv = [flag, *words]
+        if flag == "-c":
             main = sys.modules["__main__"] = ModuleType("__main__")
-            exec(script, main.__dict__)
+            exec(runs, main.__dict__)
         else:
-            sys.argv = [module, *words]
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            runpy.run_module(runs, run_name="__main__", alter_sys=True)
     except SystemExit as leaving:
         status = leaving.code or 0
     threading._shutdown()  # As Python itself does, it waits for threads that are no daemons.

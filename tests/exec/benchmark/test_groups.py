@@ -1,12 +1,9 @@
 """Groups of a step, run at once on real ranks: what they must end with, and rows for every way."""
 
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from limits import HANG_S
+from joined import run_over_mpi
 from sample_schedules import random_schedule
 
 from exec.benchmark.groups import GroupsRequest, MeasuredGroup
@@ -18,19 +15,18 @@ from synth.side_by_side import StepGroup, side_by_side
 # On every rank: the step on one host, then as if each rank had a host of its own.
 WORKER = """
 import pickle, sys
-from mpi4py import MPI
 from exec.benchmark.groups import bench_groups_task
 from exec.mpi import connections
 from probes.base.progress import SILENT
 
-with open(sys.argv[1], "rb") as stream:
+with open(sys.argv[4], "rb") as stream:
     request = pickle.load(stream)
 key, reports = connections.host_key, []
 for per_host in (3, 1):
-    connections.host_key = lambda: (*key(), MPI.COMM_WORLD.Get_rank() // per_host)
-    reports.append(bench_groups_task(MPI.COMM_WORLD, request, SILENT))
-if MPI.COMM_WORLD.Get_rank() == 0:
-    with open(sys.argv[2], "wb") as stream:
+    connections.host_key = lambda: (*key(), rank // per_host)
+    reports.append(bench_groups_task(comm, request, SILENT))
+if rank == 0:
+    with open(sys.argv[5], "wb") as stream:
         pickle.dump(reports, stream)
 """
 WAYS = ("alone", "planned singly", "planned together")
@@ -69,11 +65,7 @@ def test_groups_at_once_are_right_within_a_host_and_between_hosts(tmp_path):
     groups = measured_groups()
     request = GroupsRequest(tuple(groups), (3e-3, 3e-3), "float64", "sum", 1, 3)
     (tmp_path / "request").write_bytes(pickle.dumps(request))
-    (tmp_path / "worker.py").write_text(WORKER)
-    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
-    worker = [sys.executable, "-P", tmp_path / "worker.py", tmp_path / "request", tmp_path / "reports"]
-    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=HANG_S)
-    assert done.returncode == 0, done.stderr
+    run_over_mpi(tmp_path, 3, WORKER, str(tmp_path / "request"), str(tmp_path / "reports"))
     for report in pickle.loads((tmp_path / "reports").read_bytes()):
         names = [f"{group.name}: {way}" for group in groups for way in WAYS]
         assert [row.program for row in report.rows] == [*names, *(f"whole step: {way}" for way in WAYS[1:])]

@@ -1,15 +1,9 @@
 """Breakdowns of runs on real ranks."""
 
 import json
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
-import joined
 import pytest
-from joined import run_joined
-from limits import HANG_S
+from joined import run_joined, run_over_mpi
 
 from exec.benchmark.run_logs import RunLogs
 from exec.peers.base import Call
@@ -55,16 +49,6 @@ SCRIPT = """
 """
 
 
-OVER_MPI = f"""
-import sys
-sys.path.insert(0, {str(Path(joined.__file__).parent)!r})
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-rank, size = comm.Get_rank(), comm.Get_size()
-print = lambda said: open(sys.argv[3] + "/" + str(rank), "w").write(said)
-"""
-
-
 @pytest.mark.parametrize("per_host", [3, 1], ids=["one host", "three hosts"])
 def test_a_rank_that_sleeps_is_late_and_the_parts_are_the_time(tmp_path, per_host):
     examine(run_joined(tmp_path, 3, SCRIPT, str(per_host), "0.3"), per_host)
@@ -72,11 +56,7 @@ def test_a_rank_that_sleeps_is_late_and_the_parts_are_the_time(tmp_path, per_hos
 
 @pytest.mark.mpi
 def test_it_is_the_same_over_wires_of_mpi(tmp_path):
-    words = [sys.executable, "-P", "-c", OVER_MPI + textwrap.dedent(SCRIPT), "-", "-", tmp_path, "1", "0.3"]
-    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
-    done = subprocess.run([*mpirun, "-n", "3", *words], capture_output=True, text=True, timeout=HANG_S)
-    assert done.returncode == 0, done.stderr
-    examine([(tmp_path / str(rank)).read_text() for rank in range(3)], 1)
+    examine(run_over_mpi(tmp_path, 3, SCRIPT, "1", "0.3"), 1)
 
 
 def examine(said, per_host):

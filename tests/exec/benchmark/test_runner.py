@@ -3,12 +3,11 @@
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from limits import HANG_S
+from joined import run_over_mpi
 from sample_schedules import random_schedule, ring_all_reduce
 
 from exec.benchmark.runner import BenchRequest, Contender, busbw_factor
@@ -27,15 +26,14 @@ from synth.redistribution import MeshLayout, Moved, redistribution
 
 WORKER = """
 import pickle, sys
-from mpi4py import MPI
 from exec.benchmark.runner import bench_all_task
 from probes.base.progress import SILENT
 
-with open(sys.argv[1], "rb") as stream:
+with open(sys.argv[4], "rb") as stream:
     requests = pickle.load(stream)
-reports = [bench_all_task(MPI.COMM_WORLD, (request,), SILENT) for request in requests]
-if MPI.COMM_WORLD.Get_rank() == 0:
-    with open(sys.argv[2], "wb") as stream:
+reports = [bench_all_task(comm, (request,), SILENT) for request in requests]
+if rank == 0:
+    with open(sys.argv[5], "wb") as stream:
         pickle.dump(reports, stream)
 """
 
@@ -99,11 +97,7 @@ def test_every_collective_is_right_in_each_placement_and_so_is_the_library(tmp_p
         peers = ("mpi",) if program.collective.blocks.kind != "custom" else ()
         requests.append(BenchRequest(ours, (1, 17), "float32", "sum", 1, 2, (False,), peers))
     (tmp_path / "requests").write_bytes(pickle.dumps(requests))
-    (tmp_path / "worker.py").write_text(WORKER)
-    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe"]
-    worker = [sys.executable, "-P", tmp_path / "worker.py", tmp_path / "requests", tmp_path / "reports"]
-    done = subprocess.run([*mpirun, "-n", "3", *worker], capture_output=True, text=True, timeout=HANG_S)
-    assert done.returncode == 0, done.stderr
+    run_over_mpi(tmp_path, 3, WORKER, str(tmp_path / "requests"), str(tmp_path / "reports"))
     reports = pickle.loads((tmp_path / "reports").read_bytes())
     for report in reports[-len(uneven_programs) :]:
         for row in report.rows:

@@ -1,11 +1,8 @@
 """The MPI executor must give what the interpreter gives, bit for bit, and nobody may wait for ever."""
 
 import functools
-import os
 import pickle
 import re
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +12,10 @@ import pytest
 from assembler import Assembler
 from fixed_order import drawn_inputs, fixed_sum, reproducible_program
 from hypothesis import given, strategies as st
-from joined import run_joined
-from limits import HANG_S
+from joined import run_joined, run_over_mpi
 from sample_schedules import random_schedule, ring_all_reduce
 from threaded_ranks import ThreadedRanks
 
-from exec.launcher.starters import mpirun
 from exec.mpi import connections, interpreter
 from exec.mpi.encode import tiling_of
 from exec.mpi.plan import MpiPlan
@@ -106,11 +101,6 @@ if rank == 0:
     with open(sys.argv[5], "wb") as stream:
         pickle.dump({name: [row for one in every for row in one[name]] for name in jobs}, stream)
 """
-OVER_MPI = """
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-rank, size = comm.Get_rank(), comm.Get_size()
-"""
 # Bytes of a tile on one host, and over wires.
 TILES = (128 << 10, 4 << 20)
 
@@ -123,17 +113,8 @@ def on_ranks(folder, jobs, ranks, wires="mpi"):
     """
     (folder / "jobs").write_bytes(pickle.dumps(jobs))
     arguments = [str(folder / "jobs"), str(folder / "wrong")]
-    if wires == "sockets":
-        run_joined(folder, ranks, WORKER, *arguments)
-    else:
-        (folder / "worker.py").write_text(OVER_MPI + WORKER)
-        worker = [sys.executable, "-P", "-m", "mpi4py", str(folder / "worker.py"), "", "", "", *arguments]
-        command = mpirun.command(mpirun.find(), ranks, (), worker)
-        environment = mpirun.variables(ranks, str(folder), str(folder))
-        # mpi4py takes the first folder of the path to be that of the script.
-        environment["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
-        assert done.returncode == 0, done.stdout + done.stderr
+    run = run_joined if wires == "sockets" else run_over_mpi
+    run(folder, ranks, WORKER, *arguments)
     return pickle.loads((folder / "wrong").read_bytes())
 
 

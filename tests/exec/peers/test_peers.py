@@ -2,12 +2,9 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from limits import HANG_S
+from joined import run_over_mpi
 
 from exec.peers.mpi_t import choices_of
 from exec.peers.registry import parse_peers
@@ -15,7 +12,6 @@ from probes.base.errors import UsageError
 
 WORKER = """
 import json, sys
-from mpi4py import MPI
 from exec.benchmark.runner import BenchRequest, Contender, bench_all_task
 from exec.peers.mpi import algorithm_names
 from probes.base.errors import UnavailableError
@@ -23,38 +19,27 @@ from probes.base.progress import SILENT
 from sample_schedules import random_schedule
 from synth.compiler.lowering import lower
 
-comm, found = MPI.COMM_WORLD, {}
-for kind in sys.argv[2].split(","):
+found = {}
+for kind in sys.argv[5].split(","):
     program = lower(random_schedule(kind, comm.Get_size(), 2, 1))
     for in_place in (False, True)[: 1 + program.in_place]:
         ours = (Contender(program.name, program),)
-        request = BenchRequest(ours, (1, 1000), "float32", "sum", 0, 1, (in_place,), (sys.argv[1],))
+        request = BenchRequest(ours, (1, 1000), "float32", "sum", 0, 1, (in_place,), (sys.argv[4],))
         try:
             rows = bench_all_task(comm, (request,), SILENT).rows
         except UnavailableError as error:
             found[f"{kind} {in_place}"] = error.message
         else:
             found[f"{kind} {in_place}"] = [{n: m.wrong for n, m in row.peers.items()} for row in rows]
-if comm.Get_rank() == 0:
+if rank == 0:
     print(json.dumps(found))
 """
 
 
 def found_by(folder, peers, kinds):
     """For each collective and placement the wrong elements of every peer at two sizes, or why not."""
-    (folder / "worker.py").write_text(WORKER)
-    helpers = Path(__file__).parents[2] / "helpers"
-    mpirun = [Path(sys.executable).with_name("mpirun"), "--allow-run-as-root", "--oversubscribe", "-n", "3"]
-    code = f"import sys; sys.path.insert(0, {str(helpers)!r}); import runpy; runpy.run_path('worker.py')"
-    done = subprocess.run(
-        [*mpirun, sys.executable, "-P", "-c", code, peers, ",".join(kinds)],
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    first, *_ = run_over_mpi(folder, 3, WORKER, peers, ",".join(kinds))
+    return json.loads(first)
 
 
 def test_names_of_peers():
