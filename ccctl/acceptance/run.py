@@ -113,11 +113,15 @@ class AcceptanceRun:
 
     def _rescue(self, name: _StageName, began_s: float, why: str) -> str:
         """Write what an interrupted stage has measured; return a message on how to go on."""
-        if name == "links" and self._profiling is not None:
-            measured = self._profiling.partial(why)
-            if measured is not None:
-                self._write(self._with_earlier(measured))
-        self._end(name, began_s, (f"interrupted: {why}",), done=False)
+        if name in self._stages:
+            # The stage has ended; perhaps its certificate is not written yet.
+            self.folder.write_certificate(self._unjudged())
+        else:
+            if name == "links" and self._profiling is not None:
+                measured = self._profiling.partial(why)
+                if measured is not None:
+                    self._write(self._with_earlier(measured))
+            self._end(name, began_s, (f"interrupted: {why}",), done=False)
         return f"What was measured is in {self.folder.path}; the same command with --resume goes on."
 
     def _unjudged(self) -> Certificate:

@@ -1,6 +1,28 @@
 import pytest
 
-from ccctl.acceptance.run import _links_note
+from ccctl.acceptance.folder import AcceptanceFolder
+from ccctl.acceptance.run import AcceptanceRun, _links_note
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_stage_that_has_ended_stays_done_when_its_certificate_is_interrupted(
+    tmp_path, monkeypatch, written
+):
+    write = AcceptanceFolder.write_certificate
+
+    def interrupted(folder, certificate):
+        if written:
+            write(folder, certificate)
+        monkeypatch.setattr(AcceptanceFolder, "write_certificate", write)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AcceptanceFolder, "write_certificate", interrupted)
+    monkeypatch.setattr(AcceptanceRun, "_hosts", lambda run: ())
+    run = AcceptanceRun(None, AcceptanceFolder(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        run.measure()
+    (stage,) = run.folder.certificate().stages
+    assert (stage.name, stage.done) == ("hosts", True)
 
 
 @pytest.mark.parametrize(
