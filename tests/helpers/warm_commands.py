@@ -32,7 +32,7 @@ _MOST_BYTES = 1 << 20
 _CLIENT = Path(__file__).with_name("warm_client.py")
 # The server does not search this folder for modules, as the commands that it becomes do not.
 namespaces = runpy.run_path(str(_CLIENT))["namespaces"]
-# Modules of ranks, GPUs and frameworks are left to the tests that need them.
+# Modules of GPUs and frameworks are left to the tests that need them.
 _LEFT_OUT = ("exec.cuda.", "exec.published.", "exec.training.", "ccctl.torch.")
 # Packages that commands import where they need them.
 _OF_OTHERS = ("psutil", "pulp", "pynvml", "scipy.optimize", "scipy.sparse")
