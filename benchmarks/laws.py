@@ -47,7 +47,7 @@ class Case:
 
     @property
     def ratio(self) -> float:
-        """How many times as long it takes after the change; in either direction if nothing became better."""
+        """The time after the change over the time before; for names and seed the larger over the smaller."""
         ratio = self.after_s / self.before_s
         return max(ratio, 1 / ratio) if self.law in ("names", "seed") else ratio
 

@@ -33,7 +33,7 @@ del sys.argv[4]
 comm = join(rank, size, exchange_through(folder, rank, size), KEY)
 """
 
-# A forked process does not end as MPI expects, and one whose others wait for it would never end.
+# MPI is ended here because a forked process skips C's own exit; after an error the other ranks are ended too.
 _OVER_MPI = """
 import atexit, sys
 from mpi4py import MPI
