@@ -237,6 +237,19 @@ class Network:
         """Return the rows of ``link_port`` that belong to ``links``, in the order of ``ports_along``."""
         return spans(self.link_port_start[:-1][links], np.diff(self.link_port_start)[links])
 
+    def as_links(self) -> list[Link]:
+        """Return the links in the form that ``build`` takes."""
+        return [
+            Link(
+                int(self.src[row]),
+                int(self.dst[row]),
+                float(self.alpha_s[row]),
+                float(self.beta_s_per_byte[row]),
+                tuple(self.ports[port] for port in self.ports_of(row)),
+            )
+            for row in range(self.links)
+        ]
+
     def resources_of(self, link: int) -> list[int]:
         """Return the resources that a send over ``link`` holds, numbered as in ``link_resources``."""
         return [link, *(self.links + self.ports_of(link)).tolist()]

@@ -193,16 +193,6 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
     Each guess is the median of the known links of its kind, within a host or between hosts.
     """
     hosts = (*network.hosts, *spares)
-    known = [
-        Link(
-            int(network.src[row]),
-            int(network.dst[row]),
-            float(network.alpha_s[row]),
-            float(network.beta_s_per_byte[row]),
-            tuple(network.ports[port] for port in network.ports_of(row)),
-        )
-        for row in range(network.links)
-    ]
     guessed = []
     for src, src_host in enumerate(hosts):
         for dst, dst_host in enumerate(hosts):
@@ -210,7 +200,7 @@ def with_spares(network: Network, spares: Sequence[str]) -> Network:
                 alpha_s, beta = _middle(network, within=src_host == dst_host)
                 ports = () if src_host == dst_host else (f"{src_host} out", f"{dst_host} in")
                 guessed.append(Link(src, dst, alpha_s, beta, ports))
-    found = build(network.name, hosts, known + guessed, hold_alpha=network.hold_alpha)
+    found = build(network.name, hosts, network.as_links() + guessed, hold_alpha=network.hold_alpha)
     return replace(found, measured=network.measured)
 
 

@@ -12,21 +12,7 @@ from synth.collective import Collective
 from synth.network import Link, Network, build
 from synth.schedules import Schedule
 
-__all__ = ["links_of", "relabelled", "reordered", "scaled", "split", "with_link", "without_link"]
-
-
-def links_of(network: Network) -> list[Link]:
-    """The links of a network as a builder takes them."""
-    return [
-        Link(
-            int(network.src[link]),
-            int(network.dst[link]),
-            float(network.alpha_s[link]),
-            float(network.beta_s_per_byte[link]),
-            tuple(network.ports[port] for port in network.ports_of(link)),
-        )
-        for link in range(network.links)
-    ]
+__all__ = ["relabelled", "reordered", "scaled", "split", "with_link", "without_link"]
 
 
 def _built(network: Network, hosts: Sequence[str], links: list[Link]) -> Network:
@@ -55,7 +41,7 @@ def relabelled(schedule: Schedule, order: Sequence[int]) -> Schedule:
     network, collective = schedule.network, schedule.collective
     place = np.asarray(order)
     hosts = [network.hosts[rank] for rank in np.argsort(place)]
-    links = [link._replace(src=int(place[link.src]), dst=int(place[link.dst])) for link in links_of(network)]
+    links = [link._replace(src=int(place[link.src]), dst=int(place[link.dst])) for link in network.as_links()]
     return replace(
         schedule,
         network=_built(network, hosts, links),
@@ -79,7 +65,7 @@ def _chunks(collective: Collective, place: np.ndarray) -> np.ndarray:
 def reordered(schedule: Schedule, links: Sequence[int], ports: Sequence[int]) -> Schedule:
     """The same schedule, its links in another order (``links[row]`` was there before), its ports, too."""
     network = schedule.network
-    table = links_of(network)
+    table = network.as_links()
     renamed = _built(network, network.hosts, [table[link] for link in links])
     place = np.argsort(np.asarray(ports, dtype=np.int64))
     moved = replace(
@@ -92,11 +78,11 @@ def reordered(schedule: Schedule, links: Sequence[int], ports: Sequence[int]) ->
 
 
 def with_link(network: Network, link: Link) -> Network:
-    return _built(network, network.hosts, [*links_of(network), link])
+    return _built(network, network.hosts, [*network.as_links(), link])
 
 
 def without_link(network: Network, row: int) -> Network:
-    table = links_of(network)
+    table = network.as_links()
     return _built(network, network.hosts, table[:row] + table[row + 1 :])
 
 

@@ -1,8 +1,8 @@
 """Runs ``ccctl``, a rank or a script in a process that `warm_commands.WarmCommands` forks.
 
-Its arguments are the socket to ask at, then those of Python: ``-m MODULE WORDS`` or ``-c SCRIPT WORDS``.
-Others start it, wait for it and kill it in place of the forked process, and it ends as that one does. In
-namespaces of its own, as inside a lab, it starts a new Python instead.
+Its arguments are the path of the server's socket and those of Python: ``-m MODULE WORDS`` or
+``-c SCRIPT WORDS``. It stands for the forked process: its parent waits for it and kills it, and it ends as
+the forked process does. If its namespaces are not the server's, as inside a lab, it starts a new Python.
 """
 
 import _signal
@@ -37,8 +37,8 @@ def _main():
     if not told:
         os.execv(sys.executable, [sys.executable, "-P", flag, runs, *words])
     if runs == "exec.launcher.worker":
-        # As ranks do: SIGINT and SIGTERM.
-        for number in (2, 15):
+        # Ranks ignore these, so their client must outlive them too.
+        for number in (_signal.SIGINT, _signal.SIGTERM):
             _signal.signal(number, _signal.SIG_IGN)
     status = int(asked.recv(32))
     if status < 0:

@@ -1,9 +1,8 @@
-"""Runs ccctl, ranks and scripts in processes that are forked from one which has imported what these import.
+"""Runs ccctl, ranks and scripts in processes that a server forks, which has imported their modules.
 
-Imports are most of the time of a short command, and of a rank. Each is a process of its own, with its
-arguments, its folder and its streams, and the first one has done nothing but import and read the options of
-all commands. It ends as Python does, except that modules are not cleared: that takes longer than a short
-command.
+Imports are most of the time of a short command, and of a rank. The server only imports modules, loads loops
+and reads the options of all commands. Each forked process has its own arguments, folder and streams. It ends
+as Python does, but modules are not cleared, which would take longer than a short command.
 """
 
 import atexit
@@ -41,7 +40,7 @@ _PACKAGES = ("ccctl", "exec", "probes", "synth")
 
 
 class WarmCommands:
-    """The process that others are forked from; started where the first of them is asked for."""
+    """The server that forks commands and ranks; it starts with the first request."""
 
     def __init__(self):
         self._environment = _compared(os.environ)
@@ -49,9 +48,9 @@ class WarmCommands:
         self._starting = threading.Lock()
 
     def run(self, words, text, folder, timeout, script=None, variables=None):
-        """As ``subprocess.run`` of ``ccctl WORDS`` in ``folder``, with ``text`` on its standard input.
+        """Run ``ccctl WORDS`` in ``folder`` as ``subprocess.run`` does, with ``text`` on its standard input.
 
-        With a ``script`` as ``python -P -c SCRIPT WORDS`` instead, which can import the helpers of tests.
+        If ``script`` is given, run ``python -P -c SCRIPT WORDS``, which can import the helpers of tests.
         """
         self._start()
         if script is None:
@@ -78,18 +77,18 @@ class WarmCommands:
                 try:
                     status = asked.recv(32)
                 except TimeoutError:
-                    # This has the process killed, and the threads wait for its ends of the pipes.
+                    # The server then kills the process, and the threads wait for its ends of the pipes.
                     asked.shutdown(socket.SHUT_RDWR)
                     raise subprocess.TimeoutExpired(["ccctl", *words], timeout) from None
             out, err = (one.result() for one in read)
         return subprocess.CompletedProcess(["ccctl", *words], int(status), out, err)
 
     def serves(self, environment):
-        """Whether commands with these variables may be forked: those that imports read are as they were."""
+        """Return whether commands with these variables may be forked: imports read none that changed."""
         return not self.changed(environment)
 
     def changed(self, environment):
-        """Names of the variables that imports read and that are no longer as they were."""
+        """Return the names of the changed variables that imports read."""
         pairs = {*_compared(environment).items()} ^ {*self._environment.items()}
         return sorted({name for name, _ in pairs if name.startswith(_READ_BY_IMPORTS)})
 
@@ -101,7 +100,7 @@ class WarmCommands:
             shutil.rmtree(Path(self._path).parent)
 
     def fork_ranks(self):
-        """Have the ranks that this process itself starts forked, too, unless it changed what imports read."""
+        """Fork the ranks that this process itself starts, too, unless variables that imports read changed."""
         starter = import_module("exec.launcher.starters.starter")
         new_python = starter.rank_program
 
@@ -113,16 +112,16 @@ class WarmCommands:
         starter.rank_program = rank_program
 
     def program(self, *words):
-        """The command line that starts a forked process in place of ``python -P WORDS``."""
+        """Return the command line that runs ``python -P WORDS`` in a forked process."""
         self._start()
         return _client(self._path, *words)
 
     def helpers(self):
-        """The variable by which a script, and each rank that it starts, finds the helpers of tests."""
+        """Return the variable by which a script, and each rank that it starts, finds the helpers of tests."""
         return {"PYTHONPATH": str(_CLIENT.parent)}
 
     def for_shells(self):
-        """The text of a ``ccctl`` script for shells."""
+        """Return the text of a ``ccctl`` script for shells."""
         return f'#!/bin/sh\nexec {shlex.join(self.program("-m", "ccctl"))} "$@"\n'
 
     def _start(self):
@@ -143,7 +142,7 @@ class WarmCommands:
 
 @functools.cache
 def warm_commands():
-    """The one of this process, so that what is imported is imported once."""
+    """Return the server of this process, so that modules are imported once."""
     return WarmCommands()
 
 
@@ -162,7 +161,7 @@ def _read(fd):
 
 
 def import_all():
-    """Import what commands import."""
+    """Import the modules that commands import."""
     for package in _PACKAGES:
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             if not module.name.startswith(_LEFT_OUT) and not module.name.endswith("__main__"):
@@ -173,17 +172,17 @@ def import_all():
 
 
 def load_loops():
-    """Load the compiled loops that most commands use, and numba's runtime, by their work in small."""
+    """Load the compiled loops that most commands use, and numba's runtime, by small runs of them."""
     family = import_module("synth.networks.families").family
     check = import_module("synth.check")
-    # Each command would look for a loop that is not there, and have Python run it.
+    # Otherwise each command would look for a missing loop and run it as Python.
     with import_module("synth.kernels.compiled_loop").all_compiled():
         for method in ("greedy", "periodic"):
             asked = (family("ring:3", [1e-6], [1e9]), "all_reduce", 1 << 16)
             made = import_module("synth").synthesize(*asked, method=method).schedule
             assert check.check(made) == []
         assert check.judge(import_module("synth.compiler").lower(made.expanded())) == []
-        # Ranks need loops for a session's first schedules, for its late parts, and to run programs.
+        # Ranks need the loops for a session's first schedules, its late parts, and programs.
         call = import_module("exec.adaptive.messages").CollectiveCall
         request = call("all_reduce", "sum", "float32", 1 << 10, 4)
         found = import_module("exec.adaptive.replanner").good_schedules(asked[0], [request], range(3), 1.0)
@@ -195,14 +194,14 @@ def load_loops():
 
 
 def _serve(listener):
-    """Fork a process for each request; return (request, streams) in it, as where Python starts.
+    """Fork a process for each request; return (request, streams) in the forked process.
 
-    Several may run at once. A fork takes more time than a short command, so no other process waits for it.
+    Several may run at once: no request waits for another one's process.
     """
     here = namespaces()
     poll = select.poll()
     poll.register(listener, select.POLLIN)
-    # Nothing is written there: it breaks where the tests end.
+    # Nothing is written there: the pipe breaks when the tests end.
     poll.register(0, 0)
     asking, running = {}, {}
     while True:
@@ -241,7 +240,7 @@ def _serve(listener):
                 for fd in streams:
                     os.close(fd)
             else:
-                # A client hung up, unless it was told of the end in this round.
+                # The client hung up, unless it was told of the end in this round.
                 for pid, asked in running.values():
                     if asked.fileno() == ready:
                         poll.unregister(asked)
@@ -290,7 +289,7 @@ def _main():
             runpy.run_module(runs, run_name="__main__", alter_sys=True)
     except SystemExit as leaving:
         status = leaving.code or 0
-    threading._shutdown()  # As Python itself does, it waits for threads that are no daemons.
+    threading._shutdown()  # It waits for threads that are no daemons, as Python itself does.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
