@@ -23,7 +23,6 @@ from synth.network import Network
 from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
-from synth.portfolio.levelled import levelled
 from synth.portfolio.loadable import fastest_loadable, loadable_sweep
 from synth.portfolio.memory_limits import peak_bytes
 from synth.portfolio.periodic import fastest_periodic, periodic_bounds, unserved
@@ -33,6 +32,7 @@ from synth.portfolio.request import Request
 from synth.portfolio.size_sweep import sweep
 from synth.portfolio.symmetry import around_failures, fastest_symmetric, is_large, serves_failures
 from synth.portfolio.synthesis import RaceRunner, Synthesis
+from synth.portfolio.variants import Variant, levelled, members_alone
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import soonest
 from synth.schedules import Bound, Schedule
@@ -44,8 +44,8 @@ __all__ = ["makes_attempts", "planned"]
 _SIZE_BYTES = 16 << 20
 # If filling a plain schedule's pipeline takes at least this share of the bound, a periodic one is tried.
 _FILLS_SOON = 0.03
-# Above this percentage of the bound, a network is not planned a second time with levelled links.
-_NEARLY_OPTIMAL_PERCENT = 95.0
+# Above this percentage of the bound, no variant of the network is planned.
+_NEARLY_OPTIMAL_PERCENT = 98.0
 # The methods of a quick request. Forests suit links of different costs, the others links of equal cost.
 _QUICK = ("forest", "ring", "direct", "greedy")
 
@@ -85,25 +85,41 @@ def planned(
         return _raced(request, progress, race, pools)
     if request.quick:
         return _quickly(request, progress)
-    return _or_levelled(_plain_or_periodic(request, progress, pools), request, progress, pools)
+    return _or_variant(_plain_or_periodic(request, progress, pools), request, progress, pools)
 
 
-def _or_levelled(found: Synthesis, request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
-    """Return ``found``, or a faster schedule that is planned as if a few fast links were like the others."""
+def _or_variant(found: Synthesis, request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
+    """Return ``found``, or a faster schedule that is planned on a variant of the network.
+
+    One variant has the members of the collective alone, the other has a few fast links like all others.
+    """
+    if request.method != "auto" or request.decided_by_prediction:
+        return found
+    for variant_of in (members_alone, levelled):
+        left_s = request.time_limit_s and request.time_limit_s - found.synthesis_s - found.proof_s
+        if _is_near(found) or (left_s is not None and left_s <= 0):
+            break
+        if variant := variant_of(request):
+            inner = replace(variant.request, time_limit_s=left_s)
+            other = _or_variant(_plain_or_periodic(inner, progress, pools), inner, progress, pools)
+            found = _faster_of(found, variant, request, other)
+    return found
+
+
+def _is_near(found: Synthesis) -> bool:
+    """Return whether a schedule is so near to the bound that no variant is planned."""
     outcome = found.schedule.outcome
     assert outcome is not None
-    near = outcome.percent_of_optimal > _NEARLY_OPTIMAL_PERCENT
-    level = (
-        None
-        if near or request.method != "auto" or request.decided_by_prediction
-        else levelled(request.network)
-    )
-    if level is None:
-        return found
-    other = _plain_or_periodic(replace(request, network=level), progress, pools)
+    return outcome.percent_of_optimal > _NEARLY_OPTIMAL_PERCENT
+
+
+def _faster_of(found: Synthesis, variant: Variant, request: Request, other: Synthesis) -> Synthesis:
+    """Return ``found``, or the schedule of a variant if it is faster on the requested network."""
     if not isinstance(other.schedule, Schedule):
         return found
-    made = proven_with(replace(other.schedule, network=request.network, outcome=None), outcome.bounds)
+    outcome = found.schedule.outcome
+    assert outcome is not None
+    made = proven_with(variant.restored(other.schedule, request), outcome.bounds)
     assert made.outcome is not None
     attempt = Attempt(made.method, made.collective.chunks, made.outcome.time_s, "", made.sends)
     found = replace(
@@ -114,8 +130,7 @@ def _or_levelled(found: Synthesis, request: Request, progress: Progress, pools: 
     )
     if made.outcome.time_s >= outcome.time_s:
         return found
-    why = "planned as if the few faster links were like the others"
-    return replace(found, schedule=made, why=why)
+    return replace(found, schedule=made, why=variant.why)
 
 
 def _in_order(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:

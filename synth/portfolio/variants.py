@@ -1,0 +1,91 @@
+"""Variants of a request, whose schedules also serve the request itself.
+
+- A few faster links are levelled: slowed down to the cost of all others. A schedule takes no longer on faster
+  links than on slower ones. So a network that translations would map to itself but for some faster links is
+  also planned as if all were alike, with the methods for such networks.
+- The members of a collective are alone, without ranks that may relay. A collective of all ranks has methods
+  and refinements that a subset of them has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probes.base import Floats, Indices, floats, ints
+from synth.networks import found_symmetry, restricted, strong_components
+from synth.portfolio.request import Request
+from synth.schedules import Schedule
+
+__all__ = ["Variant", "levelled", "members_alone"]
+
+# A cost is rare if at most this share of the links have it.
+_RARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A request whose schedule also serves another one; ``rows`` maps its links to those of the other one."""
+
+    request: Request
+    rows: Indices
+    why: str
+
+    def restored(self, made: Schedule, request: Request) -> Schedule:
+        """Return the schedule as one for the other request, without an outcome."""
+        members, collective = request.asked[0].members, made.collective
+        if members and not self.request.asked[0].members:
+            root = sorted(members)[collective.root]
+            collective = replace(
+                collective, ranks=request.network.ranks, root=root, members=tuple(sorted(members))
+            )
+        link = ints(self.rows[made.link])
+        return replace(made, network=request.network, collective=collective, link=link, outcome=None)
+
+
+def members_alone(request: Request) -> Variant | None:
+    """Return the variant without the ranks that take no part.
+
+    Return None for several or custom collectives, for all ranks, and if the members do not all reach each
+    other by themselves.
+    """
+    first, *others = request.asked
+    members = sorted(set(first.members))
+    if others or first.sets or not 1 < len(members) < request.network.ranks:
+        return None
+    alone, rows = restricted(request.network, members)
+    if strong_components(alone, np.arange(alone.links)).any():
+        return None
+    root = members.index(first.root) if first.root in members else 0
+    inner = replace(request, network=alone, kind=first.kind, root=root, collectives=(), listed=True)
+    return Variant(inner, rows, "planned as if the other ranks were not there")
+
+
+def levelled(request: Request) -> Variant | None:
+    """Return the variant in which rare low costs are raised to the next common ones.
+
+    Return None unless translations map the changed network, and not the network itself, to itself. Networks
+    that queue are not levelled. O(ranks²).
+    """
+    network = request.network
+    if network.queues or network.memory or not network.links:
+        return None
+    alpha_s, beta = (_raised(each) for each in (network.alpha_s, network.beta_s_per_byte))
+    if np.array_equal(alpha_s, network.alpha_s) and np.array_equal(beta, network.beta_s_per_byte):
+        return None
+    found = replace(network, alpha_s=alpha_s, beta_s_per_byte=beta)
+    if found_symmetry(network) is not None or found_symmetry(found) is None:
+        return None
+    why = "planned as if the few faster links were like the others"
+    return Variant(replace(request, network=found), np.arange(network.links), why)
+
+
+def _raised(cost: Floats) -> Floats:
+    """Return the costs, with each rare one replaced by the next higher common one, if there is one."""
+    values, counts = np.unique(cost, return_counts=True)
+    common = values[counts > _RARE * len(cost)]
+    if not len(common):
+        return cost
+    place = np.searchsorted(common, cost)
+    return floats(np.where(place < len(common), common[np.minimum(place, len(common) - 1)], cost))
