@@ -27,8 +27,8 @@ from exec.mpi.intrinsics import (
     store,
     yield_core,
 )
-from exec.mpi.reduce import combine, sample_of
-from exec.program import CHECKSUM_FACTOR, Array, dtype_of
+from exec.mpi.reduce import call_combine, combine_address
+from exec.program import CHECKSUM_FACTOR, dtype_of
 from probes.base import Indices
 from synth.kernels import compiled_always, machine_code
 from synth.prediction import BOUNCE_BYTES
@@ -52,22 +52,24 @@ __all__ = [
 BLOCKED, MOVED, DONE, LOST = range(4)
 # The numbers of words of the header and of a row of each table; the words are named below. All memory is
 # given by address.
-HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 25, 4, 14, 7, 9
+HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 26, 4, 14, 7, 9
 # A row of the log: step, tile, the nanoseconds at which the step began and ended, and those without a core
 # before it and during it.
 LOG_WORDS = 6
-# JOINS: a word that is 1 once the optional input is there. JOINED: a word for each piece and tile, 1 if the
-# optional input was added. LOG: the table of the log, 0 if nothing is logged; LOGGED: its number of rows.
-# SUMS: two words for each step, the checksums of what it received and of its result; 0 if none are kept.
-# CLOCK: four words for reading clocks. BOUNCE: a block of memory for operands copied from other processes;
-# VECTORS: the four words of the two iovec that such a copy takes. ONE_PASS: 1 if `advance` returns after each
-# pass, because its caller has other work. Then address and rows of the five tables.
+# COMBINE: the address of the loop that combines elements (`exec.mpi.reduce`). JOINS: a word that is 1 once
+# the optional input is there. JOINED: a word for each piece and tile, 1 if the optional input was added. LOG:
+# the table of the log, 0 if nothing is logged; LOGGED: its number of rows. SUMS: two words for each step, the
+# checksums of what it received and of its result; 0 if none are kept. CLOCK: four words for reading clocks.
+# BOUNCE: a block of memory for operands copied from other processes; VECTORS: the four words of the two iovec
+# that such a copy takes. ONE_PASS: 1 if `advance` returns after each pass, because its caller has other work.
+# Then address and rows of the five tables.
 (
     RUN,
     TILES,
     TILE,
     ITEM_BYTES,
     REDOP,
+    COMBINE,
     SPINS,
     ONE_PASS,
     JOINS,
@@ -136,14 +138,14 @@ def compile_for(dtypes: Iterable[str]) -> None:
     """Compile the interpreter for elements of these types, or load it from the cache."""
     rows = BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS
     blocks, steps, pieces, links = [np.zeros((0, words), np.int64) for words in rows]
+    waits, there = np.zeros((0, 2), np.int64), np.zeros(1, np.int64)
+    header = np.zeros(HEADER_WORDS, np.int64)
+    header[JOINS] = there.ctypes.data
     for name in dtypes:
-        there = np.zeros(1, np.int64)
-        header = np.zeros(HEADER_WORDS, np.int64)
-        header[JOINS] = there.ctypes.data
-        waits, sample = np.zeros((0, 2), np.int64), sample_of(dtype_of(name))
-        advance(header, blocks, steps, pieces, waits, links, sample)
-        runner(header, sample, (blocks, steps, pieces, waits, links))
-        let_join(header)
+        combine_address(dtype_of(name))
+    advance(header, blocks, steps, pieces, waits, links)
+    runner(header, (blocks, steps, pieces, waits, links))
+    let_join(header)
 
 
 @compiled_always
@@ -154,7 +156,6 @@ def advance(
     pieces: Indices,
     waits: Indices,
     links: Indices,
-    sample: Array,
 ) -> int:
     """Run all steps that can run, and return a state.
 
@@ -172,7 +173,7 @@ def advance(
                     break
                 if header[LOG]:
                     _begin(header, step, blocks[block, AT_TILE])
-                if not _execute(header, steps, pieces, links, blocks[block, AT_TILE], step, sample):
+                if not _execute(header, steps, pieces, links, blocks[block, AT_TILE], step):
                     return LOST
                 if header[LOG]:
                     _end(header)
@@ -199,7 +200,7 @@ def advance(
 
 
 @compiled_always
-def _begin_run(header_at: int, sample: Array) -> int:
+def _begin_run(header_at: int) -> int:
     """Set every threadblock to the first step of the first tile of the next run, and `advance`."""
     header = carray(pointer(header_at), HEADER_WORDS, np.int64)
     blocks = carray(pointer(header[BLOCKS_AT]), (header[BLOCKS], BLOCK_WORDS), np.int64)
@@ -211,10 +212,10 @@ def _begin_run(header_at: int, sample: Array) -> int:
     for block in range(len(blocks)):
         blocks[block, AT_TILE] = 0
         blocks[block, AT_STEP] = blocks[block, FIRST]
-    return advance(header, blocks, steps, pieces, waits, links, sample)
+    return advance(header, blocks, steps, pieces, waits, links)
 
 
-def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callable[[], int]:
+def runner(header: Indices, tables: Iterable[Indices]) -> Callable[[], int]:
     """Return a function that begins a run and advances it as `advance` does, with little work in Python.
 
     The function keeps the addresses of ``header`` and of the other ``tables``, so they must not move.
@@ -222,7 +223,7 @@ def runner(header: Indices, sample: Array, tables: Iterable[Indices]) -> Callabl
     for column, table in zip(range(BLOCKS_AT, HEADER_WORDS, 2), tables, strict=True):
         header[column : column + 2] = table.ctypes.data, len(table)
     at = int(header.ctypes.data)
-    return partial(machine_code(_begin_run, at, sample), at, sample)
+    return partial(machine_code(_begin_run, at), at)
 
 
 @compiled_always
@@ -300,9 +301,7 @@ def _slot(header: Indices, links: Indices, link: int, tile: int, number: int) ->
 
 
 @compiled_always
-def _execute(
-    header: Indices, steps: Indices, pieces: Indices, links: Indices, tile: int, step: int, sample: Array
-) -> bool:
+def _execute(header: Indices, steps: Indices, pieces: Indices, links: Indices, tile: int, step: int) -> bool:
     """Run a step and count its messages; return False, counting none, if memory could not be read."""
     into, out = steps[step, IN], steps[step, OUT]
     received, sent = 0, 0
@@ -321,10 +320,8 @@ def _execute(
             if op > OPTIONAL:
                 op = _optional_op(header, op - OPTIONAL, piece, tile)
             if pieces[piece, PID] == 0 or received:
-                _move(header, steps, pieces, op, step, piece, offset, count, arrived, leaving, sample)
-            elif not _fetch_and_move(
-                header, steps, pieces, op, step, piece, offset, count, arrived, leaving, sample
-            ):
+                _move(header, steps, pieces, op, step, piece, offset, count, arrived, leaving)
+            elif not _fetch_and_move(header, steps, pieces, op, step, piece, offset, count, arrived, leaving):
                 return False
             if header[SUMS]:
                 there = arrived if into >= 0 else 0
@@ -353,7 +350,6 @@ def _fetch_and_move(
     count: int,
     ahead: int,
     leaving: int,
-    sample: Array,
 ) -> bool:
     """Receive one piece of one tile from another process's memory: copy it once, or add it by blocks.
 
@@ -374,7 +370,7 @@ def _fetch_and_move(
         if not _fetch(header, pid, far + at, header[BOUNCE], size * item_bytes):
             return False
         to = leaving + at if leaving else 0
-        _move(header, steps, pieces, op, step, piece, offset + at, size, header[BOUNCE], to, sample)
+        _move(header, steps, pieces, op, step, piece, offset + at, size, header[BOUNCE], to)
     return True
 
 
@@ -421,7 +417,6 @@ def _move(
     count: int,
     arrived: int,
     leaving: int,
-    sample: Array,
 ) -> None:
     """Move one piece of one tile; ``leaving`` is 0 if the outgoing message is read in place."""
     item_bytes = header[ITEM_BYTES]
@@ -436,7 +431,7 @@ def _move(
     elif op == FORWARD:
         _copy(leaving, arrived, count * item_bytes)
     elif op == RRS:
-        combine(header[REDOP], leaving, arrived, src, count, sample)
+        call_combine(header[COMBINE], header[REDOP], leaving, arrived, src, count)
     elif op in (RE, RCS, RRC, RRCS):
         stride = steps[step, PIECE_END] - steps[step, PIECE_FIRST]
         block = _BLOCK_BYTES // item_bytes
@@ -445,11 +440,11 @@ def _move(
             if op == RE:
                 for other in range(steps[step, FUSED]):
                     operand = pieces[piece + other * stride, SRC] + offset + at
-                    combine(header[REDOP], dst + at, dst + at, operand, size, sample)
+                    call_combine(header[COMBINE], header[REDOP], dst + at, dst + at, operand, size)
             elif op == RCS:
                 _copy(dst + at, arrived + at, size * item_bytes)
             else:
-                combine(header[REDOP], dst + at, arrived + at, src + at, size, sample)
+                call_combine(header[COMBINE], header[REDOP], dst + at, arrived + at, src + at, size)
             if leaving:
                 _copy(leaving + at, dst + at, size * item_bytes)
 

@@ -20,7 +20,7 @@ import numpy as np
 from exec.mpi import interpreter
 from exec.mpi.connections import Connections
 from exec.mpi.encode import make_input_optional, tables_of
-from exec.mpi.reduce import REDOP_CODES, sample_of
+from exec.mpi.reduce import REDOP_CODES, combine_address
 from exec.mpi.stalls import Neighbours, waits_for
 from exec.mpi.trace import RunLog
 from exec.mpi.traffic import traffic
@@ -124,9 +124,8 @@ class MpiPlan:
             tables.pieces,
             tables.waits,
             self._links,
-            sample_of(recv.dtype),
         )
-        self._begin = self._compile()
+        self._begin = self._compile(recv.dtype)
         self._log = RunLog(tables, self._links, ends, self._clock) if traced else None
         if self._log is not None:
             self._log.open(self._header)
@@ -320,16 +319,17 @@ class MpiPlan:
         self._arguments = ()
         self._begin = _refuse_run
 
-    def _compile(self) -> Callable[[], int]:
+    def _compile(self, dtype: np.dtype[Any]) -> Callable[[], int]:
         """Return the function that begins a run.
 
         One rank of each host compiles first; the others then load the result from the cache.
         """
-        header, *tables, sample = self._arguments
+        header, *tables = self._arguments
         if not self._ends.leads:
             self._comm.Barrier()
+        header[interpreter.COMBINE] = combine_address(dtype)
         interpreter.advance(*self._arguments)
-        begin = interpreter.runner(header, sample, tables)
+        begin = interpreter.runner(header, tables)
         if self._ends.leads:
             self._comm.Barrier()
         if len(self._optional):

@@ -1,5 +1,6 @@
-"""Reductions of elements at addresses: one compiled loop for each element type and operator.
+"""Reductions of elements at addresses: one compiled loop for each element type.
 
+Loops that move data find it by its address, so they are compiled once for all types.
 16-bit floats are widened to float32 for each operation and rounded back, as in NumPy, but in vectorized
 loops.
 """
@@ -14,25 +15,52 @@ from numba import carray, types  # type: ignore[attr-defined] # numba has it, an
 from numba.extending import overload, register_jitable
 
 from exec.mpi.intrinsics import compiled_in, pointer
-from exec.program import Array
+from synth.kernels import compiled_always, machine_address
 
-__all__ = ["MAX", "MIN", "PROD", "REDOP_CODES", "SUM", "combine", "sample_of"]
+__all__ = ["MAX", "MIN", "PROD", "REDOP_CODES", "SUM", "call_combine", "combine_address"]
 
 SUM, PROD, MIN, MAX = range(4)
 REDOP_CODES = {"sum": SUM, "prod": PROD, "min": MIN, "max": MAX, "avg": SUM}
 _FLOAT16 = np.dtype([("float16", np.uint16)])
 
 
-def sample_of(dtype: np.dtype[Any]) -> Array:
-    """Return an empty array whose dtype selects the compiled loop; a 16-bit float is a record of a uint16.
-
-    Numba has no type for 16-bit floats.
-    """
-    return np.empty(0, _FLOAT16 if dtype == np.float16 else dtype)
+# The arguments of `combine` besides the element type.
+_WORDS = (types.int64,) * 5
 
 
-def combine(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
-    """Set ``out[i]`` to ``first[i] (redop) second[i]`` for ``count`` elements; arguments are addresses."""
+def combine_address(dtype: np.dtype[Any]) -> int:
+    """Return the address of the machine code of `combine` for a type, compiled at the first call."""
+    # Numba has no type for 16-bit floats, so a float16 is a record of a uint16.
+    return machine_address(combine, 0, 0, 0, 0, 0, _FLOAT16 if dtype == np.float16 else dtype)
+
+
+@compiled_in
+def call_combine(
+    context: Any, address: Any, redop: Any, out: Any, first: Any, second: Any, count: Any
+) -> Any:
+    """Call the machine code of `combine` at ``address``."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # Machine code does not read the element type, so any serves.
+        called = (*_WORDS, types.DType(types.uint8))
+        function = target.call_conv.get_function_type(types.none, called).as_pointer()
+        nothing = ir.Constant(target.get_value_type(called[-1]), None)
+        code = builder.inttoptr(arguments[0], function)
+        target.call_conv.call_function(builder, code, types.none, called, [*arguments[1:], nothing])
+        return target.get_dummy_value()
+
+    return types.void(types.int64, *_WORDS), generate
+
+
+@compiled_always
+def combine(redop: int, out: int, first: int, second: int, count: int, dtype: np.dtype[Any]) -> None:
+    """Set ``out[i]`` to ``first[i] (redop) second[i]`` for ``count`` elements at these addresses."""
+    _combine_elements(redop, out, first, second, count, dtype)
+
+
+def _combine_elements(
+    redop: int, out: int, first: int, second: int, count: int, dtype: np.dtype[Any]
+) -> None:
     raise NotImplementedError("only compiled code calls this")
 
 
@@ -47,19 +75,19 @@ def _most(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
 
 
-# strict=False: the annotations differ because numba passes types here and numbers to `combine`.
-@overload(combine, strict=False)
-def _combine(redop: Any, out: Any, first: Any, second: Any, count: Any, sample: Any) -> Any:
-    if isinstance(sample.dtype, types.Record):
-        brain = "bfloat16" in sample.dtype.fields
+# strict=False: the annotations differ because numba passes types here and numbers to the function.
+@overload(_combine_elements, strict=False)
+def _loop_of(redop: Any, out: Any, first: Any, second: Any, count: Any, dtype: Any) -> Any:
+    if isinstance(dtype.dtype, types.Record):
+        brain = "bfloat16" in dtype.dtype.fields
         return _narrow(*((_widen_bfloat16, _round_bfloat16) if brain else (_widen_half, _round_half)))
     return _native
 
 
-def _native(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
-    a = carray(pointer(first), count, sample.dtype)
-    b = carray(pointer(second), count, sample.dtype)
-    to = carray(pointer(out), count, sample.dtype)
+def _native(redop: int, out: int, first: int, second: int, count: int, dtype: np.dtype[Any]) -> None:
+    a = carray(pointer(first), count, dtype)
+    b = carray(pointer(second), count, dtype)
+    to = carray(pointer(out), count, dtype)
     if redop == SUM:
         for i in range(count):
             to[i] = a[i] + b[i]
@@ -75,7 +103,7 @@ def _native(redop: int, out: int, first: int, second: int, count: int, sample: A
 
 
 def _narrow(widened: Any, rounded: Any) -> Any:
-    def loop(redop: int, out: int, first: int, second: int, count: int, sample: Array) -> None:
+    def loop(redop: int, out: int, first: int, second: int, count: int, dtype: np.dtype[Any]) -> None:
         a = carray(pointer(first), count, np.uint16)
         b = carray(pointer(second), count, np.uint16)
         to = carray(pointer(out), count, np.uint16)

@@ -12,6 +12,7 @@ from .compiled_loop import (
     compiled as compiled,
     compiled_always as compiled_always,
     fitting_loops as fitting_loops,
+    machine_address as machine_address,
     machine_code as machine_code,
 )
 from .copying import copy_into as copy_into

@@ -56,6 +56,7 @@ __all__ = [
     "compiled",
     "compiled_always",
     "fitting_loops",
+    "machine_address",
     "machine_code",
 ]
 
@@ -476,3 +477,15 @@ def machine_code(loop: Callable[..., Any], *arguments: Any) -> Callable[..., Any
         return loop
     found: Callable[..., Any] = dispatcher.compile(tuple(map(dispatcher.typeof_pyval, arguments)))
     return found
+
+
+def machine_address(loop: Callable[..., Any], *arguments: Any) -> int:
+    """Return the address of the loop's machine code for the types of ``arguments``, for calls by other loops.
+
+    It is called as numba's functions call each other.
+    """
+    machine_code(loop, *arguments)
+    dispatcher: Any = loop
+    found = dispatcher.overloads[tuple(_widened(dispatcher.typeof_pyval(value)) for value in arguments)]
+    address: int = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+    return address

@@ -19,14 +19,14 @@ from pathlib import Path
 from synth.kernels import stored_loops
 stored_loops.SHIPPED_LOOPS = Path({folder!r})
 from exec.mpi import interpreter
-interpreter.compile_for(["uint8"])
-print(sum(interpreter.advance.stats.cache_misses.values()))
+interpreter.compile_for(["uint8", "float16"])
+print(sum(interpreter.advance.stats.cache_misses.values()), len(interpreter.advance.signatures))
 """
 
 
 def test_who_finds_compiled_loops_compiles_and_keeps_nothing(tmp_path):
     folder = tmp_path / "package" / "loops"
-    count = compile_into(folder, (("exec uint8",),))
+    count = compile_into(folder, (("exec uint8 float16",),))
     assert count == len(list(folder.iterdir())) > 5
     assert [path.name for path in folder.parent.iterdir()] == ["loops"]
     # Each loop that this case calls was found in the sources, and each that it does not call is named.
@@ -39,7 +39,8 @@ def test_who_finds_compiled_loops_compiles_and_keeps_nothing(tmp_path):
     command = [sys.executable, "-P", "-c", USE.format(folder=str(folder))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     folder.chmod(0o755)
-    assert done.stdout.split() == ["0"] and not done.stderr
+    # One interpreter serves all types.
+    assert done.stdout.split() == ["0", "1"] and not done.stderr
     assert not list((tmp_path / "cache").rglob("*.loop"))
 
 
