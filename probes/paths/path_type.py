@@ -59,7 +59,7 @@ class Paths:
 
     def __init__(self, host: Host) -> None:
         self._devices = functions(host)
-        # The key: bus id, and the NUMA node that the device itself states. Each device is an end of many pairs.
+        # The key: bus id, and the NUMA node that the device states. Each device is an end of many pairs.
         self._places: dict[tuple[str, int | None], _Place] = {}
         self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
         self._switched: set[str] = set()
