@@ -42,17 +42,14 @@ def test_the_example_of_each_function_runs(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.mpi
-def test_the_pipeline_on_the_page_runs(tmp_path):
+def test_the_pipeline_on_the_page_runs(tmp_path, _warm_commands):
     page = (ROOT / "docs/reference/python.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(code.splitlines()) <= 32
     # The quality of the measurement is not asked here, so it may be brief.
     briefly = code.replace("Effort(quick=True)", "Effort(quick=True, budget_s=0.2)")
     assert briefly != code
-    (tmp_path / "pipeline.py").write_text(briefly)
-    done = subprocess.run(
-        [sys.executable, "pipeline.py"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
-    )
+    done = _warm_commands.run([], "", tmp_path, HANG_S, script=briefly)
     assert done.returncode == 0, done.stderr
     assert "% of optimal" in done.stdout
     assert done.stdout.count(" 0 wrong") == 2

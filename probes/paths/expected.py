@@ -38,6 +38,9 @@ class Expected:
         self._paths = Paths(host)
         self._devices = functions(host)
         self._gpus = {gpu.bus_id: gpu for gpu in host.gpus}
+        # Each device is an end of many pairs.
+        self._links_by_function: dict[str, list[tuple[str, float | None]]] = {}
+        self._cpu_gbs_by_numa: dict[int | None, float | None] = {}
 
     def between(self, a: Gpu | Nic, b: Gpu | Nic) -> Way:
         """Return the nearest path and its GB/s, which is None from a device to itself."""
@@ -97,10 +100,9 @@ class Expected:
         return _narrowest(path, [*ends[0], *ends[1], *self._cpu_parts(path, a, b)])
 
     def _nic_parts(self, nic: Nic) -> Iterator[tuple[float, str]]:
-        for device in chain(nic.bus_id, self._devices):
-            gbs = self.pcie_gbs(device)
+        for bus_id, gbs in self._links_above(nic.bus_id):
             if gbs is not None:
-                yield gbs, f"PCIe link of {device.bus_id}"
+                yield gbs, f"PCIe link of {bus_id}"
         if nic.speed_mbit:
             yield nic.speed_mbit / 8000, f"the speed of {nic.name}"
 
@@ -130,13 +132,12 @@ class Expected:
         )
 
     def _pci_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
-        above = [chain(device.bus_id, self._devices) for device in (a, b)]
-        shared = {device.bus_id for device in above[0]} & {device.bus_id for device in above[1]}
+        above = [self._links_above(device.bus_id) for device in (a, b)]
+        shared = {bus_id for bus_id, _ in above[0]} & {bus_id for bus_id, _ in above[1]}
         overhead = self.peer_overhead(path, a, b)
-        for device in (device for part in above for device in part if device.bus_id not in shared):
-            gbs = self.pcie_gbs(device)
-            if gbs is not None:
-                yield gbs / overhead, f"PCIe link of {device.bus_id}"
+        for bus_id, gbs in (link for part in above for link in part):
+            if gbs is not None and bus_id not in shared:
+                yield gbs / overhead, f"PCIe link of {bus_id}"
         yield from self._cpu_parts(path, a, b)
         for nic in (device for device in (a, b) if isinstance(device, Nic)):
             if nic.speed_mbit:
@@ -145,6 +146,14 @@ class Expected:
     def _cpu_parts(self, path: PathType, a: Gpu | Nic, b: Gpu | Nic) -> Iterator[tuple[float, str]]:
         between = [self.cpu_gbs(device) for device in (a, b)] if path == "SYS" else []
         yield from ((gbs, "the link between NUMA nodes") for gbs in between if gbs is not None)
+
+    def _links_above(self, bus_id: str) -> list[tuple[str, float | None]]:
+        """Return (bus id, GB/s of its upstream link) of a function and of each bridge above it."""
+        if bus_id not in self._links_by_function:
+            self._links_by_function[bus_id] = [
+                (device.bus_id, self.pcie_gbs(device)) for device in chain(bus_id, self._devices)
+            ]
+        return self._links_by_function[bus_id]
 
     def pcie_gbs(self, device: PciDevice) -> float | None:
         """Return GB/s of a function's upstream link, if known.
@@ -171,9 +180,11 @@ class Expected:
     def cpu_gbs(self, device: Gpu | Nic) -> float | None:
         """Return GB/s of the link from a device's NUMA node to others; None if its CPU is unknown."""
         numa = numa_of(device, self._devices)
-        nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
-        known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]
-        return next((gbs for gbs in known if gbs is not None), None)
+        if numa not in self._cpu_gbs_by_numa:
+            nodes = [node for node in self._host.numa if node.index == numa and (node.arch or node.vendor)]
+            known = [self._tables.cpu_gbs(node.arch, node.vendor, node.model) for node in nodes]
+            self._cpu_gbs_by_numa[numa] = next((gbs for gbs in known if gbs is not None), None)
+        return self._cpu_gbs_by_numa[numa]
 
 
 def expected_gbs(host: Host, tables: Bandwidths) -> dict[str, dict[str, float | None]]:

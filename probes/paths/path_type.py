@@ -59,6 +59,8 @@ class Paths:
 
     def __init__(self, host: Host) -> None:
         self._devices = functions(host)
+        # The key: bus id, and the NUMA node that the device states. Each device is an end of many pairs.
+        self._places: dict[tuple[str, int | None], _Place] = {}
         self._neighbours: dict[str, set[str]] = {gpu.bus_id: set() for gpu in host.gpus}
         self._switched: set[str] = set()
         self._cpu_of: dict[str, str] = {}
@@ -138,9 +140,14 @@ class Paths:
         return "NODE" if here == there else "SYS"
 
     def _place(self, device: Gpu | Nic) -> _Place:
-        above = chain(device.bus_id, self._devices)
-        bus_ids = tuple(one.bus_id for one in above)
-        return _Place(bus_ids, above[0].root if above else "", numa_of(device, self._devices))
+        key = device.bus_id, device.numa
+        if key not in self._places:
+            above = chain(device.bus_id, self._devices)
+            bus_ids = tuple(one.bus_id for one in above)
+            self._places[key] = _Place(
+                bus_ids, above[0].root if above else "", numa_of(device, self._devices)
+            )
+        return self._places[key]
 
 
 def key_of(device: Gpu | Nic) -> str:

@@ -274,7 +274,7 @@ def unpack(text: str, root: Path, source: str) -> None:
 
 def _inside(root: Path, place: Path) -> Path:
     plain = Path(os.path.normpath(place))
-    if root != plain and root not in plain.parents:
+    if not plain.is_relative_to(root):
         raise ValueError("leads out of the recorded machine")
     return plain
 
@@ -286,7 +286,7 @@ def _link(root: Path, place: Path, target: str) -> None:
         raise ValueError(f"expected names of at most {_LONGEST_NAME} bytes in the target of a link")
     ups = sum(part == ".." for part in parts)
     above = Path(os.path.normpath(place.parent.resolve() / "/".join(parts[:ups])))
-    if ".." in parts[ups:] or target.startswith("/") or (above != root and root not in above.parents):
+    if ".." in parts[ups:] or target.startswith("/") or not above.is_relative_to(root):
         raise ValueError("a link leads out of the recorded machine")
     place.symlink_to(target)
     place.resolve()

@@ -341,6 +341,8 @@ def _raced(request: Request, progress: Progress, race: RaceRunner, pools: Worker
 def _quickly(request: Request, progress: Progress) -> Synthesis:
     """Return the best schedule of a few methods, as many after the first as the time limit allows."""
     started_s, found = time.monotonic(), list[Synthesis]()
+    # The bounds are those of the request, whichever method is tried.
+    proven: tuple[Bound, ...] | None = None
     for method in _QUICK:
         left_s = None
         if request.time_limit_s is not None and found:
@@ -349,7 +351,9 @@ def _quickly(request: Request, progress: Progress) -> Synthesis:
                 break
         with suppress(UsageError):
             asked = replace(request, method=method, time_limit_s=left_s, predicted=False)
-            found.append(fastest_plain(asked, progress))
+            found.append(fastest_plain(asked, progress, proven=proven))
+            outcome = found[-1].schedule.outcome
+            proven = None if outcome is None else outcome.bounds
     if not found:
         return fastest_plain(request, progress)
     by_schedule = {id(one.schedule): one for one in found}

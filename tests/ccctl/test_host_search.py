@@ -1,4 +1,4 @@
-"""Detection on several hosts: here with starts that fail, on two ranks, and in a lab of three hosts."""
+"""Detection on several hosts: here with starts that fail, on two ranks, and in a lab of two hosts."""
 
 import json
 import os
@@ -188,20 +188,20 @@ def test_inside_mpirun_rank_0_alone_prints_one_topology(run_ccctl, tmp_path):
 
 @pytest.mark.netns
 @pytest.mark.mpi
-def test_a_lab_of_three_hosts_folds_into_one_line_and_a_missing_host_is_named(run_ccctl, tmp_path):
+def test_a_lab_of_two_hosts_folds_into_one_line_and_a_missing_host_is_named(run_ccctl, tmp_path):
     lab = f"detect-{os.getpid()}"
-    (tmp_path / "l.toml").write_text(f'name = "{lab}"\nhosts = "gpu[1-3]"\n')
+    (tmp_path / "l.toml").write_text(f'name = "{lab}"\nhosts = "gpu[1-2]"\n')
     assert run_ccctl("lab", "up", "l.toml").returncode == 0
     try:
         within = ("lab", "run", "--lab", lab, "--", *CCCTL, "detect")
         drawn = run_ccctl(*within)
         assert drawn.returncode == 0, drawn.stderr
-        assert drawn.stdout.startswith("gpu[1-3]: 3 alike: ")
-        found = run_ccctl(*within, "--hosts", "gpu[1-4]", "--json")
+        assert drawn.stdout.startswith("gpu[1-2]: 2 alike: ")
+        found = run_ccctl(*within, "--hosts", "gpu[1-3]", "--json")
         assert found.returncode == 1
         summary = json.loads(found.stdout)
-        assert (summary["hosts"], summary["host_names"]) == (3, "gpu[1-3]")
-        assert [(one["what"], one["where"]) for one in summary["findings"]] == [("host-missing", "gpu4")]
-        assert "gpu4 did not answer; 3 of 4 hosts did" in found.stderr
+        assert (summary["hosts"], summary["host_names"]) == (2, "gpu[1-2]")
+        assert [(one["what"], one["where"]) for one in summary["findings"]] == [("host-missing", "gpu3")]
+        assert "gpu3 did not answer; 2 of 3 hosts did" in found.stderr
     finally:
         run_ccctl("lab", "down", "--lab", lab)

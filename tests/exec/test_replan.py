@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from few_methods import search_briefly
 
 from exec.replan import SchedulePrediction, replanned, requests_of
 from probes.base.columns import floats
@@ -34,7 +35,12 @@ def ring():
     return synthesize(network(), "all_reduce", SIZE, method="ring").schedule
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def few_methods(monkeypatch):
+    search_briefly(monkeypatch)
+
+
+@pytest.fixture
 def around(ring):
     """Return the result of a search where a link has slowed down."""
     return replanned(ring, network({(0, 1)}), least_gain=1.05)

@@ -3,6 +3,7 @@
 The host has four PCIe switches. Below each are a GPU and a NIC with RDMA over Ethernet, 400 Gbit/s.
 """
 
+from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
 from probes.sysfs import unpack
@@ -149,16 +150,15 @@ def make(root: Path, changes=()):
 
 
 def listing(files, links=()):
-    """These files and links as the text of a recording."""
-    lines = []
+    """These files and links as the text of a recording, those of a folder together."""
+    folders = defaultdict(list)
     for name, content in files.items():
-        path = PurePosixPath(name)
+        folder, _, file = name.rpartition("/")
         if isinstance(content, bytes):
-            lines += [f"[{path.parent}]", f"{path.name} := {content.hex()}"]
+            folders[folder].append(f"{file} := {content.hex()}")
         else:
-            lines += [f"[{path.parent}]", f"{path.name} = " + content.replace("\n", "\\n")]
+            folders[folder].append(f"{file} = " + content.replace("\n", "\\n"))
     for name, target in dict(links).items():
-        path = PurePosixPath(name)
-        up = "/".join(".." for _ in path.parent.parts)
-        lines += [f"[{path.parent}]", f"{path.name} -> {up}/{target}"]
-    return "\n".join(lines) + "\n"
+        folder, _, file = name.rpartition("/")
+        folders[folder].append(f"{file} -> {'/'.join('..' for _ in folder.split('/'))}/{target}")
+    return "".join("\n".join([f"[{folder}]", *lines, ""]) for folder, lines in folders.items())

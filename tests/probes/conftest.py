@@ -1,5 +1,6 @@
 """Recorded machines: /sys as text and NVML's answers, replayed through the same code as a live one."""
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,19 @@ class Machine:
     expected: dict
 
 
-@pytest.fixture
-def machine(tmp_path):
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory):
+    """A function that gives a recorded machine by its name. Tests share its folder, so they only read it."""
+
+    @functools.cache
+    def unpacked(name):
+        root = tmp_path_factory.mktemp(name)
+        unpack((MACHINES / name / "sysfs.txt").read_text(), root, name)
+        return root
+
     def load(name):
-        folder = MACHINES / name
-        unpack((folder / "sysfs.txt").read_text(), tmp_path, name)
-        answers = json.loads((folder / "nvml.json").read_text())
-        expected = json.loads((folder / "expected.json").read_text())
-        return Machine(tmp_path, RecordedNvml(answers, pynvml), expected)
+        answers = json.loads((MACHINES / name / "nvml.json").read_text())
+        expected = json.loads((MACHINES / name / "expected.json").read_text())
+        return Machine(unpacked(name), RecordedNvml(answers, pynvml), expected)
 
     return load

@@ -5,6 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from drawn_examples import chessboard
 
 from ccctl.arguments.bench_requests import Contestant
 from ccctl.arguments.proven import proven_schedule
@@ -30,8 +31,7 @@ def random_network(seed):
     return replace(build("measured", hosts, links), memory=(memory,), queues=True, measured=True)
 
 
-@pytest.mark.parametrize("method", ["ring", "direct", "greedy"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "method"), chessboard(range(6), ["ring", "direct", "greedy"]))
 def test_bench_and_watch_predict_what_synth_and_simulate_print(seed, method):
     network, size_bytes = random_network(seed), 3 << 18
     schedule = synthesize(Request(network, "all_reduce", size_bytes=size_bytes, method=method)).schedule

@@ -219,10 +219,10 @@ def test_synth_on_what_is_left(run_ccctl, tmp_path):
     (tmp_path / "wanted.toml").write_text(TOML.replace("4-6", "3-5").replace("to = 5", "to = 4"))
     asked = ["synth", "--network", "mesh:2x3", "--bandwidth", "1GB/s", "--chunk", "1K", "-o", "s.json"]
     for extra in (
-        ["--collective", "wanted.toml"],
-        ["--collective", "all_reduce", "--without", "rank:4,link:0>1"],
-        ["--collective", "all_to_all", "--ranks", "0,2,5"],
-        ["--collective", "broadcast:0-2,all_gather:3-5"],
+        ["--collective", "wanted.toml", "--method", "greedy"],
+        ["--collective", "all_reduce", "--without", "rank:4,link:0>1", "--method", "greedy"],
+        ["--collective", "all_to_all", "--ranks", "0,2,5", "--method", "paths"],
+        ["--collective", "broadcast:0-2,all_gather:3-5", "--method", "greedy"],
     ):
         done = run_ccctl(*asked, *extra)
         assert done.returncode == 0, done.stderr

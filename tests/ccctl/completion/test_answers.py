@@ -121,10 +121,10 @@ def test_a_shell_waits_for_nothing_heavy(shell):
 
 
 @pytest.fixture
-def environment(tmp_path):
+def environment(tmp_path, _warm_commands):
     """The environment of a shell that finds ccctl."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ccctl").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
+    (tmp_path / "bin" / "ccctl").write_text(_warm_commands.for_shells())
     (tmp_path / "bin" / "ccctl").chmod(0o755)
     (tmp_path / "profile.json").write_text("{}")
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pexpect
@@ -30,10 +29,10 @@ PLACES = {
 
 
 @pytest.fixture
-def installed(tmp_path):
+def installed(tmp_path, _warm_commands):
     """A prefix with ccctl in bin/ and its completions under share/, and a user's empty home."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ccctl").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ccctl "$@"\n')
+    (tmp_path / "bin" / "ccctl").write_text(_warm_commands.for_shells())
     (tmp_path / "bin" / "ccctl").chmod(0o755)
     for place, name in PLACES.values():
         (tmp_path / "share" / place).parent.mkdir(parents=True)

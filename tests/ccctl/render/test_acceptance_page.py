@@ -5,7 +5,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from browser import browser, missing
 from certificates import CABLE, CERTIFICATES, accepted, certificates, refused, remarks
 from drawn_examples import chessboard, drawn
 from hypothesis import given, settings
@@ -165,20 +164,17 @@ BOX = "return document.querySelector('{}').getBoundingClientRect().{}"
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def opened(tmp_path_factory, browser_tab):
     """A function that opens one of the pages in a browser."""
-    if lacking := missing():
-        pytest.skip(f"needs {', '.join(lacking)}")
     folder = tmp_path_factory.mktemp("pages")
     for name, text in PAGES.items():
         (folder / f"{name}.html").write_text(text)
-    with browser(folder) as tab:
 
-        def show(name, **screen):
-            tab.open((folder / f"{name}.html").as_uri(), **screen)
-            return tab
+    def show(name, **screen):
+        browser_tab.open((folder / f"{name}.html").as_uri(), **screen)
+        return browser_tab
 
-        yield show
+    return show
 
 
 @pytest.mark.parametrize(("width", "dark"), chessboard([1280, 390], [False, True]))

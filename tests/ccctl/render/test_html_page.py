@@ -1,17 +1,12 @@
 """The page of `ccctl report` in a real browser: it opens, nothing is clipped, and keys reach everything."""
 
-import subprocess
-import sys
-
 import pytest
-from browser import browser, missing
 from drawn_examples import chessboard
+from limits import HANG_S
 from slow_host import fill
 
 from ccctl.artifacts import codec
 from ccctl.render.svg import WITHOUT_PICTURE
-
-pytestmark = pytest.mark.skipif(bool(missing()), reason=f"needs {', '.join(missing())}")
 
 # Texts beyond their picture, or over each other, and pictures wider than the window.
 CLIPPED = """
@@ -56,18 +51,15 @@ return shown.map(svg => [
 
 
 @pytest.fixture(scope="module")
-def opened(samples, tmp_path_factory):
+def opened(samples, tmp_path_factory, browser_tab, _warm_commands):
     """(browser, address of the page)."""
     folder = tmp_path_factory.mktemp("page")
     fill(folder, samples)
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "ccctl", "report", folder, "-o", folder / "report.html"],
-        capture_output=True,
-        text=True,
-    )
+    done = _warm_commands.run(["report", ".", "-o", "report.html"], "", folder, HANG_S)
     assert done.returncode == 0, done.stderr
-    with browser(folder) as page:
-        yield page, (folder / "report.html").as_uri()
+    # Another page may have been open.
+    browser_tab.messages()
+    return browser_tab, (folder / "report.html").as_uri()
 
 
 @pytest.mark.parametrize(("width", "dark"), chessboard([1280, 390], [False, True]))

@@ -101,8 +101,13 @@ def drawn(rng, hosts):
     return {pair: rng.uniform(0.1, 0.8) if kind == "uneven" else share for pair in mine}
 
 
+# Four hosts, of which links of one differ, with a budget for a third of the links; five hosts, of which one
+# receives slowly, with a budget for most of the links.
+SHORT = (2, 8)
+
+
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed >= 2)) for seed in range(16)]
+    "seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed not in SHORT)) for seed in range(16)]
 )
 def test_no_schedule_is_changed_on_a_guess_and_every_fault_is_named_in_its_turn(seed, tmp_path):
     rng = random.Random(seed)
@@ -143,25 +148,25 @@ def test_no_schedule_is_changed_on_a_guess_and_every_fault_is_named_in_its_turn(
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.long), 3])
 def test_what_does_not_fit_is_said_with_the_budget_that_would_do(rounds, tmp_path, capsys):
-    cluster = Cluster(tmp_path, 7)
-    cluster.share = {(2, other): 0.3 for other in range(7) if other != 2}
+    cluster = Cluster(tmp_path, 5)
+    cluster.share = {(2, other): 0.3 for other in range(5) if other != 2}
     budget_s = ROUND_S * rounds
     request, found, outcome = cluster.run(budget_s)
     say_found(request, found)
     say_decision(request, found, outcome, tmp_path / "current.json")
     said = capsys.readouterr()
-    left = 42 - 7 * rounds
+    left = 20 - 5 * rounds
     advice = f"--budget {found.budget_for_all_s:g}s"
     assert (
-        f"{left} of 42 links of {tmp_path}/profile.json did not fit into --budget {budget_s:g}s" in said.err
+        f"{left} of 20 links of {tmp_path}/profile.json did not fit into --budget {budget_s:g}s" in said.err
     )
     assert f"{advice} measures all in one run" in said.err
     assert (outcome.plan, outcome.adopted) == (None, None)
     assert "current.json stays: " in said.out
-    assert f"{left} of 42 links (" in said.out and f"or with {advice}" in said.out
+    assert f"{left} of 20 links (" in said.out and f"or with {advice}" in said.out
     summary = summary_of(request, found, outcome, tmp_path / "current.json", 1.0)
     assert (summary["unmeasured"], len(summary["unknown"])) == (left, left)
-    assert summary["budget_for_all_s"] == found.budget_for_all_s <= 2 * 6 * ROUND_S
+    assert summary["budget_for_all_s"] == found.budget_for_all_s <= 2 * 4 * ROUND_S
     _, found, outcome = cluster.run(found.budget_for_all_s)
     assert (found.budget_for_all_s, outcome.unknown) == (None, ())
     assert outcome.adopted is not None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_examples import chessboard
 from gpu_boxes import ODD, box
 from measured_boxes import profile_of
 
@@ -86,8 +87,7 @@ def test_what_was_measured_on_a_dgx2_does_not_contradict_its_topology():
     assert reconcile(topology, profile_of(topology, rates=rates)).findings == ()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("left", [0, 1, 2])
+@pytest.mark.parametrize(("left", "seed"), chessboard([0, 1, 2], SEEDS))
 def test_nvlinks_that_are_not_there_are_found_and_taken_out(left, seed):
     declared = box(8, EVERY, nics=0)
     dead = {declared.gpus[2].bus_id, declared.gpus[5].bus_id}
@@ -117,9 +117,9 @@ def test_nvlinks_that_the_file_lacks_are_found():
     ) == sorted((link.source, link.target, link.count) for link in true.fabric)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("gpu", "lanes"), [(0, 4), (5, 4), (3, 1)])
-def test_a_pcie_link_that_is_narrower_is_found(gpu, lanes, seed):
+@pytest.mark.parametrize(("link", "seed"), chessboard([(0, 4), (5, 4), (3, 1)], SEEDS))
+def test_a_pcie_link_that_is_narrower_is_found(link, seed):
+    gpu, lanes = link
     declared = box(8, nics=0)
     found = reconcile(one(declared), profile_of(one(pcie(declared, gpu, max_width=lanes)), seed=seed))
     assert [(edit.what, edit.where) for edit in found.edits] == [("pcie", f"GPU{gpu}")]
@@ -128,9 +128,9 @@ def test_a_pcie_link_that_is_narrower_is_found(gpu, lanes, seed):
     assert (corrected.max_width or 16) * (corrected.max_speed_gts or 0) == lanes * 16.0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("a", "b"), [(1, 4), (0, 7), (3, 6)])
-def test_gpus_in_each_others_places_are_found(a, b, seed):
+@pytest.mark.parametrize(("exchange", "seed"), chessboard([(1, 4), (0, 7), (3, 6)], SEEDS))
+def test_gpus_in_each_others_places_are_found(exchange, seed):
+    a, b = exchange
     # From one of these CPUs to the other goes less than half of what a switch carries.
     true = box(8, nics=0, intel=True)
     found = reconcile(one(exchanged(true, a, b)), profile_of(one(true), seed=seed))

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,15 +39,22 @@ class NoPsutil:
         raise PermissionError(f"{name} is not allowed")
 
 
+@pytest.fixture(scope="module")
 def replayed(machine):
-    found = merge.live("box", root=machine.root, driver=machine.nvml, processes=NoPsutil())
-    return found, found.hosts[0]
+    """A function that gives a recorded machine, and what detection finds on it, by the machine's name."""
+
+    @functools.cache
+    def detected(name):
+        one = machine(name)
+        return one, merge.live("box", root=one.root, driver=one.nvml, processes=NoPsutil())
+
+    return detected
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_has_the_expected_counts_findings_and_paths(machine, name):
-    recorded = machine(name)
-    found, host = replayed(recorded)
+def test_a_recorded_machine_has_the_expected_counts_findings_and_paths(replayed, name):
+    recorded, found = replayed(name)
+    [host] = found.hosts
     expected = recorded.expected
     assert {
         "gpus": len(host.gpus),
@@ -70,9 +78,9 @@ def test_a_recorded_machine_has_the_expected_counts_findings_and_paths(machine, 
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_has_the_expected_facts(machine, name):
-    recorded = machine(name)
-    _, host = replayed(recorded)
+def test_a_recorded_machine_has_the_expected_facts(replayed, name):
+    recorded, found = replayed(name)
+    [host] = found.hosts
     for path, expected in recorded.expected["facts"].items():
         table, rest = path.split(".", 1)
         records = getattr(host, table)
@@ -95,18 +103,18 @@ _KEYS = {"gpus": "index", "nics": "name", "pci": "bus_id", "numa": "index", "mat
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_has_the_expected_bandwidth(machine, name):
-    recorded = machine(name)
-    _, host = replayed(recorded)
-    found = expected_gbs(host, load())
+def test_a_recorded_machine_has_the_expected_bandwidth(replayed, name):
+    recorded, found = replayed(name)
+    [host] = found.hosts
+    carried = expected_gbs(host, load())
     for pair, gbs in recorded.expected["expected_gbs"].items():
         a, b = pair.split()
-        assert (pair, found[a][b]) == (pair, gbs)
+        assert (pair, carried[a][b]) == (pair, gbs)
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_folder_of_raw_inputs_is_read_as_the_machine_was(machine, name):
-    live, _ = replayed(machine(name))
+def test_a_folder_of_raw_inputs_is_read_as_the_machine_was(replayed, name):
+    _, live = replayed(name)
     read = merge.combined([merge.read_recording(MACHINES_AT / name)]).hosts[0]
     assert dataclasses.replace(read, name="box") == live.hosts[0]
 
@@ -126,13 +134,13 @@ def test_this_machine_recorded_and_read_again_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_survives_being_written_and_read(machine, name):
-    found, _ = replayed(machine(name))
+def test_a_recorded_machine_survives_being_written_and_read(replayed, name):
+    _, found = replayed(name)
     assert codec.decode(codec.encode("topology", found), "memory", "topology").body == found
 
 
-def test_what_nvml_refuses_is_noted_and_the_rest_is_there(machine):
-    found, _ = replayed(machine("linux-hyperv-h100"))
+def test_what_nvml_refuses_is_noted_and_the_rest_is_there(replayed):
+    _, found = replayed("linux-hyperv-h100")
     notes = "\n".join(found.notes)
     assert "nvmlDeviceGetUUID is not answered: Insufficient Permissions (2 times)" in notes
     assert [finding.what for finding in found.findings] == ["lost-gpu", "link-down"]
@@ -264,8 +272,8 @@ def test_psutil_gives_addresses_and_the_cpus_that_may_be_used():
     assert host.nics == (Nic("eth0", "psutil", state="up", mtu=1500, addresses=("192.0.2.1",)),)
 
 
-def test_every_record_says_which_method_gave_it(machine):
-    _, host = replayed(machine("linux-nvidia-dgxa100"))
+def test_every_record_says_which_method_gave_it(replayed):
+    [host] = replayed("linux-nvidia-dgxa100")[1].hosts
     for table in ("numa", "pci", "gpus", "nics", "fabric"):
         for record in getattr(host, table):
             assert record.method in ("sysfs", "nvml")

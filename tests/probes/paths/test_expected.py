@@ -65,6 +65,12 @@ def way(found, a, b):
     return Expected(found, TABLES).between(devices[a], devices[b])
 
 
+def test_a_bridge_above_both_ends_does_not_limit_them():
+    found = host(u={"max_width": 4})
+    assert way(found, "a", "b").gbs == 24.0
+    assert (way(found, "a", "c").gbs, way(found, "a", "c").limit) == (6.0, "PCIe link of u")
+
+
 @pytest.mark.parametrize(
     ("a", "b", "path", "gbs", "limit"),
     [

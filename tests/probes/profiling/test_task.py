@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from limits import HANG_S
 
-from exec.launcher.run import World, run_ranks
+from exec.launcher.run import launch
 from probes.base.errors import UsageError
 from probes.profiling.task import Begun, Effort, rescued
 from probes.sampling.packet_trains import Trains
@@ -15,8 +15,8 @@ from probes.sampling.samples import Place, Samples
 TASK = "probes.profiling.task:profile"
 
 
-def measured(ranks, *, quick):
-    return run_ranks(TASK, Effort(quick=quick), World(ranks), timeout_s=HANG_S)
+def measured(ranks, *, quick, task=TASK):
+    return launch(task, Effort(quick=quick), ranks=ranks, timeout_s=HANG_S)
 
 
 def judge(profile):
@@ -45,8 +45,10 @@ def test_every_link_is_measured_and_costs_something(ranks, quick):
 
 @pytest.mark.mpi
 def test_a_quick_profile_of_many_ranks_leaves_links_out_but_reaches_every_rank():
-    profile = measured(6, quick=True)
+    profile = measured(6, quick=True, task="briefly_profiled:profiled")
     judge(profile)
+    (memory,) = profile.memory
+    assert len(memory.sizes_bytes) == 2
     strides = {int(stride) for stride in (profile.links.dst - profile.links.src) % 6}
     assert strides == {1, 2, 4, 5}
     assert np.bincount(profile.links.dst, minlength=6).tolist() == [4] * 6

@@ -37,6 +37,17 @@ def test_large_networks_whose_ranks_are_alike_need_one_process():
     assert not makes_attempts(Request(TORUS, "all_reduce", method="symmetric"))
 
 
+def test_a_quick_request_has_all_bounds_whichever_of_its_methods_wins():
+    clique = family("fc:4", [5e-7], [50e9])
+    quick, ring = (
+        synthesize(clique, "all_reduce", 1 << 16, **options).schedule
+        for options in ({"quick": True}, {"method": "ring"})
+    )
+    # The bounds are computed for the first method that is tried.
+    assert quick.method != "forest"
+    assert quick.outcome.bounds == ring.outcome.bounds
+
+
 def test_whoever_needs_all_sends_gets_them():
     for need in ("listed", "trees"):
         made = synthesize(TORUS, "all_gather", 1 << 20, method="auto", **{need: True})

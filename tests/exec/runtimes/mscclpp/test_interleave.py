@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from drawn_examples import drawn
 from plan_mutants import MUTATIONS, mutant
 from sample_plans import FILES, needs_files, pair_plan, read_file
 
@@ -150,7 +151,7 @@ def test_the_judge_and_the_runtime_agree_on_mutants(mutation):
     small = ("reduce", "reduce_nvls", "transfer_pack", "allgather_ring_4", "reducescatter_2x2_port")
     plans += [read_file(path) for path in FILES if path.stem in small]
     rejected = 0
-    for _ in range(60):
+    for _ in range(drawn(120)):
         changed = mutant(draw.choice(plans), mutation, draw)
         if changed is None or form(changed):
             continue
