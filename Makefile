@@ -33,7 +33,7 @@ long = $$(grep -rlE 'mark\.long\b|chessboard\(' --include='test_*.py' tests)
 
 # What starts ranks or hosts waits for most of its time, so it runs beside all else, file by file, the commands
 # first, which take longest; its output comes after that of the others. What measures comes last, alone. All of it
-# runs, whatever fails.
+# runs, whatever fails. A worker more than cores uses the time in which another waits for a command.
 test:
 	@.ci/venv dev
 ifeq ($(ARGS),)
@@ -41,7 +41,7 @@ ifeq ($(ARGS),)
 	$(PYTEST) -n $$(nproc) --dist loadfile --no-loadscope-reorder \
 	  -m '(mpi or netns) and not alone and not long' $(call marked,mpi|netns) >$$output 2>&1 & beside=$$!; \
 	trap 'kill $$beside 2>/dev/null; rm -f $$output' EXIT; trap 'exit 130' INT TERM; \
-	$(PYTEST) -n $$(nproc) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
+	$(PYTEST) -n $$(($$(nproc) + 1)) --dist worksteal -m 'not mpi and not netns and not long' || failed=yes; \
 	wait $$beside || failed=yes; \
 	cat $$output; \
 	$(PYTEST) -m 'alone and not long' $(call marked,alone) || failed=yes; \
