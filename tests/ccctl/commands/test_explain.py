@@ -5,7 +5,6 @@ import json
 import pickle
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -322,12 +321,11 @@ def test_one_file_of_many_says_that_times_hold_waiting(run_ccctl, tmp_path):
         pytest.param(inspector_file(0, 4000), id="inspector"),
     ],
 )
-def test_what_comes_through_a_pipe_is_read_once(run_ccctl, tmp_path, content):
+def test_what_comes_through_a_pipe_is_read_once(_warm_commands, tmp_path, content):
     (tmp_path / "log").write_bytes(content)
-    line = 'cat log | "$0" -P -m ccctl explain /dev/stdin --network dgx-h100 --json'
-    done = subprocess.run(
-        ["sh", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
-    )
+    ccctl = _warm_commands.program("-m", "ccctl", "explain", "/dev/stdin", "--network", "dgx-h100", "--json")
+    piped = ["sh", "-c", 'cat log | "$@"', "sh", *ccctl]
+    done = subprocess.run(piped, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ranks"] == 8
 
