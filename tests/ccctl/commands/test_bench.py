@@ -230,7 +230,8 @@ ENDS = {
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", ENDS)
+# Ctrl-C goes the way of SIGTERM but for its status, and another test ends a profile by it.
+@pytest.mark.parametrize("name", [pytest.param("Ctrl-C", marks=pytest.mark.long), "SIGTERM", "a killed rank"])
 def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, name):
     end, status, why = ENDS[name]
     given = ["program.json", "-b", "1K", "-e", "64M", "-f", "2", "--iters", "100", "-o", "report.json"]
