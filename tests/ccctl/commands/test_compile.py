@@ -234,7 +234,7 @@ def test_show_draws_what_is_not_proven_without_times(run_ccctl, schedule, sample
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DATA = Path(__file__).parents[4] / "shared" / "data" / "programs"
-# Where the folder does not exist, names keep the table of cases from being empty.
+# Three names keep the table of cases from being empty where the folder does not exist.
 NAMES = sorted(path.stem for path in DATA.glob("*.xml")) or ["one", "two", "three"]
 NETWORKS = ("fully_connected:8", "fully_connected:16", "switch:16", "dgx-a100:2", "ring:16", "mesh:2x2")
 
