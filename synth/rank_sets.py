@@ -54,7 +54,7 @@ class RankSets:
 
     def sizes(self) -> Indices:
         """Return the number of ranks in each chunk's set."""
-        # np.diff takes several times as long, and searches ask this thousands of times.
+        # np.diff takes twice as long or more, and searches ask this thousands of times.
         return (self.start[1:] - self.start[:-1])[self.group]
 
     def per_rank(self, ranks: int) -> Indices:
