@@ -54,7 +54,8 @@ class RankSets:
 
     def sizes(self) -> Indices:
         """Return the number of ranks in each chunk's set."""
-        return np.diff(self.start)[self.group]
+        # np.diff takes twice as long or more, and searches ask this thousands of times.
+        return (self.start[1:] - self.start[:-1])[self.group]
 
     def per_rank(self, ranks: int) -> Indices:
         """Return, for each rank, the number of chunks whose set has it."""

@@ -3,6 +3,7 @@ from .bench_requests import (
     BenchSetup as BenchSetup,
     Contestant as Contestant,
     contestants as contestants,
+    group_elements as group_elements,
     groups_request as groups_request,
     of_selection as of_selection,
     setup_of as setup_of,

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from synth.schedules import Schedule, Selection
     from synth.side_by_side import GroupTimes, SideBySide, StepGroup
 
-__all__ = ["BenchSetup", "Contestant", "contestants", "groups_request", "of_selection", "setup_of"]
+__all__ = [
+    "BenchSetup",
+    "Contestant",
+    "contestants",
+    "group_elements",
+    "groups_request",
+    "of_selection",
+    "setup_of",
+]
 
 _APART = ("all_to_all", "all_to_next")
 _MOST_NAMED = 3
@@ -303,26 +311,31 @@ def setup_of(options: BenchOptions) -> BenchSetup:
     return BenchSetup(options, sizes, dtypes, ops, places, peers, before, here, sockets)
 
 
-def groups_request(options: BenchOptions, network: Network, found: SideBySide) -> GroupsRequest:
-    """Return the request to measure the groups of a step, with proven programs; raises UsageError."""
-    from exec.benchmark import AVERAGES, GroupsRequest
-    from exec.executors import parse_device
-
-    parse_device(options.device)
+def group_elements(options: BenchOptions) -> tuple[str, str]:
+    """Return the element type and the operator of the groups of a step; raises UsageError for several."""
     dtypes, ops = _elements(options.dtype, options.op)
     for option, several in (("-d", dtypes), ("--op", ops)):
         if len(several) > 1:
             raise UsageError(f"{option} {','.join(several)}: groups have one at a time")
+    return dtypes[0], ops[0]
+
+
+def groups_request(
+    options: BenchOptions, network: Network, found: SideBySide, dtype: str, op: str
+) -> GroupsRequest:
+    """Return the request to measure the groups of a step, with proven programs."""
+    from exec.benchmark import AVERAGES, GroupsRequest
+
     groups = tuple(
-        _measured_group(network, *parts, dtypes[0])
+        _measured_group(network, *parts, dtype)
         for parts in zip(found.groups, found.times, found.singly, found.schedules, strict=True)
     )
     ends_s = [max(group.release_s + group.predicted_s[way] for group in groups) for way in (1, 2)]
     return GroupsRequest(
         groups,
         (ends_s[0], ends_s[1]),
-        dtypes[0],
-        ops[0],
+        dtype,
+        op,
         options.warmup,
         options.iterations,
         AVERAGES[options.average],

@@ -156,13 +156,14 @@ def _prepared(setup: BenchSetup) -> tuple[list[Contestant], float | None]:
 
 def _bench_groups(options: BenchOptions, path: str) -> None:
     """Run the groups of a step alone, at once and planned together; raises UsageError for other options."""
-    from ccctl.arguments import groups_request, read_groups
+    from ccctl.arguments import group_elements, groups_request, read_groups
     from ccctl.launching import Drawn, over_sockets
     from ccctl.prepared import BenchWorkload, measured_network
     from ccctl.render.text import report as text
     from synth.side_by_side import side_by_side
 
     options.refuse_beside_groups()
+    dtype, op = group_elements(options)
     sockets = over_sockets(options.wires)
     world = _world_asked(options)
     workload = BenchWorkload(
@@ -179,7 +180,7 @@ def _bench_groups(options: BenchOptions, path: str) -> None:
     groups = read_groups(path, network)
     with console.progress("groups", 1.0) as bar:
         found = side_by_side(network, groups, progress=Drawn(bar))
-    asked = groups_request(options, network, found)
+    asked = groups_request(options, network, found, dtype, op)
     report: Report = run_ranks(
         "exec.benchmark.groups:bench_groups_task",
         asked,

@@ -24,7 +24,8 @@ __all__ = ["Trial", "Trials"]
 
 # Less work than this stays in this process, because a new process takes more than a second to start.
 _WORTH_PROCESSES_S = 4.0
-# Estimates are rough: once plans have run this long here, the others go to processes whatever the estimate.
+# Estimates are rough: once plans have taken this much processor time here, the others go to processes,
+# whatever the estimate. Time that a busy machine spends on other work says nothing of the plans.
 _SLOW_S = 2.0
 # Under a time limit, plans that together take longer than this may run in processes, which can be killed.
 _UNSTOPPABLE_S = 0.3
@@ -53,7 +54,7 @@ class Trials:
     ) -> None:
         self._request, self._tried, self._begun_s = request, tried, begun_s
         self._pools = pools
-        self._started_s = time.perf_counter()
+        self._worked_before_s = time.thread_time()
         self._pool: WorkerPool[tuple[int, float], Trial] | None = None
         self._tickets: dict[int, int] = {}
         self._found = False
@@ -101,7 +102,7 @@ class Trials:
         rest_s = sum(self._estimates_s[one] for one in rest)
         if request.time_limit_s is not None and rest_s > _UNSTOPPABLE_S:
             return self._found or self._estimates_s[number] > request.time_limit_s
-        slow = time.perf_counter() - self._started_s > _SLOW_S
+        slow = time.thread_time() - self._worked_before_s > _SLOW_S
         return request.jobs > 1 and len(rest) > 1 and (slow or rest_s > _WORTH_PROCESSES_S)
 
     @cached_property

@@ -481,13 +481,14 @@ def _shapes(request: Request, method: Method) -> Iterator[tuple[Collective, int]
         return
     rooted = all(one.kind in _ROOTED for one in request.asked)
     most = _MOST_OF_ONE if rooted else method.most_split
+    smallest_of_few = smallest_bytes(request.network)
     split = 1
     while split <= most:
         found, chunk_bytes = cut(request, split)
         arrivals = deliveries(found)
         many = arrivals > method.most_sends * (_SENDS_OF_ONE if rooted else 1)
         few = arrivals <= _FEW_DELIVERIES
-        smallest = smallest_bytes(request.network) if few else SMALLEST_CHUNK_BYTES
+        smallest = smallest_of_few if few else SMALLEST_CHUNK_BYTES
         small = chunk_bytes < max(smallest / method.finer, _SMALLEST_EXCHANGED_BYTES)
         if split > 1 and (small or many):
             return

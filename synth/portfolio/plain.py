@@ -52,12 +52,14 @@ def fastest_plain(
     keep: Callable[[Schedule], object] | None = None,
     proven: tuple[Bound, ...] | None = None,
     pools: WorkerPools = ProcessPool,
+    tried: Sequence[Plan] | None = None,
 ) -> Synthesis:
     """Return the best schedule of the requested method, or of every method, and call ``keep`` with each.
 
     If a prediction of the run decides (``Request.decided_by_prediction``), it chooses among the most
     promising schedules, and reaching the bound does not end the search. ``proven`` are the bounds of the
-    request if known. ``pools`` makes the workers; the schedule does not depend on them.
+    request and ``tried`` its plans, if known. ``pools`` makes the workers; the schedule does not depend on
+    them.
 
     Raises UsageError if no method applies, UnavailableError if memory or the solver is missing, and
     RuntimeError if the checker refuses the winner, which would be a bug.
@@ -65,7 +67,8 @@ def fastest_plain(
     if request.solver != "cbc" or (request.method in METHODS and METHODS[request.method].solves):
         require(request.solver)
     begun_s = time.perf_counter()
-    tried = list(plans(request))
+    if tried is None:
+        tried = list(plans(request))
     require_memory(min((deliveries(plan.shape) for plan in tried), default=0))
     if proven is None:
         proven = bounds_of(request)

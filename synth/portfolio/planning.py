@@ -228,12 +228,17 @@ def _plain_or_periodic(request: Request, progress: Progress, pools: WorkerPools)
         progress.update(0, 1, "periodic")
         return _periodic_alone(request)
     listed = request.listed or request.trees or request.decided_by_prediction
-    if request.method != "auto" or listed or unserved(request) or not _is_capped(request):
+    if request.method != "auto" or listed or unserved(request):
         return fastest_plain(request, progress, pools=pools)
+    # With fixed chunks a periodic schedule may end the search before any plan is made.
+    tried = None if request.chunk_bytes is not None else list(plans(request))
+    chunk_bytes = request.chunk_bytes or min(plan.chunk_bytes for plan in tried or ())
+    if not _is_capped(request, chunk_bytes):
+        return fastest_plain(request, progress, pools=pools, tried=tried)
     begun_s = time.perf_counter()
     proven = periodic_bounds(request)
     least_s = max(bound.time_s for bound in proven)
-    network, chunk_bytes = request.network, request.chunk_bytes or _finest_bytes(request)
+    network = request.network
     # Smaller chunks reduce only the betas of the crossing, not its alphas, so only the betas count here.
     filling_s = _crossing_s(network, network.beta_s_per_byte * chunk_bytes)
     plain_s = least_s + _crossing_s(network, network.travel_s(chunk_bytes))
@@ -252,7 +257,8 @@ def _plain_or_periodic(request: Request, progress: Progress, pools: WorkerPools)
     left_s = request.time_limit_s
     if left_s is not None:
         left_s = max(0.0, left_s - (time.perf_counter() - begun_s))
-    plain = fastest_plain(replace(request, time_limit_s=left_s), progress, proven=proven, pools=pools)
+    limited = replace(request, time_limit_s=left_s)
+    plain = fastest_plain(limited, progress, proven=proven, pools=pools, tried=tried)
     plain = replace(plain, proof_s=plain.proof_s + bounded_s)
     return plain if found is None else _faster(found, plain)
 
@@ -302,17 +308,12 @@ def _periodic(request: Request, proven: tuple[Bound, ...], why: str) -> Synthesi
     return Synthesis(made, (attempt,), found_s - begun_s, proof_s, why, peak_bytes())
 
 
-def _is_capped(request: Request) -> bool:
-    """Return whether the limit of sends keeps plain schedules from smaller chunks."""
+def _is_capped(request: Request, finest_bytes: int) -> bool:
+    """Return whether the limit of sends keeps plain schedules from smaller chunks than ``finest_bytes``."""
     if request.chunk_bytes is not None:
         most = max(method.most_sends for method in METHODS.values())
         return deliveries(request.shape()) > most
-    return _finest_bytes(request) >= 2 * SMALLEST_CHUNK_BYTES
-
-
-def _finest_bytes(request: Request) -> int:
-    """Return the bytes of the smallest chunk that plain methods are tried with."""
-    return min(plan.chunk_bytes for plan in plans(request))
+    return finest_bytes >= 2 * SMALLEST_CHUNK_BYTES
 
 
 def _crossing_s(network: Network, cost_s: Floats) -> float:

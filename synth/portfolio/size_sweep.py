@@ -193,14 +193,16 @@ def _all_explored(
 
     The largest size is searched first, to estimate how long the others take.
     """
-    begun_s = time.perf_counter()
+    begun_s, worked_before_s = time.perf_counter(), time.thread_time()
     limit_s = request.time_limit_s
     deadline_s = float("inf") if limit_s is None else begun_s + limit_s
     requests = [replace(request, size_bytes=size, time_limit_s=None, jobs=0) for size in sizes]
     last = replace(requests[-1], jobs=request.jobs, time_limit_s=limit_s and limit_s / 2)
     found = {len(sizes) - 1: _explored(last, pools)}
     rest = range(len(sizes) - 1)
-    each_s, workers_bytes = time.perf_counter() - begun_s, found[len(sizes) - 1].workers_bytes
+    workers_bytes = found[len(sizes) - 1].workers_bytes
+    # On a busy machine little work takes long. The processor time of workers is not known here.
+    each_s = time.perf_counter() - begun_s if workers_bytes else time.thread_time() - worked_before_s
     if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
         with pools(request.jobs, _explored) as pool:
             for at in rest:

@@ -20,6 +20,7 @@ from ccctl.errors import CannotWriteError, FoundProblem, UsageError
 from ccctl.runs.rows_so_far import BenchRows
 from exec.benchmark.regression import compare
 from exec.benchmark.runner import BenchRequest, Contender
+from synth import synthesize
 from synth.kernels.stored_loops import cache_folder
 from synth.network import Link, build
 from synth.schedules import Range
@@ -146,7 +147,7 @@ def test_a_program_is_predicted_on_a_profile_and_not_checked_if_so_asked(run_ccc
 
 @pytest.mark.mpi
 def test_an_algorithm_that_the_library_lacks_is_named_with_those_it_has(run_ccctl, folder):
-    done = run_ccctl("bench", "schedule.json", "-e", "1K", "--vs", "mpi:quantum")
+    done = run_ccctl("bench", "program.json", "-e", "1K", "--vs", "mpi:quantum")
     assert (done.returncode, done.stdout) == (2, "")
     assert "mpi:quantum" in done.stderr
     assert "ring" in done.stderr
@@ -229,7 +230,8 @@ ENDS = {
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", ENDS)
+# Ctrl-C goes the way of SIGTERM but for its status, and another test ends a profile by it.
+@pytest.mark.parametrize("name", [pytest.param("Ctrl-C", marks=pytest.mark.long), "SIGTERM", "a killed rank"])
 def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, name):
     end, status, why = ENDS[name]
     given = ["program.json", "-b", "1K", "-e", "64M", "-f", "2", "--iters", "100", "-o", "report.json"]
@@ -428,16 +430,17 @@ def test_explain_says_what_it_cannot_tell(run_ccctl, folder):
 
 @pytest.mark.netns
 @pytest.mark.mpi
-def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule):
-    nics = [Link(rank, (rank + 1) % 4, 1e-4, 8e-8, (f"nic{rank}",)) for rank in range(4)]
-    apart = replace(schedule, network=build("ring:4", list("abcd"), nics), outcome=None)
+def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder):
+    nics = [Link(rank, (rank + 1) % 3, 1e-4, 8e-8, (f"nic{rank}",)) for rank in range(3)]
+    network = build("ring:3", list("abc"), nics)
+    apart = synthesize(network, "all_gather", 1 << 20, method="ring").schedule
     codec.write(str(folder / "apart.json"), "schedule", apart)
     lab = f"parts-{os.getpid()}"
-    (folder / "lab.toml").write_text(f'name = "{lab}"\nhosts = "h[1-4]"\nrate = "100Mbit/s"\n')
+    (folder / "lab.toml").write_text(f'name = "{lab}"\nhosts = "h[1-3]"\nrate = "100Mbit/s"\n')
     try:
         made = run_ccctl("lab", "up", "lab.toml")
         assert made.returncode == 0, made.stderr
-        bench = ("bench", "apart.json", "--sizes", "4M", "-w", 1, "--iters", 3, "--placement", "out")
+        bench = ("bench", "apart.json", "--sizes", "3M", "-w", 1, "--iters", 3, "--placement", "out")
         line = [sys.executable, "-P", "-m", "ccctl", *bench, "--explain", "--json", "--wires", "sockets"]
         done = run_ccctl("lab", "run", "--", *line, CCCTL_LAB=lab)
         assert done.returncode == 0, done.stderr
@@ -450,10 +453,10 @@ def test_explain_names_links_and_ports_between_hosts(run_ccctl, folder, schedule
     # The wires take nearly all of it, and every NIC carries the same.
     on_wires = sum(part["time_us"] for part in breakdown["parts"] if part["kind"] in ("link", "port"))
     assert on_wires > breakdown["time_us"] / 2
-    rings = {f"{rank} -> {(rank + 1) % 4}" for rank in range(4)}
+    rings = {f"{rank} -> {(rank + 1) % 3}" for rank in range(3)}
     assert {part["where"] for part in breakdown["parts"] if part["kind"] == "link"} <= rings
-    assert {one["where"] for one in breakdown["busy"]} == rings | {f"nic{rank}" for rank in range(4)}
-    assert {one["carried_bytes"] for one in breakdown["busy"]} == {3 << 20}
+    assert {one["where"] for one in breakdown["busy"]} == rings | {f"nic{rank}" for rank in range(3)}
+    assert {one["carried_bytes"] for one in breakdown["busy"]} == {2 << 20}
 
 
 STEP = """
@@ -497,6 +500,8 @@ def test_groups_of_a_step_run_alone_at_once_and_planned_together(run_ccctl, fold
 )
 def test_what_has_no_meaning_beside_groups_is_refused(run_ccctl, folder, given, said):
     (folder / "step.toml").write_text(STEP)
-    done = run_ccctl("bench", *given, "--groups", "step.toml", "--profile", "profile.json")
+    done = run_ccctl("bench", *given, "--groups", "step.toml", "-n", 2)
     assert done.returncode == 2
     assert said in done.stderr
+    # The links between the ranks are measured only for what can run.
+    assert "profile:" not in done.stderr

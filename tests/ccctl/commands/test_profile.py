@@ -83,7 +83,7 @@ def test_an_offer_that_no_link_can_be_compared_with_is_named(run_ccctl, tmp_path
 def test_only_the_pairs_of_a_file_with_the_sizes_asked_for(run_ccctl, tmp_path):
     pairs = tmp_path / "pairs.txt"
     pairs.write_text("1 0 1\n1 2 0  # back\n2 1 2\n")
-    done = run_ccctl("profile", "-n", "3", "--pairs", str(pairs), "--sizes", "256K:1M", "-o", "-")
+    done = run_ccctl("profile", "-n", "3", "--quick", "--pairs", pairs, "--sizes", "256K:1M", "-o", "-")
     assert done.returncode == 0, done.stderr
     found = codec.decode(done.stdout.encode(), "stdin", "profile").body
     assert list(zip(found.links.src, found.links.dst, strict=True)) == [(0, 1), (1, 2), (2, 0)]
@@ -181,14 +181,14 @@ def test_its_own_timeout_is_124(run_ccctl, tmp_path):
 
 @pytest.mark.mpi
 def test_a_lost_rank_ends_the_command_and_is_named(tmp_path):
-    command = [*CCCTL, "profile", "-n", "3", "-o", str(tmp_path / "profile.json")]
+    command = [*CCCTL, "profile", "-n", "2", "-o", str(tmp_path / "profile.json")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
-        workers = at_work(started.pid, 3)
-        scratch = workers[2].environ()["CCCTL_SCRATCH"]
-        workers[2].kill()
+        workers = at_work(started.pid, 2)
+        scratch = workers[1].environ()["CCCTL_SCRATCH"]
+        workers[1].kill()
         _, said = started.communicate(timeout=HANG_S)
     assert started.returncode == 1, said
-    assert f"rank 2 (host {os.uname().nodename}, pid {workers[2].pid})" in said
+    assert f"rank 1 (host {os.uname().nodename}, pid {workers[1].pid})" in said
     assert "SIGKILL" in said
     # Links may have been measured by then.
     assert [one.name for one in tmp_path.iterdir()] in ([], ["profile.json"])
@@ -200,9 +200,9 @@ def test_a_lost_rank_ends_the_command_and_is_named(tmp_path):
 @pytest.mark.mpi
 def test_a_signal_ends_it_with_what_was_measured(tmp_path):
     path = tmp_path / "profile.json"
-    command = [*CCCTL, "profile", "-n", "4", "-o", str(path)]
+    command = [*CCCTL, "profile", "-n", "2", "-o", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
-        at_work(started.pid, 4)
+        at_work(started.pid, 2)
         time.sleep(1.5)
         started.send_signal(signal.SIGINT)
         _, said = started.communicate(timeout=HANG_S)

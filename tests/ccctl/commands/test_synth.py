@@ -62,7 +62,7 @@ def test_integer_programs_by_one_mechanism(run_ccctl):
 
 
 def test_without_output_nothing_is_written(run_ccctl, tmp_path):
-    done = run_ccctl("synth", *SMALL)
+    done = run_ccctl("synth", *SMALL, "--method", "ring")
     assert done.returncode == 0
     assert "% of optimal, bound: " in done.stdout
     assert list(tmp_path.iterdir()) == []
@@ -146,7 +146,7 @@ def test_verify_lists_what_is_wrong_and_exits_with_1(run_ccctl, tmp_path):
 
 
 def test_simulate_at_another_size_and_on_another_network(run_ccctl, tmp_path):
-    run_ccctl("synth", *MESH, "--size", "1M", "--method", "greedy", "-o", "s.json")
+    run_ccctl("synth", *SMALL, "--size", "1M", "--method", "greedy", "-o", "s.json")
     once, twice = (
         json.loads(run_ccctl("simulate", "s.json", "--size", size, "--json").stdout)
         for size in ("64M", "128M")
@@ -157,12 +157,13 @@ def test_simulate_at_another_size_and_on_another_network(run_ccctl, tmp_path):
     )
     refused = run_ccctl("simulate", "s.json", "--network", "small.json")
     assert refused.returncode == 2
-    assert "it has 4 ranks, the schedule 16" in refused.stderr
+    assert "it has 4 ranks, the schedule 6" in refused.stderr
 
 
 def test_the_same_seed_writes_the_same_body(run_ccctl, tmp_path):
     for name in ("a.json", "b.json"):
-        run_ccctl("synth", *SMALL, "--seed", "5", "-o", name, SOURCE_DATE_EPOCH="0")
+        asked = ("--network", "mesh:2x2", *SMALL[2:], "--seed", "5")
+        run_ccctl("synth", *asked, "-o", name, SOURCE_DATE_EPOCH="0")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
@@ -197,7 +198,7 @@ def test_refuses_and_says_why(run_ccctl, tmp_path, arguments, status, words):
 
 def test_a_sweep_gives_the_schedule_of_each_range_and_every_later_stage_reads_it(run_ccctl, tmp_path):
     path = str(tmp_path / "table.json")
-    network = ("--network", "ring:4", "--alpha", "1us", "--bandwidth", "50GB/s")
+    network = ("--network", "ring:3", "--alpha", "1us", "--bandwidth", "50GB/s")
     done = run_ccctl("synth", *network, "--sizes", "1K:16M", "-f", "64", "--json", "-o", path)
     told = json.loads(done.stdout)
     assert [row["size_bytes"] for row in told["sizes"]] == [1 << 10, 1 << 16, 1 << 22, 1 << 24]
@@ -427,8 +428,8 @@ def test_verify_runs_a_file_in_its_runtime(run_ccctl, tmp_path):
 def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime, variable):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "old.xml").write_text("")
-    asked = (*SQUARE, "--sizes", "1K:16M", "-f", "16384", "--for", runtime, "-o", "files", "--json")
-    done = run_ccctl("synth", *asked)
+    asked = ("synth", *SQUARE, "--for", runtime)
+    done = run_ccctl(*asked, "--sizes", "1K:16M", "-f", "16384", "-o", "files", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     names = [one["file"] for one in told["ranges"]]
@@ -440,7 +441,7 @@ def test_a_sweep_for_a_runtime_is_a_folder_of_files(run_ccctl, tmp_path, runtime
     verified = run_ccctl("verify", f"files/{names[0]}")
     assert verified.returncode == 0, verified.stderr
     (tmp_path / "one").mkdir()
-    one = run_ccctl("synth", *SQUARE, "--size", "64K", "--for", runtime, "-o", f"one/{names[0]}")
+    one = run_ccctl(*asked, "--method", "ring", "--size", "64K", "-o", f"one/{names[0]}")
     assert one.returncode == 0, one.stderr
     assert f"export {variable}{tmp_path}/one" in one.stderr
     both = f"# for Azure/msccl-executor-nccl:\nexport MSCCL_ALGO_DIR={tmp_path}/one\n"

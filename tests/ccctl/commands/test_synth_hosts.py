@@ -108,7 +108,7 @@ def ranks_at_work(pid, ranks):
                 continue
         if found.keys() >= ranks:
             return found
-        time.sleep(0.05)
+        time.sleep(0.2)
     raise AssertionError("no attempt was begun")
 
 

@@ -1,11 +1,17 @@
 """One process or several: the same choice; and a time limit that is kept."""
 
+import itertools
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from synth import Request, synthesize
 from synth.networks.families import family
 from synth.portfolio import attempt_runner, size_sweep as sweeping
+from synth.portfolio.plain import fastest_plain
 
 MESH = family("mesh:2x2", [1e-6], [50e9])
 
@@ -58,3 +64,21 @@ def test_a_sweep_without_time_still_has_every_size(eager, jobs):
     selection = synthesize(Request(MESH, "all_gather", time_limit_s=1e-9, jobs=jobs, sizes=sizes)).schedule
     assert [one.size_bytes for one in selection.points] == list(sizes)
     assert selection.problems() == []
+
+
+class HandedOutError(Exception):
+    """Stands for the start of processes."""
+
+
+@pytest.mark.parametrize(("clock", "long"), [("perf_counter", False), ("thread_time", True)])
+def test_processes_are_started_for_long_work_and_not_on_a_busy_machine(monkeypatch, clock, long):
+    def refuse(jobs, work):
+        raise HandedOutError
+
+    # An hour passes on the clock from each look at it to the next.
+    passing = itertools.count(0.0, 3600.0)
+    clocks = {"perf_counter": time.perf_counter, "thread_time": lambda: 0.0, clock: lambda: next(passing)}
+    monkeypatch.setattr(attempt_runner, "time", SimpleNamespace(**clocks))
+    request = Request(MESH, "all_reduce", size_bytes=1 << 16, jobs=2, solving=False)
+    with pytest.raises(HandedOutError) if long else nullcontext():
+        fastest_plain(request, pools=refuse)
