@@ -60,7 +60,7 @@ values = np.arange(50.0)[::-1].copy()
 
 
 def run(folder, code="import caller", *, new=False, **variables):
-    """Run the code with the modules of ``folder``; ``new``: in a Python of its own, as settings of numba need."""
+    """Run the code with the modules of ``folder``, in a Python of its own where numba reads settings."""
     environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "CCCTL_COMPILE_ALL_LOOPS": "1"}
     code = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
     done = (new_python if new else numba_forks().run)(code, environment | variables)
