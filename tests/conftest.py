@@ -99,6 +99,8 @@ def stay_in_memory(config):
         return
     stack = ExitStack()
     folder = stack.enter_context(temporary_folders.folder("ccctl-tests-", memory))
+    # Some tests are another user for a while.
+    folder.chmod(0o1777)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     config.add_cleanup(stack.close)
 
