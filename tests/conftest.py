@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config):
-    stay_in_memory(config)
+    stay_in_memory()
     # Tests run beside each other, and must not wait for each other's locks.
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
     if WORKER:
@@ -85,7 +86,7 @@ def pytest_configure(config):
     warm_commands().fork_ranks()
 
 
-def stay_in_memory(config):
+def stay_in_memory():
     """Keep temporary files in memory where there is room: on some disks each new one takes a millisecond.
 
     TMPDIR chooses another place; workers have it from the process that started them.
@@ -102,7 +103,8 @@ def stay_in_memory(config):
     # Some tests are another user for a while.
     folder.chmod(0o1777)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-    config.add_cleanup(stack.close)
+    # At exit, multiprocessing removes a folder of its own in it, with priority -100.
+    Finalize(None, stack.close, exitpriority=-200)
 
 
 @pytest.hookimpl(wrapper=True)
