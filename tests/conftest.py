@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from exec.benchmark.breakdown import Breakdown, Busy, Forecast, Part, RankTimes
 from exec.benchmark.report import Measurement, Report, Row, Spread
 from exec.training.workloads.report import TrainedMode, TrainingReport
 from probes.base.columns import bytes_of, floats, ints, longs
+from probes.files import temporary_folders
 from probes.health import ClusterHealth, HostHealth, KernelEvent
 from probes.link_costs import Links, Profile, ProfiledRank, SharedPort
 from probes.profiling.history import Event, History
@@ -45,6 +48,8 @@ from synth.schedules import Bound, Outcome, Point, Range, Schedule, Selection, U
 # `make coverage` also has Python itself run the compiled loops, to see their lines: a hundred times slower.
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 INTERPRETED_S = 1
+# A whole run takes a tenth of it.
+LEAST_MEMORY_BYTES = 4 << 30
 # Empty where pytest runs all in one process.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
@@ -60,6 +65,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config):
+    stay_in_memory()
     # Tests run beside each other, and must not wait for each other's locks.
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
     if WORKER:
@@ -78,6 +84,27 @@ def pytest_configure(config):
         os.environ.setdefault(variable, "1")
     # It compares the variables of commands with those of now.
     warm_commands().fork_ranks()
+
+
+def stay_in_memory():
+    """Keep temporary files in memory where there is room: on some disks each new one takes a millisecond.
+
+    TMPDIR chooses another place; workers have it from the process that started them.
+    """
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
+        return
+    found = os.statvfs(memory)
+    # Tests run programs that they write.
+    if found.f_flag & os.ST_NOEXEC or found.f_bavail * found.f_frsize < LEAST_MEMORY_BYTES:
+        return
+    stack = ExitStack()
+    folder = stack.enter_context(temporary_folders.folder("ccctl-tests-", memory))
+    # Some tests are another user for a while.
+    folder.chmod(0o1777)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    # At exit, multiprocessing removes a folder of its own in it, with priority -100.
+    Finalize(None, stack.close, exitpriority=-200)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
 """Compiled loops are kept between processes, and compiled anew when what they call has changed."""
 
 import ast
+import functools
 import os
 import platform
 import subprocess
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from numba_forks import new_python, numba_forks
 
 from synth.kernels.compiled_loop import BASELINES, _baseline
 
@@ -57,15 +59,12 @@ values = np.arange(50.0)[::-1].copy()
 """
 
 
-def run(folder, code="import caller", **variables):
+def run(folder, code="import caller", *, new=False, **variables):
+    """Run the code with the modules of ``folder``, in a Python of its own where numba reads settings."""
     environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "CCCTL_COMPILE_ALL_LOOPS": "1"}
-    environment |= variables
-    # Kept bytecode is known by the second in which its source was written, and by the source's length.
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", path], env=environment, capture_output=True, text=True, check=True
-    )
+    code = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(Path.cwd())!r}]; {code}"
+    done = (new_python if new else numba_forks().run)(code, environment | variables)
+    assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
@@ -118,7 +117,7 @@ def shipped(tmp_path):
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     name, _ = BASELINES[platform.machine()]
-    made = run(tmp_path, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="")
+    made = run(tmp_path, new=True, NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="")
     assert made == ["22", "0"]
     folder = tmp_path / "shipped"
     (tmp_path / "cache" / "ccctl" / "numba").rename(folder)
@@ -168,7 +167,7 @@ def test_processes_that_need_a_loop_at_once_wait_for_one_that_compiles_it(tmp_pa
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(run, [tmp_path] * 4))
+        found = list(pool.map(functools.partial(run, new=True), [tmp_path] * 4))
     assert [value for value, _ in found] == ["22"] * 4
     assert sorted(hits for _, hits in found) == ["0", "1", "1", "1"]
 
@@ -224,7 +223,7 @@ def test_loops_can_be_left_to_python(tmp_path, monkeypatch):
     loop = CALLER.partition("if __name__")[0]
     (tmp_path / "caller.py").write_text(f"{loop}print(type(caller).__name__, caller(1))")
     (tmp_path / "called.py").write_text(CALLED.format(addend=10))
-    assert run(tmp_path) == ["function", "22"]
+    assert run(tmp_path, new=True) == ["function", "22"]
 
 
 FIRST = """
@@ -273,8 +272,8 @@ def test_a_loop_that_has_kept_python_busy_as_long_as_a_compiler_would_is_compile
 
 def test_python_carries_out_a_loop_with_larger_tables_where_earlier_calls_show_that_it_is_quick(tmp_path):
     """And a loop that was asked for is compiled, though there is little to do."""
-    known = "last(many[:300]); last(many[:5000]); print(len(last.signatures))"
-    new = "other(many[:5000]); print(len(other.signatures))"
+    known = "last(many[:400]); last(many[:2000]); print(len(last.signatures))"
+    new = "other(many[:2000]); print(len(other.signatures))"
     asked = "made = all_compiled(); made.__enter__(); third(few); print(len(third.signatures))"
     assert first(tmp_path, f"{known}; {new}; {asked}") == ["0", "1", "1"]
 

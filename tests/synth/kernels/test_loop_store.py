@@ -1,11 +1,10 @@
 """Compiled loops between processes: where they are kept, and that damaged ones are compiled anew."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from numba_forks import new_python, numba_forks
 
 from synth.kernels.stored_loops import cache_folder, loop_store
 
@@ -50,14 +49,13 @@ def test_where_nothing_can_be_kept_the_logs_say_what_that_costs(monkeypatch, cap
     assert "each command compiles them anew" in caplog.text
 
 
-def run_loop(folder, *, shown=True, **variables):
+def run_loop(folder, *, new=False, shown=True, **variables):
+    """Run the loop; in a ``new`` Python where numba has to read its settings."""
     (folder / "loop.py").write_text(TWICE)
     os.utime(folder / "loop.py", (0, 0))
     code = LOOP.format(folder=str(folder), here=str(Path.cwd()), shown=shown)
-    command = [sys.executable, "-P", "-c", code]
-    return subprocess.run(
-        command, env=os.environ | {"CCCTL_COMPILE_ALL_LOOPS": "1"} | variables, capture_output=True, text=True
-    )
+    environment = os.environ | {"CCCTL_COMPILE_ALL_LOOPS": "1"} | variables
+    return (new_python if new else numba_forks().run)(code, environment)
 
 
 def test_a_loop_whose_file_is_damaged_is_compiled_anew_and_kept(tmp_path):
@@ -76,9 +74,9 @@ def test_for_another_processor_a_loop_is_compiled_apart(tmp_path):
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     generic = variables | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     for which in (variables, generic):
-        assert run_loop(tmp_path, **which).stdout.split() == ["42", "0"]
+        assert run_loop(tmp_path, new=True, **which).stdout.split() == ["42", "0"]
     for which in (variables, generic):
-        assert run_loop(tmp_path, **which).stdout.split() == ["42", "1"]
+        assert run_loop(tmp_path, new=True, **which).stdout.split() == ["42", "1"]
 
 
 def test_without_a_place_to_keep_loops_a_library_computes_and_prints_nothing(tmp_path):
