@@ -140,7 +140,13 @@ ALL_KINDS = "all_reduce all_gather reduce_scatter all_to_all broadcast reduce"
 
 def run_session(folder, ranks, script, *arguments, kinds=ALL_KINDS, wires="", relays=True):
     run_joined(
-        folder, ranks, START + script, kinds, "relays" if relays else "waits", *map(str, arguments), wires=wires
+        folder,
+        ranks,
+        START + script,
+        kinds,
+        "relays" if relays else "waits",
+        *map(str, arguments),
+        wires=wires,
     )
 
 
