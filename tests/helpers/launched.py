@@ -133,7 +133,7 @@ MODULE = "ranks_of_a_test"
 def rank_tasks(tmp_path, monkeypatch, *, forked=False):
     """The module of tasks where ranks can import it; afterwards nothing of a run may be left.
 
-    Ranks that are ``forked`` (`warm_commands`) find it by ``path=sys.path``. The others each start a new Python.
+    Ranks that are ``forked`` (`warm_commands`) find it by ``path=sys.path``; others start a new Python each.
     """
     (tmp_path / f"{MODULE}.py").write_text(TASKS)
     if forked:
