@@ -50,7 +50,7 @@ def test_others_than_all_reduce_have_late_parts_that_nobody_joins(kind, ranks):
     asked = CollectiveCall(kind, "sum", "float32", 1 << 10, 4)
     schedules = first_schedules(family(f"fully_connected:{ranks}", [1e-6], [1e9]), [asked], range(ranks))
     parts = dict(late_parts(schedules))
-    # Where two of three ranks are late, nobody can begin.
+    # A part of one rank alone does not begin.
     assert len(parts) == {3: 2 * 3 + 3, 4: 2 * 4 + 2 * 6}[ranks]
     for (_, part, _), one in parts.items():
         assert verify(one.phase.schedule) == []

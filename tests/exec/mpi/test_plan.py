@@ -318,7 +318,7 @@ def test_ranks_over_sockets_do_so_too(ranks, world, tmp_path):
 
 @pytest.mark.mpi
 def test_examples_and_programs_of_others_of_eight_ranks_are_right_on_random_data(tmp_path):
-    # Of each program one of two cases, so that both sizes occur out of place and in place.
+    # Each program runs one of its two cases.
     cases = [one for number, one in enumerate(drawn_cases(8)) if number % 8 in (0, 3, 5, 6)]
     assert {(False, False), (True, True)} <= {(one[1] > 1000, one[4]) for one in cases}
     assert on_ranks(tmp_path, {"8": (8, cases, [(8, 8192, TILES[1])])}, 8, "sockets") == {"8": []}
