@@ -310,7 +310,11 @@ def test_ranks_over_mpi_give_what_the_interpreter_gives(job, wrong_over_mpi):
 @pytest.mark.mpi
 @pytest.mark.parametrize(("ranks", "world"), [(2, 1), (3, 1), (4, 0)])
 def test_ranks_over_sockets_do_so_too(ranks, world, tmp_path):
-    jobs = {"programs": (ranks, cases_of(ranks), [WORLDS[ranks][world]])}
+    cases = cases_of(ranks)
+    if ranks == 4:
+        # Every program remains: out of place by the large size, in place by the small one.
+        cases = [one for one in cases if (one[1] > 1000) != one[4]]
+    jobs = {"programs": (ranks, cases, [WORLDS[ranks][world]])}
     if ranks == 4:
         jobs["fixed order of sums"] = 4, reproducible_cases(), [(2, *TILES)]
     assert on_ranks(tmp_path, jobs, ranks, "sockets") == {name: [] for name in jobs}
