@@ -312,8 +312,8 @@ def test_ranks_over_mpi_give_what_the_interpreter_gives(job, wrong_over_mpi):
 def test_ranks_over_sockets_do_so_too(ranks, world, tmp_path):
     cases = cases_of(ranks)
     if ranks == 4:
-        # Every program remains: out of place by the large size, in place by the small one.
-        cases = [one for one in cases if (one[1] > 1000) != one[4]]
+        # Every program remains: in place by the large size, out of place by the small one.
+        cases = [one for one in cases if (one[1] > 1000) == one[4]]
     jobs = {"programs": (ranks, cases, [WORLDS[ranks][world]])}
     if ranks == 4:
         jobs["fixed order of sums"] = 4, reproducible_cases(), [(2, *TILES)]
