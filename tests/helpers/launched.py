@@ -17,7 +17,7 @@ def signalled(comm, arguments, progress):
     progress.update(0, 1, "the first step")
     progress.waiting(arguments["rank"], "the second step")
     if comm.Get_rank() == arguments["rank"]:
-        time.sleep(1)
+        time.sleep(0.7)
         os.kill(os.getpid(), arguments["signal"])
     comm.Barrier()
 
@@ -27,7 +27,7 @@ def asked_to_end(comm, arguments, progress):
     return comm.allreduce(comm.Get_rank())
 
 def leaves(comm, arguments, progress):
-    time.sleep(1)
+    comm.Barrier()
     if comm.Get_rank() == 1:
         os._exit(3)
     comm.Barrier()
@@ -74,7 +74,7 @@ def never_ends(comm, arguments, progress):
 
 def gives_away(comm, arguments, progress):
     progress.partial(("piece", comm.Get_rank()))
-    time.sleep(1.5)
+    time.sleep(1)
     if comm.Get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     comm.Barrier()
@@ -130,10 +130,16 @@ if __name__ == "__main__":
 MODULE = "ranks_of_a_test"
 
 
-def rank_tasks(tmp_path, monkeypatch):
-    """The module of tasks where ranks can import it; afterwards nothing of a run may be left."""
+def rank_tasks(tmp_path, monkeypatch, *, forked=False):
+    """The module of tasks where ranks can import it; afterwards nothing of a run may be left.
+
+    Ranks that are ``forked`` (`warm_commands`) find it by ``path=sys.path``; others start a new Python each.
+    """
     (tmp_path / f"{MODULE}.py").write_text(TASKS)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if forked:
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    else:
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     mark = f"CCCTL_TEST_RUN={tmp_path}"

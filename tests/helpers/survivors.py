@@ -186,8 +186,8 @@ with open(told, "w") as file:
 """
 
 
-def survivor_tasks(tmp_path, monkeypatch):
-    """The module of tasks where ranks can import it; afterwards nothing of a run may be left."""
+def survivor_tasks(tmp_path, monkeypatch, *, forked=False):
+    """The module of tasks, as `rank_tasks` makes that of others."""
     (tmp_path / f"{MODULE}.py").write_text(TASKS)
     monkeypatch.setattr("exec.launcher.session._MEMORY", tmp_path)
-    yield from rank_tasks(tmp_path, monkeypatch)
+    yield from rank_tasks(tmp_path, monkeypatch, forked=forked)

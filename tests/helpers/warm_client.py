@@ -42,7 +42,9 @@ def _main():
             _signal.signal(number, _signal.SIG_IGN)
     status = int(asked.recv(32))
     if status < 0:
-        _signal.signal(-status, _signal.SIG_DFL)
+        # SIGKILL has no handler that could be set.
+        if -status != 9:
+            _signal.signal(-status, _signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 

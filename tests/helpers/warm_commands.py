@@ -44,6 +44,8 @@ class WarmCommands:
 
     def __init__(self):
         self._environment = _compared(os.environ)
+        # A test that sets TMPDIR may be the first that needs the process.
+        self._folder = tempfile.gettempdir()
         self._server = None
         self._starting = threading.Lock()
 
@@ -130,7 +132,7 @@ class WarmCommands:
                 self._start_now()
 
     def _start_now(self):
-        self._path = str(Path(tempfile.mkdtemp(prefix="ccctl-tests-"), "warm"))
+        self._path = str(Path(tempfile.mkdtemp(prefix="ccctl-tests-", dir=self._folder), "warm"))
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self._path)
             listener.listen(128)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_examples import chessboard
 from threaded_ranks import ThreadedRanks
 
 from exec.adaptive.contexts import Contexts, Result, Version
@@ -31,8 +32,9 @@ def expected(kind, rank):
     return whole[mine] if kind == "reduce_scatter" else whole
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 16])
-@pytest.mark.parametrize("kind", [kind for kind in SERVED if kind != "broadcast"])
+@pytest.mark.parametrize(
+    ("kind", "chunks"), chessboard([kind for kind in SERVED if kind != "broadcast"], [1, 2, 16])
+)
 def test_a_late_rank_adds_its_part_whether_or_not_chunks_divide_a_block(kind, chunks, monkeypatch):
     monkeypatch.setattr(connections, "FETCHED_BYTES", 1 if chunks == 2 else 1 << 40)
     request = CollectiveCall(kind, "sum", "float32", COUNT, 4, root=0)

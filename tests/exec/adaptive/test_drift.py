@@ -35,7 +35,7 @@ def noisy(chance, noise, usual_s, count):
 def test_noise_is_hardly_ever_a_change(noise):
     # An alarm costs a measurement: one in 500 runs is a tenth of those that come in turn every 50.
     runs = 0, 0
-    for seed in range(drawn(100)):
+    for seed in range(drawn(60)):
         told, _ = alarms(noisy(random.Random(seed), noise, 0.4, 500))
         runs = runs[0] + len(told), runs[1] + 500
     assert runs[0] <= runs[1] / 500

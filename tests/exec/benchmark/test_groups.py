@@ -7,10 +7,10 @@ from joined import run_over_mpi
 from sample_schedules import random_schedule
 
 from exec.benchmark.groups import GroupsRequest, MeasuredGroup
+from synth import synthesize
 from synth.compiler.lowering import lower
-from synth.network import Link, build
-from synth.portfolio.request import CollectiveRequest
-from synth.side_by_side import StepGroup, side_by_side
+from synth.networks.families import family
+from synth.portfolio.request import CollectiveRequest, Request
 
 # On every rank: the step on one host, then as if each rank had a host of its own.
 WORKER = """
@@ -34,16 +34,24 @@ WAYS = ("alone", "planned singly", "planned together")
 
 def measured_groups():
     """Return four groups on three ranks: two on a pair each, one of them later, and two on all ranks."""
-    links = [Link(a, b, 1e-6, 1e-9) for a in range(3) for b in range(3) if a != b]
-    steps = [
-        StepGroup("pair", CollectiveRequest("all_gather", 0, (0, 1)), 4096),
-        StepGroup("late", CollectiveRequest("all_to_all", 1, (1, 2)), 4096, release_s=0.02),
-    ]
-    found = side_by_side(build("pairs", ["host"] * 3, links), steps)
-    planned = [
-        MeasuredGroup(step.name, step.release_s, count, lower(singly), lower(together), (1e-3, 2e-3, 2e-3))
-        for step, singly, together, count in zip(
-            steps, found.singly, found.schedules, (3000, 17), strict=True
+    network = family("fully_connected:3", [1e-6], [1e9])
+
+    def planned(request, method):
+        asked = Request(network, request.kind, size_bytes=4096, collectives=(request,), method=method, jobs=0)
+        return lower(synthesize(asked).listed)
+
+    on_pairs = [
+        MeasuredGroup(
+            name,
+            release_s,
+            count,
+            planned(request, "greedy"),
+            planned(request, "paths"),
+            (1e-3, 2e-3, 2e-3),
+        )
+        for name, release_s, count, request in (
+            ("pair", 0.0, 3000, CollectiveRequest("all_gather", 0, (0, 1))),
+            ("late", 0.02, 17, CollectiveRequest("all_to_all", 1, (1, 2))),
         )
     ]
     drawn = [
@@ -57,7 +65,7 @@ def measured_groups():
         )
         for kind, count in (("all_reduce", 40_000), ("reduce_scatter", 5))
     ]
-    return [*planned, *drawn]
+    return [*on_pairs, *drawn]
 
 
 @pytest.mark.mpi

@@ -22,8 +22,8 @@ LOGIN = '#!/bin/sh\nshift\nexec sh -c "$*"\n'
 
 
 @pytest.fixture(autouse=True)
-def tasks(tmp_path, monkeypatch):
-    yield from survivor_tasks(tmp_path, monkeypatch)
+def tasks(tmp_path, monkeypatch, request):
+    yield from survivor_tasks(tmp_path, monkeypatch, forked=not request.node.get_closest_marker("new_python"))
 
 
 @pytest.fixture
@@ -56,9 +56,11 @@ def run(
         timeout_s=timeout_s,
         keep=keep,
         on_lost=(lost if lost is not None else []).append,
+        path=sys.path,
     )
 
 
+@pytest.mark.new_python
 @pytest.mark.parametrize("survive", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_ranks_start_and_exchange_without_mpi(survive, monkeypatch):
     monkeypatch.setattr("exec.launcher.starters.mpirun.find", pytest.fail)
@@ -71,6 +73,7 @@ def test_they_are_a_group(ranks):
     assert run("gathers", ranks, survive=False) == (ranks, list(range(ranks)))
 
 
+@pytest.mark.new_python
 def test_ranks_of_another_host_are_reached_by_a_remote_shell(elsewhere):
     assert run("gathers", elsewhere) == (3, [0, 1, 2])
 
@@ -94,6 +97,7 @@ def test_a_lost_rank_is_started_again_on_its_host_and_what_it_raises_before_it_i
     assert [(one.rank, one.start) for one in lost] == [(1, 0)]
 
 
+@pytest.mark.new_python
 def test_the_end_of_a_run_does_not_wait_for_a_rank_that_is_not_let_in():
     pids = []
     assert run("waits_outside", 2, rejoin=1, keep=pids.append) == 0
@@ -122,6 +126,7 @@ def test_where_no_rank_is_left_each_is_named():
     assert sorted(line[:7] for line in others) == ["rank 0 ", "rank 1 "]
 
 
+@pytest.mark.new_python
 def test_a_stopped_rank_that_is_fenced_does_nothing_when_it_is_continued():
     lost = []
     how, runs, split = run("fences", agent=False, lost=lost)
@@ -130,15 +135,17 @@ def test_a_stopped_rank_that_is_fenced_does_nothing_when_it_is_continued():
     assert [one.rank for one in lost] == [1]
 
 
+@pytest.mark.new_python
 def test_a_rank_whose_agent_is_out_of_reach_is_fenced_by_hanging_up(elsewhere):
     how, runs, _ = run("fences", elsewhere, agent=True)
     assert how.endswith("was fenced by rank 0")
     assert not runs
 
 
+@pytest.mark.new_python
 def test_a_fence_ends_a_run_that_does_not_survive():
     with pytest.raises(LostRankError, match=r"^rank 1 .* was fenced by rank 0"):
-        run("fences", agent=False, survive=False)
+        run("fences", 2, agent=False, survive=False)
 
 
 def test_what_a_rank_raises_ends_the_run_nevertheless():
@@ -151,6 +158,7 @@ def test_what_a_callback_raises_ends_the_run():
         run("hears_and_fails", 2)
 
 
+@pytest.mark.new_python
 def test_a_rank_that_stops_for_long_is_lost_and_killed(monkeypatch):
     monkeypatch.setattr("exec.launcher.watchdog.SILENCE_S", 1.0)
     lost, pids = [], []
@@ -170,6 +178,7 @@ def test_a_timeout_says_who_waits_for_whom():
     assert "rank 0 waited for rank 1: an endless step" in caught.value.message
 
 
+@pytest.mark.new_python
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_to_the_command_leaves_nothing(number, tmp_path, elsewhere):
     """A rank that was stopped does not see that the command is gone: its agent does."""
@@ -200,6 +209,7 @@ def test_a_remote_shell_that_fails_is_told(tmp_path, monkeypatch):
     assert told.value.__notes__ == ["ranks: no such host"]
 
 
+@pytest.mark.new_python
 def test_the_key_is_on_no_command_line_of_a_remote_shell(tmp_path, monkeypatch, elsewhere):
     key = bytes(range(100, 132))
     monkeypatch.setattr("exec.launcher.session.secrets.token_bytes", lambda size: key[:size])
@@ -211,6 +221,7 @@ def test_the_key_is_on_no_command_line_of_a_remote_shell(tmp_path, monkeypatch, 
     assert key.hex() not in said
 
 
+@pytest.mark.new_python
 def test_ranks_of_other_hosts_are_told_what_carries_data(tmp_path, monkeypatch, elsewhere):
     chosen = {"CCCTL_WIRES": "tcp", "UCX_TLS": "rc"}
     for name, word in chosen.items():
@@ -241,22 +252,24 @@ EARLY = {
 DIES = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
+@pytest.mark.new_python
 @pytest.mark.parametrize(("when", "survive"), [*zip(EARLY, (True, False), strict=True)])
 def test_a_rank_that_always_dies_at_the_start_ends_the_run_and_is_named(when, survive, tasks, caplog):
     (tasks.parent / "sitecustomize.py").write_text(EARLY[when].replace("DIE", DIES))
     with pytest.raises(LostRankError, match=r"^rank 1 \(host .* was killed \(SIGKILL\)"):
-        run("gathers", survive=survive)
+        run("gathers", 2, survive=survive)
     again = [each for each in caplog.messages if "all are started again" in each]
     assert len(again) == (2 if survive else 0)
 
 
+@pytest.mark.new_python
 @pytest.mark.parametrize("when", EARLY)
 def test_a_run_that_survives_starts_anew_where_a_rank_dies_before_all_are_connected(when, tasks, caplog):
     mark = tasks.parent / "died"
     once = f"os.path.exists({str(mark)!r}) or (open({str(mark)!r}, 'w').close(), {DIES})"
     (tasks.parent / "sitecustomize.py").write_text(EARLY[when].replace("DIE", once))
     lost = []
-    assert run("gathers", lost=lost) == (3, [0, 1, 2]) and mark.exists() and not lost
+    assert run("gathers", 2, lost=lost) == (2, [0, 1]) and mark.exists() and not lost
     assert ["all are started again" in each for each in caplog.messages].count(True) == 1
 
 

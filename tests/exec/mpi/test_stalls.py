@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from limits import HANG_S
 from sample_schedules import ring_all_reduce
+from warm_commands import warm_commands
 
 from exec.launcher.run import World, run_ranks
 from exec.launcher.starters import mpirun
@@ -45,14 +46,11 @@ def loses_a_rank(comm, arguments, progress):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(("number", "lost", "runs"), [(signal.SIGKILL, 2, 300), (signal.SIGSTOP, 0, 40)])
-def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(
-    number, lost, runs, tmp_path, monkeypatch
-):
+def test_a_rank_lost_in_a_collective_is_named_with_the_step_that_waits(number, lost, runs, tmp_path):
     (tmp_path / "loses_ranks.py").write_text(TASK)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LostRankError) as caught:
         arguments = (lower(ring_all_reduce(3)), lost, int(number), runs, tmp_path / "scratch")
-        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), timeout_s=HANG_S)
+        run_ranks("loses_ranks:loses_a_rank", arguments, World(3), timeout_s=HANG_S, path=[str(tmp_path)])
     first, *others = caught.value.message.splitlines()
     assert first.startswith(f"rank {lost} (host ") and signal.Signals(number).name in first
     after = (lost + 1) % 3
@@ -87,13 +85,12 @@ run_ranks("loses_ranks:loses_a_rank", arguments, World())
 )
 def test_without_a_command_that_watches_a_rank_that_is_lost_ends_the_others(number, how, tmp_path):
     (tmp_path / "loses_ranks.py").write_text(TASK)
-    (tmp_path / "starts.py").write_text(STARTS)
     helpers = Path(__file__).parents[2] / "helpers"
     environment = mpirun.variables(3, str(tmp_path), str(tmp_path)) | {
         "CCCTL_SCRATCH": str(tmp_path),
         "PYTHONPATH": f"{tmp_path}:{helpers}:{Path.cwd()}",
     }
-    asked = [sys.executable, str(tmp_path / "starts.py"), str(int(number)), str(tmp_path / "told")]
+    asked = warm_commands().program("-c", STARTS, str(int(number)), str(tmp_path / "told"))
     command = mpirun.command(mpirun.find(), 3, (), asked)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode != 0

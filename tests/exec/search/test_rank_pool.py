@@ -17,7 +17,7 @@ pytestmark = pytest.mark.mpi
 
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path, monkeypatch):
-    yield from rank_tasks(tmp_path, monkeypatch)
+    yield from rank_tasks(tmp_path, monkeypatch, forked=True)
 
 
 def run(task, arguments, ranks):

@@ -34,7 +34,7 @@ def run(wires, ends, number):
 """
 
 SIZES = """
-sizes = [1, 8, 0, 4096, 100_003, 5, 3 << 20, 8, 17 << 20, 64 << 10]
+sizes = [1, 8, 0, 4096, 100_003, 5, 3 << 20, 8, 9 << 20, 64 << 10]
 ends = [wire(True, (rank + 1) % size, sizes), wire(False, (rank - 1) % size, sizes)]
 wires = comm.wires(ends)
 assert all(comm.mesh.tagged(end) for end in comm.mesh._flows.values()) and len(comm.mesh._flows) == 2
@@ -65,7 +65,7 @@ comm.mesh.close()
 # The others wait for data of the rank that dies in the middle of a long message, and then go on without it.
 DEATH = """
 import signal
-sizes = [8, 64 << 20]
+sizes = [8, 32 << 20]
 ends = [wire(True, (rank + 1) % size, sizes), wire(False, (rank - 1) % size, sizes)]
 wires = comm.wires(ends)
 run(wires, ends, 0)

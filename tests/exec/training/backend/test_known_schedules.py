@@ -84,7 +84,7 @@ def test_groups_of_one_job_and_of_the_next_search_once_for_each_class_of_sizes(m
 
     def counted(network, request):
         searched.append(request)
-        return good_schedules(network, [request], range(network.ranks), 1.0)[request]
+        return good_schedules(network, [request], range(network.ranks), 0.2)[request]
 
     # Measurements on a machine that runs other tests differ too much.
     monkeypatch.setattr(planned_collectives, "measured_network", lambda group: network())
