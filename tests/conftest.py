@@ -65,7 +65,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config):
-    stay_in_memory()
+    stay_in_memory(config)
     # Tests run beside each other, and must not wait for each other's locks.
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ccctl-tests-")
     if WORKER:
@@ -86,7 +86,7 @@ def pytest_configure(config):
     warm_commands().fork_ranks()
 
 
-def stay_in_memory():
+def stay_in_memory(config):
     """Keep temporary files in memory where there is room: on some disks each new one takes a millisecond.
 
     TMPDIR chooses another place; workers have it from the process that started them.
@@ -99,10 +99,12 @@ def stay_in_memory():
     if found.f_flag & os.ST_NOEXEC or found.f_bavail * found.f_frsize < LEAST_MEMORY_BYTES:
         return
     stack = ExitStack()
-    folder = stack.enter_context(temporary_folders.folder("ccctl-tests-", memory))
+    # The path of a socket has at most 107 bytes, so these names are short.
+    folder = stack.enter_context(temporary_folders.folder("cct-", memory))
     # Some tests are another user for a while.
     folder.chmod(0o1777)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    config.option.basetemp = config.option.basetemp or str(folder / "p")
     # At exit, multiprocessing removes a folder of its own in it, with priority -100.
     Finalize(None, stack.close, exitpriority=-200)
 

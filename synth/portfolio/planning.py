@@ -32,7 +32,7 @@ from synth.portfolio.request import Request
 from synth.portfolio.size_sweep import sweep
 from synth.portfolio.symmetry import around_failures, fastest_symmetric, is_large, serves_failures
 from synth.portfolio.synthesis import RaceRunner, Synthesis
-from synth.portfolio.variants import Variant, levelled, members_alone
+from synth.portfolio.variants import RequestVariant, levelled, members_alone
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import soonest
 from synth.schedules import Bound, Schedule
@@ -113,7 +113,7 @@ def _is_near(found: Synthesis) -> bool:
     return outcome.percent_of_optimal > _NEARLY_OPTIMAL_PERCENT
 
 
-def _faster_of(found: Synthesis, variant: Variant, request: Request, other: Synthesis) -> Synthesis:
+def _faster_of(found: Synthesis, variant: RequestVariant, request: Request, other: Synthesis) -> Synthesis:
     """Return ``found``, or the schedule of a variant if it is faster on the requested network."""
     if not isinstance(other.schedule, Schedule):
         return found

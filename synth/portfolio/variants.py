@@ -18,14 +18,14 @@ from synth.networks import found_symmetry, restricted, strong_components
 from synth.portfolio.request import Request
 from synth.schedules import Schedule
 
-__all__ = ["Variant", "levelled", "members_alone"]
+__all__ = ["RequestVariant", "levelled", "members_alone"]
 
 # A cost is rare if at most this share of the links have it.
 _RARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Variant:
+class RequestVariant:
     """A request whose schedule also serves another one; ``rows`` maps its links to those of the other one."""
 
     request: Request
@@ -44,7 +44,7 @@ class Variant:
         return replace(made, network=request.network, collective=collective, link=link, outcome=None)
 
 
-def members_alone(request: Request) -> Variant | None:
+def members_alone(request: Request) -> RequestVariant | None:
     """Return the variant without the ranks that take no part.
 
     Return None for several or custom collectives, for all ranks, and if the members do not all reach each
@@ -59,10 +59,10 @@ def members_alone(request: Request) -> Variant | None:
         return None
     root = members.index(first.root) if first.root in members else 0
     inner = replace(request, network=alone, kind=first.kind, root=root, collectives=(), listed=True)
-    return Variant(inner, rows, "planned as if the other ranks were not there")
+    return RequestVariant(inner, rows, "planned as if the other ranks were not there")
 
 
-def levelled(request: Request) -> Variant | None:
+def levelled(request: Request) -> RequestVariant | None:
     """Return the variant in which rare low costs are raised to the next common ones.
 
     Return None unless translations map the changed network, and not the network itself, to itself. Networks
@@ -78,7 +78,7 @@ def levelled(request: Request) -> Variant | None:
     if found_symmetry(network) is not None or found_symmetry(found) is None:
         return None
     why = "planned as if the few faster links were like the others"
-    return Variant(replace(request, network=found), np.arange(network.links), why)
+    return RequestVariant(replace(request, network=found), np.arange(network.links), why)
 
 
 def _raised(cost: Floats) -> Floats:

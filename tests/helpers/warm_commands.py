@@ -27,6 +27,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+# Tests set another one for a while.
+_PYTHON = sys.executable
 _MOST_BYTES = 1 << 20
 _CLIENT = Path(__file__).with_name("warm_client.py")
 # The server does not search this folder for modules, as the commands that it becomes do not.
@@ -136,7 +138,7 @@ class WarmCommands:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self._path)
             listener.listen(128)
-            command = [sys.executable, "-P", __file__, self._path, str(listener.fileno())]
+            command = [_PYTHON, "-P", __file__, self._path, str(listener.fileno())]
             self._server = subprocess.Popen(
                 command, pass_fds=[listener.fileno()], stdin=subprocess.PIPE, env=self._environment
             )
@@ -255,7 +257,7 @@ def _answer(asked, number):
 
 
 def _client(path, *words):
-    return [sys.executable, "-I", "-S", str(_CLIENT), path, *words]
+    return [_PYTHON, "-I", "-S", str(_CLIENT), path, *words]
 
 
 def _main():

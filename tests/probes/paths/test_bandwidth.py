@@ -1,3 +1,4 @@
+import inspect
 import json
 import re
 from pathlib import Path
@@ -100,10 +101,19 @@ def test_every_known_device_has_a_name_and_an_architecture():
     assert list(table) == sorted(table)
 
 
+def alike(schema):
+    """The schema without what versions of msgspec write differently: indented docstrings, empty defaults."""
+    if isinstance(schema, list):
+        return [alike(each) for each in schema]
+    if not isinstance(schema, dict):
+        return inspect.cleandoc(schema) if isinstance(schema, str) else schema
+    return {key: alike(value) for key, value in schema.items() if (key, value) != ("default", {})}
+
+
 def test_the_schema_beside_the_tables_is_theirs():
     schema = json.loads((PROBES / "bandwidth.schema.json").read_text())
     assert schema.pop("$schema").startswith("https://json-schema.org/")
-    assert schema == msgspec.json.schema(bandwidth.Bandwidths)
+    assert alike(schema) == alike(msgspec.json.schema(bandwidth.Bandwidths))
 
 
 def test_tables_of_ones_own_by_argument_and_by_environment(tmp_path, monkeypatch):
