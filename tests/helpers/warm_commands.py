@@ -217,17 +217,25 @@ def _serve(listener):
                 asking[asked.fileno()] = asked
                 poll.register(asked, select.POLLIN)
             elif ready in running:
+                pid, asked = running[ready]
+                over, status = os.waitpid(pid, os.WNOHANG)
+                if not over:
+                    # At the poll, this number was another descriptor's, which has been closed since.
+                    continue
+                del running[ready]
                 poll.unregister(ready)
                 os.close(ready)
-                pid, asked = running.pop(ready)
-                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 with contextlib.suppress(KeyError):
                     poll.unregister(asked)
-                _answer(asked, status)
+                _answer(asked, os.waitstatus_to_exitcode(status))
                 asked.close()
             elif ready in asking:
-                asked = asking.pop(ready)
-                message, streams, _, _ = socket.recv_fds(asked, _MOST_BYTES, 3)
+                asked = asking[ready]
+                try:
+                    message, streams, _, _ = socket.recv_fds(asked, _MOST_BYTES, 3, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    continue
+                del asking[ready]
                 request = marshal.loads(message) if message else None
                 if request is None or request[-1] != here:
                     poll.unregister(asked)
@@ -267,6 +275,7 @@ def _main():
     load_loops()
     # Commands start their ranks from here, too.
     starter = import_module("exec.launcher.starters.starter")
+    run_folders = import_module("exec.launcher.run_folders")
     starter.rank_program = functools.partial(_client, path, "-m", "exec.launcher.worker")
     gc.collect()
     gc.freeze()
@@ -282,6 +291,9 @@ def _main():
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
+    if run_folders.AGENT in variables:
+        # The agent of a host starts the client, which stands for this process.
+        os.environ[run_folders.AGENT] = str(os.getppid())
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     status = 0
     try:
