@@ -18,18 +18,17 @@ from probes.base.errors import DataError, LostRankError, TimeoutExpired, Unavail
 
 
 @pytest.fixture(autouse=True)
-def tasks(tmp_path, monkeypatch, request):
-    yield from rank_tasks(tmp_path, monkeypatch, forked=not request.node.get_closest_marker("new_python"))
+def tasks(tmp_path, monkeypatch):
+    yield from rank_tasks(tmp_path, monkeypatch)
 
 
 def run(task, ranks=3, *, timeout_s=HANG_S, **arguments):
-    return run_ranks(f"{MODULE}:{task}", arguments, World(ranks), timeout_s=timeout_s, path=sys.path)
+    return run_ranks(f"{MODULE}:{task}", arguments, World(ranks), timeout_s=timeout_s)
 
 
 @pytest.mark.mpi
-@pytest.mark.new_python
 def test_the_value_of_rank_0_comes_back():
-    assert run("total", 3, plus=100) == 103
+    assert run("total", 4, plus=100) == 106
     assert run("total", 1, plus=1) == 1
 
 
@@ -43,7 +42,6 @@ def test_no_thread_is_left_that_waits_for_ranks():
 
 
 @pytest.mark.mpi
-@pytest.mark.new_python
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "stopped")])
 def test_a_rank_that_is_killed_or_stopped_is_named_with_those_who_waited(number, how):
     with pytest.raises(LostRankError) as caught:
@@ -62,7 +60,6 @@ def test_a_rank_alone_that_is_asked_to_end_goes_on(number):
 
 
 @pytest.mark.mpi
-@pytest.mark.new_python
 @pytest.mark.parametrize(("how", "others_late_s"), [("SIGKILL", 0), ("SIGTERM", 30)])
 def test_a_rank_that_is_killed_before_it_says_hello_is_named(how, others_late_s, tasks):
     early = (
@@ -127,14 +124,14 @@ def test_a_timeout_says_who_waits_for_whom():
 def test_pieces_of_the_result_are_kept_though_a_rank_is_lost():
     kept = []
     with pytest.raises(LostRankError):
-        run_ranks(f"{MODULE}:gives_away", {}, World(3), keep=kept.append, path=sys.path)
+        run_ranks(f"{MODULE}:gives_away", {}, World(3), keep=kept.append)
     assert sorted(kept) == [("piece", 0), ("piece", 1), ("piece", 2)]
 
 
 @pytest.mark.mpi
 def test_a_run_that_gets_nowhere_ends_and_names_whom_all_transfers_have_in_common():
     with pytest.raises(LostRankError) as caught:
-        run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=HANG_S, stall_s=2, path=sys.path)
+        run_ranks(f"{MODULE}:stalls", {}, World(4), timeout_s=HANG_S, stall_s=2)
     first, *others = caught.value.message.splitlines()
     assert first.startswith("rank 2 (host ")
     assert first.endswith("no progress for 2 s, though all ranks answer")
@@ -142,7 +139,6 @@ def test_a_run_that_gets_nowhere_ends_and_names_whom_all_transfers_have_in_commo
 
 
 @pytest.mark.mpi
-@pytest.mark.new_python
 def test_a_run_whose_mpi_does_not_start_ends(tasks, monkeypatch):
     """As where a stranger connects to Open MPI's launcher and says nothing."""
     (tasks.parent / "mpi4py").mkdir()
@@ -183,7 +179,6 @@ def test_what_an_mpirun_said_that_ended_at_once_is_in_the_notes_of_the_error(mon
 
 
 @pytest.mark.mpi
-@pytest.mark.new_python
 def test_a_world_of_another_mpi_is_refused(monkeypatch, tmp_path):
     """An mpirun that starts processes which do not find each other, as one of another MPI does."""
     ranks = " ".join(f"PMI_ID={rank} {sys.executable} -P -m exec.launcher.worker &" for rank in range(2))
@@ -249,13 +244,13 @@ def test_a_world_that_cannot_be_is_refused(world, said):
 @pytest.mark.mpi
 def test_memory_that_runs_out_on_a_rank_is_no_bug():
     with pytest.raises(UnavailableError, match=r"rank 1 .*not enough memory: Unable to allocate 1.00 TiB"):
-        run_ranks(f"{MODULE}:overfills", None, World(2), path=sys.path)
+        run_ranks(f"{MODULE}:overfills", None, World(2))
 
 
 @pytest.mark.mpi
 def test_pieces_handed_over_at_the_very_end_arrive():
     pieces = []
-    run_ranks(f"{MODULE}:gives_away_last", None, World(2), keep=pieces.append, path=sys.path)
+    run_ranks(f"{MODULE}:gives_away_last", None, World(2), keep=pieces.append)
     assert ("piece", 0) in pieces
 
 
@@ -290,7 +285,6 @@ def test_the_key_is_on_no_command_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.mpi
-@pytest.mark.new_python
 def test_no_other_user_can_read_the_environment_of_a_rank(tasks):
     assert run("shows_its_environment", 1) == 0o400
 
