@@ -48,7 +48,7 @@ from synth.schedules import Bound, Outcome, Point, Range, Schedule, Selection, U
 # `make coverage` also has Python itself run the compiled loops, to see their lines: a hundred times slower.
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 INTERPRETED_S = 1
-# A whole run takes a tenth of it.
+# Free bytes of /dev/shm from which tests keep their files there; a whole run takes a tenth.
 LEAST_MEMORY_BYTES = 4 << 30
 # Empty where pytest runs all in one process.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")

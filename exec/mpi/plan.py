@@ -102,19 +102,13 @@ class MpiPlan:
         self._tables = tables_of(
             layout, rank, every, messages, ends.tiling, ends.rows, ends.memory(), ends.wired
         )
-        # Rows of pieces with optional input; a word that is 1 once the input is there.
+        # Rows of pieces with optional input.
         self._optional = make_input_optional(program, self._tables) if may_be_late else _NONE
-        self._there = np.zeros(1, dtype=np.int64)
-        self._clock = np.zeros(4, dtype=np.int64)
-        # A block for operands copied from other processes, and the arguments of these copies.
-        self._bounce = np.zeros(BOUNCE_BYTES, dtype=np.uint8)
-        self._vectors = np.zeros(4, dtype=np.int64)
-        self._sums_of_steps = np.zeros((len(self._tables.steps) * summed, 2), dtype=np.int64)
         if summed:
             # Checksums need the result of every step, so no steps are fused.
             self._tables.steps[:, interpreter.FUSED] = 1
-        self._added = np.zeros((len(self._tables.pieces) * may_be_late, ends.tiling.tiles), dtype=np.int64)
         self._contents: Contents | None = None
+        self._allocate(ends.tiling.tiles, may_be_late=may_be_late, summed=summed)
         self._header = self._new_header(ends, recv.dtype.itemsize, redop, summed=summed)
         tables = self._tables
         self._arguments: tuple[Any, ...] = (
@@ -129,6 +123,17 @@ class MpiPlan:
         self._log = RunLog(tables, self._links, ends, self._clock) if traced else None
         if self._log is not None:
             self._log.open(self._header)
+
+    def _allocate(self, tiles: int, *, may_be_late: bool, summed: bool) -> None:
+        """Allocate the memory that the header gives to the compiled interpreter by its address."""
+        # A word that is 1 once the optional input is there, and which pieces and tiles it was added to.
+        self._there = np.zeros(1, dtype=np.int64)
+        self._added = np.zeros((len(self._tables.pieces) * may_be_late, tiles), dtype=np.int64)
+        self._clock = np.zeros(4, dtype=np.int64)
+        # A block for operands copied from other processes, and the arguments of these copies.
+        self._bounce = np.zeros(BOUNCE_BYTES, dtype=np.uint8)
+        self._vectors = np.zeros(4, dtype=np.int64)
+        self._sums_of_steps = np.zeros((len(self._tables.steps) * summed, 2), dtype=np.int64)
 
     def _new_header(self, ends: Connections, item_bytes: int, redop: str, *, summed: bool) -> Indices:
         """Return the words that the compiled interpreter reads and writes during runs."""

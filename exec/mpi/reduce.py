@@ -1,6 +1,6 @@
 """Reductions of elements at addresses: one compiled loop for each element type.
 
-Loops that move data find it by its address, so they are compiled once for all types.
+Loops that move data call it by its address, so they are compiled once for all types.
 16-bit floats are widened to float32 for each operation and rounded back, as in NumPy, but in vectorized
 loops.
 """
@@ -22,9 +22,7 @@ __all__ = ["MAX", "MIN", "PROD", "REDOP_CODES", "SUM", "call_combine", "combine_
 SUM, PROD, MIN, MAX = range(4)
 REDOP_CODES = {"sum": SUM, "prod": PROD, "min": MIN, "max": MAX, "avg": SUM}
 _FLOAT16 = np.dtype([("float16", np.uint16)])
-
-
-# The arguments of `combine` besides the element type.
+# The types of the arguments of `combine`, except the element type.
 _WORDS = (types.int64,) * 5
 
 
@@ -38,7 +36,7 @@ def combine_address(dtype: np.dtype[Any]) -> int:
 def call_combine(
     context: Any, address: Any, redop: Any, out: Any, first: Any, second: Any, count: Any
 ) -> Any:
-    """Call the machine code of `combine` at ``address``."""
+    """Call the machine code of `combine` at ``address``, which `combine_address` returned."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         # Machine code does not read the element type, so any serves.
@@ -54,7 +52,10 @@ def call_combine(
 
 @compiled_always
 def combine(redop: int, out: int, first: int, second: int, count: int, dtype: np.dtype[Any]) -> None:
-    """Set ``out[i]`` to ``first[i] (redop) second[i]`` for ``count`` elements at these addresses."""
+    """Set ``out[i]`` to ``first[i] (redop) second[i]`` for ``count`` elements of ``dtype``.
+
+    The operands and the result are given by their addresses.
+    """
     _combine_elements(redop, out, first, second, count, dtype)
 
 

@@ -119,7 +119,7 @@ def _faster_of(found: Synthesis, variant: RequestVariant, request: Request, othe
         return found
     outcome = found.schedule.outcome
     assert outcome is not None
-    made = proven_with(variant.restored(other.schedule, request), outcome.bounds)
+    made = proven_with(variant.restored(other.schedule, request.network), outcome.bounds)
     assert made.outcome is not None
     attempt = Attempt(made.method, made.collective.chunks, made.outcome.time_s, "", made.sends)
     found = replace(
@@ -230,9 +230,12 @@ def _plain_or_periodic(request: Request, progress: Progress, pools: WorkerPools)
     listed = request.listed or request.trees or request.decided_by_prediction
     if request.method != "auto" or listed or unserved(request):
         return fastest_plain(request, progress, pools=pools)
-    # With fixed chunks a periodic schedule may end the search before any plan is made.
-    tried = None if request.chunk_bytes is not None else list(plans(request))
-    chunk_bytes = request.chunk_bytes or min(plan.chunk_bytes for plan in tried or ())
+    if request.chunk_bytes is not None:
+        # A periodic schedule may end the search before any plan is made.
+        tried, chunk_bytes = None, request.chunk_bytes
+    else:
+        tried = list(plans(request))
+        chunk_bytes = min(plan.chunk_bytes for plan in tried)
     if not _is_capped(request, chunk_bytes):
         return fastest_plain(request, progress, pools=pools, tried=tried)
     begun_s = time.perf_counter()

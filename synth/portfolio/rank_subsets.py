@@ -23,7 +23,7 @@ from synth.schedules import Schedule
 from synth.scheduling import Sends, pruned
 from synth.simulation import replay
 
-__all__ = ["serve"]
+__all__ = ["on_whole_network", "serve"]
 
 # Collectives that cut the buffer into the same chunks whichever ranks take part.
 _ALIKE = ("all_reduce", "broadcast", "reduce")
@@ -62,7 +62,7 @@ def serve(
             others=others,
             **options,
         )
-        return _on_whole_network(found, network, collective, rows)
+        return on_whole_network(found, network, collective, rows)
     if collective.whole or collective.kind == "custom":
         return synthesize(network, collective, chunk_bytes, **options)
     return _on_members(synthesize, network, collective, chunk_bytes, relays, options)
@@ -99,7 +99,7 @@ def _on_members(
         if not alone.links:
             raise NotApplicableError(f"the ranks that take part have no links on {network.name}")
         inner = synthesize(alone, renumbered(collective, members), chunk_bytes, **options)
-        found.append(_without_bounds(_on_whole_network(inner, network, collective, rows)))
+        found.append(_without_bounds(on_whole_network(inner, network, collective, rows)))
     except (NotApplicableError, UsageError) as error:
         refusals.append(error)
     if relays or collective.kind in _ALIKE:
@@ -202,6 +202,6 @@ def _without_bounds(found: Schedule) -> Schedule:
     return replace(found, outcome=found.outcome and replace(found.outcome, bounds=()))
 
 
-def _on_whole_network(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
+def on_whole_network(found: Schedule, network: Network, collective: Collective, rows: Indices) -> Schedule:
     """Return a schedule on part of a network as one on the whole; ``rows`` maps its links."""
     return replace(found, network=network, collective=collective, link=ints(rows[found.link]))

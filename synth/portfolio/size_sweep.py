@@ -201,7 +201,7 @@ def _all_explored(
     found = {len(sizes) - 1: _explored(last, pools)}
     rest = range(len(sizes) - 1)
     workers_bytes = found[len(sizes) - 1].workers_bytes
-    # On a busy machine little work takes long. The processor time of workers is not known here.
+    # Processor time counts, as on a busy machine little work takes long; that of workers is not known here.
     each_s = time.perf_counter() - begun_s if workers_bytes else time.thread_time() - worked_before_s
     if request.jobs and (each_s * len(rest) > _WORTH_PROCESSES_S and (request.jobs > 1 or limit_s)):
         with pools(request.jobs, _explored) as pool:

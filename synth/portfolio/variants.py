@@ -1,4 +1,4 @@
-"""Variants of a request, whose schedules also serve the request itself.
+"""Variants of a request: other requests whose schedules serve it, too.
 
 - A few faster links are levelled: slowed down to the cost of all others. A schedule takes no longer on faster
   links than on slower ones. So a network that translations would map to itself but for some faster links is
@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Floats, Indices, floats, ints
+from probes.base import Floats, Indices, floats
+from synth.network import Network
 from synth.networks import found_symmetry, restricted, strong_components
+from synth.portfolio.rank_subsets import on_whole_network
 from synth.portfolio.request import Request
 from synth.schedules import Schedule
 
@@ -26,22 +28,24 @@ _RARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class RequestVariant:
-    """A request whose schedule also serves another one; ``rows`` maps its links to those of the other one."""
+    """A request whose schedules serve another one, too, and ``why`` they may be faster.
+
+    ``rows`` are the rows of its links in the other network, ``members`` the ranks of it that are left (empty:
+    all).
+    """
 
     request: Request
     rows: Indices
     why: str
+    members: tuple[int, ...] = ()
 
-    def restored(self, made: Schedule, request: Request) -> Schedule:
-        """Return the schedule as one for the other request, without an outcome."""
-        members, collective = request.asked[0].members, made.collective
-        if members and not self.request.asked[0].members:
-            root = sorted(members)[collective.root]
-            collective = replace(
-                collective, ranks=request.network.ranks, root=root, members=tuple(sorted(members))
-            )
-        link = ints(self.rows[made.link])
-        return replace(made, network=request.network, collective=collective, link=link, outcome=None)
+    def restored(self, made: Schedule, network: Network) -> Schedule:
+        """Return a schedule of the variant as one on the other request's network, without an outcome."""
+        collective = made.collective
+        if self.members:
+            root = self.members[collective.root]
+            collective = replace(collective, ranks=network.ranks, root=root, members=self.members)
+        return replace(on_whole_network(made, network, collective, self.rows), outcome=None)
 
 
 def members_alone(request: Request) -> RequestVariant | None:
@@ -51,7 +55,7 @@ def members_alone(request: Request) -> RequestVariant | None:
     other by themselves.
     """
     first, *others = request.asked
-    members = sorted(set(first.members))
+    members = tuple(sorted(set(first.members)))
     if others or first.sets or not 1 < len(members) < request.network.ranks:
         return None
     alone, rows = restricted(request.network, members)
@@ -59,7 +63,7 @@ def members_alone(request: Request) -> RequestVariant | None:
         return None
     root = members.index(first.root) if first.root in members else 0
     inner = replace(request, network=alone, kind=first.kind, root=root, collectives=(), listed=True)
-    return RequestVariant(inner, rows, "planned as if the other ranks were not there")
+    return RequestVariant(inner, rows, "planned as if the other ranks were not there", members)
 
 
 def levelled(request: Request) -> RequestVariant | None:

@@ -68,7 +68,7 @@ def test_who_finds_compiled_loops_compiles_and_keeps_nothing(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     folder.chmod(0o755)
     assert not done.stderr
-    # Each was found, in one version: the interpreter serves all types.
+    # Each loop was found, in one version: the interpreter serves all types.
     assert {*ast.literal_eval(done.stdout.splitlines()[-1])} == {(1, 0)}
     assert not list((tmp_path / "cache").rglob("*.loop"))
 

@@ -131,7 +131,7 @@ MODULE = "ranks_of_a_test"
 
 
 def rank_tasks(tmp_path, monkeypatch, *, forked=False):
-    """The module of tasks where ranks can import it; afterwards nothing of a run may be left.
+    """Yield the module of tasks, where ranks can import it; afterwards nothing of a run may be left.
 
     Ranks that are ``forked`` (`warm_commands`) find it by ``path=sys.path``; others start a new Python each.
     """

@@ -45,14 +45,17 @@ for line in sys.stdin:
 
 
 class NumbaForks:
-    """The Python that is forked. It ends with this process, and runs one code after the other."""
+    """A Python that forks for each code, one after the other, and ends with this process."""
 
     def __init__(self):
         pipe = subprocess.PIPE
         self._server = subprocess.Popen([*_PYTHON, _SERVER], stdin=pipe, stdout=pipe, text=True)
 
     def run(self, code, environment):
-        """As `new_python`, except for what numba reads only once: its processor, and whether it compiles."""
+        """Run the code as `new_python` does, but with numba's settings of this process.
+
+        Numba reads only once for which processor it compiles, and whether it compiles at all.
+        """
         self._server.stdin.write(json.dumps([dict(environment), code]) + "\n")
         self._server.stdin.flush()
         return subprocess.CompletedProcess(code, *json.loads(self._server.stdout.readline()))

@@ -187,7 +187,7 @@ with open(told, "w") as file:
 
 
 def survivor_tasks(tmp_path, monkeypatch, *, forked=False):
-    """The module of tasks, as `rank_tasks` makes that of others."""
+    """Yield a module of these tasks as `rank_tasks` yields one of its own."""
     (tmp_path / f"{MODULE}.py").write_text(TASKS)
     monkeypatch.setattr("exec.launcher.session._MEMORY", tmp_path)
     yield from rank_tasks(tmp_path, monkeypatch, forked=forked)

@@ -43,7 +43,7 @@ def _main():
     status = int(asked.recv(32))
     if status < 0:
         # SIGKILL has no handler that could be set.
-        if -status != 9:
+        if -status != _signal.SIGKILL:
             _signal.signal(-status, _signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)

@@ -27,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-# Tests set another one for a while.
+# Some tests replace ``sys.executable`` for a while.
 _PYTHON = sys.executable
 _MOST_BYTES = 1 << 20
 _CLIENT = Path(__file__).with_name("warm_client.py")

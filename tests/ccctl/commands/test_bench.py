@@ -230,7 +230,7 @@ ENDS = {
 
 
 @pytest.mark.mpi
-# Ctrl-C goes the way of SIGTERM but for its status, and another test ends a profile by it.
+# Ctrl-C takes the same path as SIGTERM except for its status, and another test ends a profile with it.
 @pytest.mark.parametrize("name", [pytest.param("Ctrl-C", marks=pytest.mark.long), "SIGTERM", "a killed rank"])
 def test_rows_come_as_they_finish_and_any_end_leaves_those_there_are(folder, name):
     end, status, why = ENDS[name]

@@ -395,7 +395,7 @@ ROWS = [
 ]
 
 
-# Rows about the machine of an earlier row run before a release.
+# Rows about the same machine as an earlier row run with `make test-long`.
 @pytest.mark.parametrize(
     ("row", "machine"),
     [

@@ -57,7 +57,7 @@ def opened(samples, tmp_path_factory, browser_tab, _warm_commands):
     fill(folder, samples)
     done = _warm_commands.run(["report", ".", "-o", "report.html"], "", folder, HANG_S)
     assert done.returncode == 0, done.stderr
-    # Another page may have been open.
+    # Drop the messages of a page that was open before.
     browser_tab.messages()
     return browser_tab, (folder / "report.html").as_uri()
 

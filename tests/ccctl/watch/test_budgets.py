@@ -101,8 +101,8 @@ def drawn(rng, hosts):
     return {pair: rng.uniform(0.1, 0.8) if kind == "uneven" else share for pair in mine}
 
 
-# Four hosts, of which links of one differ, with a budget for a third of the links; five hosts, of which one
-# receives slowly, with a budget for most of the links.
+# Seed 2: four hosts, the links of one differ, and the budget covers a third of the links.
+# Seed 8: five hosts, one receives slowly, and the budget covers most of the links.
 SHORT = (2, 8)
 
 

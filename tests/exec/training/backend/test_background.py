@@ -44,7 +44,7 @@ def test_one_process_serves_the_orders_of_all_groups_until_it_dies():
     group = Background(0.2)
     group.search(network(), REQUEST)
     assert idle_pid() == first
-    # One that died while it was idle is replaced.
+    # A process that died while it was idle is replaced.
     worker = background._IDLE.get_nowait()
     worker.process.kill()
     worker.process.wait()
