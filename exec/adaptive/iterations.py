@@ -9,7 +9,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +21,11 @@ from probes.base import Floats, LostRankError, Safekeeping
 from synth.collective import Kind
 from synth.network import Network
 
-__all__ = ["Iterations", "IterationsReport", "ReadyTimes", "gathered", "iterations_task"]
+__all__ = ["Iterations", "IterationsReport", "ReadyTimes", "iterations_task"]
 
 # An element is the sum of two whole numbers below this, so it is at most 30. A float32 holds whole numbers up
 # to 2^24 exactly, so sums over half a million ranks are exact in every order.
 _CYCLE = 16
-# Longest wait for the survivors to begin an epoch, after this rank has noticed a loss. Other ranks notice the
-# loss within UNHEARD_S (20 s, exec.sockets.reach).
-_REGROUPED_S = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,15 +116,17 @@ def iterations_task(comm: Group, job: Iterations, progress: Safekeeping) -> Iter
         seq += 1
         reported = _tell(session, progress, reported)
     first = first or 0
-    times = gathered(session, (ReadyTimes(session.rank, ready_s[first:], done_s[first:], first), wrong))
+    members = session.members
+    own = ReadyTimes(session.rank, ready_s[first:], done_s[first:], first), wrong
+    each = session.gather("times", own)
     report = None
     if session.rank == session.coordinator:
-        every = [one for one, _ in times]
         report = IterationsReport(
-            session.members,
-            dict(session.lost),
-            sum(count for _, count in times),
-            tuple(every),
+            tuple(each),
+            # A rank lost in the last moment is in no other epoch.
+            {**{rank: "is gone" for rank in members if rank not in each}, **session.lost},
+            sum(count for _, count in each.values()),
+            tuple(times for times, _ in each.values()),
             tuple(session.events),
             tuple(session.seen),
             setup_s,
@@ -193,20 +191,3 @@ class _Data:
     def _base(self, rank: int, start: int, stop: int) -> Array:
         numbers = (np.arange(start, stop, dtype=np.int64) * (2 * rank + 3) + rank) % _CYCLE
         return numbers.astype(np.float32)
-
-
-def gathered(session: Session, value: Any) -> list[Any]:
-    """Return every member's value, and gather again among the survivors if one is lost; collective."""
-    while True:
-        epoch = session.epoch
-        try:
-            found: list[Any] = session.survivors("gathered").allgather(value)
-        except LostRankError:
-            deadline_s = time.monotonic() + _REGROUPED_S
-            while session.epoch == epoch:
-                if time.monotonic() > deadline_s:
-                    raise
-                # Nothing announces an epoch on this thread, so look often.
-                time.sleep(0.01)
-        else:
-            return found

@@ -277,9 +277,20 @@ class Session:
         """Measure the links every ``every`` requests (0: never) and replan; the same on every rank."""
         self._state.profile_every = every
 
-    def survivors(self, name: str) -> Group:
-        """Return the group of live members, for the caller's own calls under this name."""
-        return self._state.group.named(name)
+    def gather(self, name: str, value: Any) -> dict[int, Any]:
+        """Return the ``value`` of each member by rank, on every member; collective.
+
+        A loss interrupts nothing, unlike in a group's calls: a rank that is lost before its value has arrived
+        here is left out. Calls of one ``name`` are in the same order on all ranks.
+        """
+        topic, starts, found = f"gathered/{name}", self.membership.starts, dict[int, Any]()
+        members = self.members
+        for rank in members:
+            self._mesh.send(rank, topic, value)
+        for rank in members:
+            with contextlib.suppress(LostRankError):
+                found[rank] = self._mesh.receive(rank, topic, starts.get(rank, 0))
+        return found
 
     def close(self) -> None:
         """End the session; collective over the live members. Its works must be done."""

@@ -265,10 +265,10 @@ class Mesh:
             channel.close()
         return channel is not None
 
-    def receive(self, peer: int, topic: str) -> Any:
+    def receive(self, peer: int, topic: str, start: int | None = None) -> Any:
         """Wait for the next message of ``peer`` on ``topic`` and return it.
 
-        Raises LostRankError if the rank is lost or the topic is revoked.
+        Raises LostRankError if the rank, or only this ``start`` of it, is lost, or if the topic is revoked.
         """
         with self._changed:
             while True:
@@ -276,8 +276,8 @@ class Mesh:
                 if box:
                     return box.popleft()
                 self.check(topic)
-                if peer in self.lost:
-                    raise LostRankError(f"rank {peer} {self.lost[peer]}")
+                if peer in self.lost or start not in (None, self.known[peer].start):
+                    raise LostRankError(f"rank {peer} {self.lost.get(peer, 'was started again')}")
                 self._changed.wait(_LOOK_S)
 
     def subscribe(self, topic: str, hear: Callable[[int, Any], None]) -> None:

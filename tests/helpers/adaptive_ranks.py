@@ -49,8 +49,8 @@ def parameters(model):
 
 
 def same_on_all(session, tensor):
-    found = session.survivors("same").allgather(tensor.numpy().tobytes())
-    assert len(set(found)) == 1
+    found = session.gather("same", tensor.numpy().tobytes())
+    assert len(set(found.values())) == 1
 
 
 def equal_to_ddp(rank, size):
@@ -144,9 +144,9 @@ def loses(rank, size):
             step += 1
         used.append(epochs_own)
     assert hook.members == tuple(other for other in range(size) if other != victim)
-    everybody = hook.session.survivors("used").allgather(used)
+    everybody = hook.session.gather("used", used)
     for epoch in range(2):
-        whole = sorted(number for own in everybody for number in own[epoch])
+        whole = sorted(number for own in everybody.values() for number in own[epoch])
         if epoch:
             assert whole == list(range(SAMPLES))
         else:
@@ -174,7 +174,7 @@ def is_their_mean(model, hook, loader):
     alone = copy.deepcopy(model.module)
     for _, batch, wanted in hook.batches(loader, 2):
         has_weight = bool(loader.batch_sampler.weights()[hook.rank])
-        shares = hook.session.survivors("shares").allgather((batch.numpy(), wanted.numpy(), has_weight))
+        shares = hook.session.gather("shares", (batch.numpy(), wanted.numpy(), has_weight)).values()
         batches, classes = zip(*(pair for *pair, counts in shares if counts), strict=True)
         whole, its_classes = (torch.from_numpy(np.concatenate(parts)) for parts in (batches, classes))
         for one, given, expected in ((model, batch, wanted), (alone, whole, its_classes)):

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils import parameters_to_vector
 
-from exec.adaptive import Session, gathered
+from exec.adaptive import Session
 from exec.sockets import Group
 from exec.training.hooks import PATIENT, AdaptiveHook, ElasticSampler
 from exec.training.workloads.data import Dataset, dataset
@@ -67,8 +67,12 @@ def _train_mode(
     finally:
         hook.close()
     row = parameters_to_vector(model.parameters()).detach().numpy()
-    every = gathered(session, (trained, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)))
-    lost = tuple(sorted(session.lost))
+    members = session.members
+    own = trained, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)
+    found = session.gather("trained", own)
+    every = found.values()
+    # A rank lost in the last moment is in no other epoch yet.
+    lost = tuple(sorted({*session.lost, *members} - found.keys()))
     return summed_up(
         mode,
         request,
@@ -122,5 +126,5 @@ def _difference(session: Session, row: NDArray[np.float32], digests: list[str]) 
     """Return the largest difference between the ranks in an element of ``row``; collective."""
     if len(set(digests)) == 1:
         return 0.0
-    every = np.array(gathered(session, row))
+    every = np.array(list(session.gather("parameters", row).values()))
     return float((every.max(axis=0) - every.min(axis=0)).max())

@@ -119,7 +119,7 @@ def test_a_session_of_some_ranks_takes_what_they_measure_for_their_own_links(mon
                 direction._replan = lambda: None
                 direction.measure()
             now = direction._now.beta_s_per_byte if direction is not None else np.array([unknown])
-            if session.survivors(f"seen {session.next_seq}").bcast(bool((now != unknown).any())):
+            if session.gather("seen", bool((now != unknown).any()))[some[0]]:
                 break
         session.close()
         return now

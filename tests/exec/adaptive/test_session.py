@@ -174,7 +174,7 @@ def run_until(over, first):
         found = session.all_reduce(data(seq, rank)).wait(300)
         assert (found == expected(seq, session.members)).all() or (found == expected(seq, members)).all()
         verdict = (over(seq) or time.monotonic() > until_s) if rank == 0 else None
-        if session.survivors(f"over {seq}").bcast(verdict):
+        if session.gather("over", verdict)[0]:
             assert time.monotonic() < until_s, session.events
             return seq + 1
 
@@ -218,6 +218,17 @@ following = run_until(lambda seq: session.epoch == 1 and relayed_since(following
 session.close()
 """
 )
+
+# Rank 2 is lost after its first value. Rank 1 asks for the next values once it has gone on without rank 2.
+GATHERED = """
+assert session.gather("all", rank) == {0: 0, 1: 1, 2: 2}
+if rank == 2:
+    os.kill(os.getpid(), 9)
+while rank == 1 and session.epoch == 0:
+    time.sleep(0.01)
+assert session.gather("left", rank) == {0: 0, 1: 1}
+session.close()
+"""
 
 # A rank that gets no core for longer than `silent_s`, on what the others take for another host, at whose
 # processes they cannot look: the kernel acknowledges what it is sent.
@@ -300,6 +311,10 @@ def test_new_schedules_have_contexts_for_late_ranks_after_their_trial_and_before
 
 def test_after_a_loss_ranks_relay_again_once_there_are_contexts_for_that(tmp_path):
     run_joined(tmp_path, 4, START + AFTER_A_LOSS)
+
+
+def test_values_are_gathered_over_the_loss_of_a_rank(tmp_path):
+    run_joined(tmp_path, 3, START + GATHERED)
 
 
 @pytest.mark.mpi
