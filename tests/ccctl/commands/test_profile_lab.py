@@ -25,6 +25,8 @@ NUMBERS = count()
 # 1448 bytes of each frame of 1514 are ours.
 GOODPUT = 0.956
 EVERY = "100Mbit/s"
+# A bucket holds 4 KiB: at this rate a timer may be 1.6 ms late before the link loses time.
+PATIENT_MBIT = 20
 
 
 @pytest.fixture
@@ -46,8 +48,8 @@ def lab(tmp_path):
         body = codec.read(str(path), "profile").body if path.exists() else None
         return done, body
 
-    def up(hosts, *lines, **rates):
-        described = [f'name = "{name}"', f'hosts = "{hosts}"', f'rate = "{EVERY}"', *lines, "[rates]"]
+    def up(hosts, *lines, every=EVERY, **rates):
+        described = [f'name = "{name}"', f'hosts = "{hosts}"', f'rate = "{every}"', *lines, "[rates]"]
         described += [f'"{target}" = "{rate}Mbit/s"' for target, rate in rates.items()]
         (tmp_path / "lab.toml").write_text("\n".join(described) + "\n")
         made = command("up", tmp_path / "lab.toml")
@@ -68,6 +70,12 @@ def bandwidths(profile):
     }
 
 
+def assert_near(found, truth):
+    """Assert the rates of the wires. A machine that pauses makes some links slower, none faster."""
+    off = np.array(found) / truth - 1
+    assert np.abs(np.median(off)) < 0.03 and off.max() < 0.06 and off.min() > -0.2, off
+
+
 def slow_of(profile):
     """The findings about what is slow; a busy machine adds doubts."""
     told = zip(profile.findings, profile.finding_kinds, strict=True)
@@ -75,17 +83,17 @@ def slow_of(profile):
 
 
 def test_mixed_rates_are_read_and_told_apart(lab):
-    rates = {"gpu1 -> gpu2": 20, "gpu2 -> gpu4": 60, "gpu3.egress": 40}
-    done, profile = lab("gpu[1-4]", **rates).profile()
+    percent = {"gpu1 -> gpu2": 20, "gpu2 -> gpu4": 60, "gpu3.egress": 40}
+    rates = {part: PATIENT_MBIT * of // 100 for part, of in percent.items()}
+    done, profile = lab("gpu[1-4]", every=f"{PATIENT_MBIT}Mbit/s", **rates).profile()
     assert done.returncode == 0, done.stderr
     found = bandwidths(profile)
     assert len(found) == 12
-    truth = {
-        pair: min(100, rates.get(f"{pair[0]} -> {pair[1]}", 100), rates.get(f"{pair[0]}.egress", 100))
-        for pair in found
-    }
-    off = {pair: found[pair] / (truth[pair] * GOODPUT / 8e3) - 1 for pair in found}
-    assert max(map(abs, off.values())) < 0.06, off
+    truth = [
+        min(PATIENT_MBIT, *(rates.get(part, PATIENT_MBIT) for part in (f"{src} -> {dst}", f"{src}.egress")))
+        for src, dst in found
+    ]
+    assert_near(list(found.values()), np.array(truth) * GOODPUT / 8e3)
     named = {}
     for text in slow_of(profile):
         said = re.match(
@@ -94,8 +102,8 @@ def test_mixed_rates_are_read_and_told_apart(lab):
         assert said is not None, text
         named[said[1]] = int(said[2])
     expected = {"gpu1 → gpu2": 20, "gpu2 → gpu4": 60, "gpu3": 40}
-    assert named["gpu3"] == pytest.approx(40, abs=3)
-    assert {part: pytest.approx(expected[part], abs=3) for part in named} == named
+    assert named["gpu3"] == pytest.approx(40, abs=5)
+    assert {part: pytest.approx(expected[part], rel=0.15, abs=3) for part in named} == named
     # Single links whose ends always waited for a core are doubted, not named.
     assert len(named) == 3 or any("starved" in flags for flags in profile.links.flags), profile.findings
 
@@ -121,7 +129,8 @@ def test_one_slow_link_of_56_is_found_and_then_a_host_drifts(lab):
 
 def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(lab):
     racks = 'racks = ["gpu[1-2]", "gpu[3-4]"]'
-    done, profile = lab("gpu[1-4]", racks, f'trunk = "{EVERY}"').profile()
+    every = f"{PATIENT_MBIT}Mbit/s"
+    done, profile = lab("gpu[1-4]", racks, f'trunk = "{every}"', every=every).profile()
     assert done.returncode == 0, done.stderr
     hosts = [entry.host for entry in profile.ranks]
     links = profile.links
@@ -136,7 +145,7 @@ def test_a_thin_trunk_between_two_racks_is_a_port_that_the_links_across_share(la
         frozenset((b, a) for a in near for b in far),
     }
     # Alone, each link has the whole trunk.
-    assert np.allclose(list(bandwidths(profile).values()), 100 * GOODPUT / 8e3, rtol=0.06)
+    assert_near(list(bandwidths(profile).values()), PATIENT_MBIT * GOODPUT / 8e3)
     assert slow_of(profile) == []
 
 
