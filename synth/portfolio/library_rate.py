@@ -151,20 +151,21 @@ def _searched(inside: Mask, most: int) -> list[tuple[int, ...]]:
 
 
 def _one_path(onward: Sequence[Indices], first: int, random: np.random.Generator) -> list[int]:
-    path, left = [first], [list(random.permutation(onward[first]))]
+    path, visited, left = [first], {first}, [random.permutation(onward[first]).tolist()]
     for _ in range(_MOST_STEPS):
         if len(path) == len(onward):
-            return [int(place) for place in path]
+            return path
         if not left:
             return []
         if left[-1]:
             place = left[-1].pop()
-            if place not in path:
+            if place not in visited:
                 path.append(place)
-                left.append(list(random.permutation(onward[place])))
+                visited.add(place)
+                left.append(random.permutation(onward[place]).tolist())
         else:
             left.pop()
-            path.pop()
+            visited.remove(path.pop())
     return []
 
 
