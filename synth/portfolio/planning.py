@@ -91,7 +91,7 @@ def planned(
 def _or_variant(found: Synthesis, request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
     """Return ``found``, or a faster schedule that is planned on a variant of the network.
 
-    One variant has the members of the collective alone, the other has a few fast links like all others.
+    One variant has the members of the collective alone, the other is without a few fast or further links.
     """
     if request.method != "auto" or request.decided_by_prediction:
         return found

@@ -1,8 +1,9 @@
 """Variants of a request: other requests whose schedules serve it, too.
 
-- A few faster links are levelled: slowed down to the cost of all others. A schedule takes no longer on faster
-  links than on slower ones. So a network that translations would map to itself but for some faster links is
-  also planned as if all were alike, with the methods for such networks.
+- A few faster links are levelled: slowed down to the cost of all others; and a few links are left out, where
+  some ranks have more links than all others. A schedule takes no longer on faster links and on more links. So
+  a network that translations would map to itself but for these links is also planned without them, with the
+  methods for such networks.
 - The members of a collective are alone, without ranks that may relay. A collective of all ranks has methods
   and refinements that a subset of them has not.
 """
@@ -13,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Floats, Indices, floats
+from probes.base import Floats, Indices, Mask, floats
 from synth.network import Network
-from synth.networks import found_symmetry, restricted, strong_components
+from synth.networks import found_symmetry, kept_links, restricted, strong_components
 from synth.portfolio.rank_subsets import on_whole_network
 from synth.portfolio.request import Request
 from synth.schedules import Schedule
@@ -67,7 +68,7 @@ def members_alone(request: Request) -> RequestVariant | None:
 
 
 def levelled(request: Request) -> RequestVariant | None:
-    """Return the variant in which rare low costs are raised to the next common ones.
+    """Return the variant with rare low costs raised to the next common ones, and without rare further links.
 
     Return None unless translations map the changed network, and not the network itself, to itself. Networks
     that queue are not levelled. O(ranks²).
@@ -75,14 +76,24 @@ def levelled(request: Request) -> RequestVariant | None:
     network = request.network
     if network.queues or network.memory or not network.links:
         return None
-    alpha_s, beta = (_raised(each) for each in (network.alpha_s, network.beta_s_per_byte))
-    if np.array_equal(alpha_s, network.alpha_s) and np.array_equal(beta, network.beta_s_per_byte):
+    rows = np.flatnonzero(~_is_extra(network))
+    found = kept_links(network, rows) if len(rows) < network.links else network
+    found = replace(found, alpha_s=_raised(found.alpha_s), beta_s_per_byte=_raised(found.beta_s_per_byte))
+    costs = ((one.alpha_s, one.beta_s_per_byte) for one in (network, found))
+    if len(rows) == network.links and all(map(np.array_equal, *costs)):
         return None
-    found = replace(network, alpha_s=alpha_s, beta_s_per_byte=beta)
     if found_symmetry(network) is not None or found_symmetry(found) is None:
         return None
-    why = "planned as if the few faster links were like the others"
-    return RequestVariant(replace(request, network=found), np.arange(network.links), why)
+    why = "planned as if the few faster or further links were not there"
+    return RequestVariant(replace(request, network=found), rows, why)
+
+
+def _is_extra(network: Network) -> Mask:
+    """Return which links join two ranks that have more links than most, this way; none if these are many."""
+    sends, receives = (np.bincount(end, minlength=network.ranks) for end in (network.src, network.dst))
+    usual_sends, usual_receives = (int(np.bincount(each).argmax()) for each in (sends, receives))
+    extra = (sends[network.src] > usual_sends) & (receives[network.dst] > usual_receives)
+    return extra if extra.sum() <= _RARE * network.links else np.zeros_like(extra)
 
 
 def _raised(cost: Floats) -> Floats:

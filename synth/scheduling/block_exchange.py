@@ -25,10 +25,11 @@ from synth.scheduling.exchanges import (
     Blocks,
     Collect,
     Exchange,
-    ExchangePlanner,
+    ExchangePlan,
     HandOut,
     Step,
     nearest_blocks,
+    plan_exchange,
 )
 from synth.simulation import replay
 
@@ -186,9 +187,8 @@ def _joined(network: Network, levels: Sequence[Blocks], chunk_bytes: int) -> lis
                 least_s = max(_diameter_s(blocks, far_s) for blocks in nodes)
                 if sums > _MOST_SUMS or best_s[low] + least_s >= best_s[high] * (1 - 1e-9):
                     continue
-            trial = ExchangePlanner(network, 1, chunk_bytes)
             try:
-                trial.plan([[list(map(Exchange, nodes))]])
+                trial = plan_exchange(network, chunk_bytes, [[list(map(Exchange, nodes))]])
             except NotApplicableError:
                 continue
             if best_s[low] + trial.time_s < best_s[high] * (1 - 1e-9):
@@ -261,16 +261,18 @@ def _promising(
     return [wanted[at] for at in order if rough_s[at] <= _NEAR * rough_s[order[0]] < math.inf]
 
 
-def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> ExchangePlanner:
+def _planned(network: Network, chunks: int, chunk_bytes: int, way: _Way) -> ExchangePlan:
     """Return the planned sends: chunk n uses way n mod ways, and is share n div ways of a block."""
-    found, levels = ExchangePlanner(network, chunks, chunk_bytes), way.levels
-    found.plan(
-        [
-            _steps(levels[number], way.joined[number], way.shares, share)
-            for share, number in (divmod(chunk, len(levels)) for chunk in range(chunks))
-        ]
-    )
-    return found
+    # Chunks with the same steps are planned from one table: without shares, all chunks of a way.
+    steps: dict[tuple[int, int], list[list[Step]]] = {}
+    every = []
+    for chunk in range(chunks):
+        share, number = divmod(chunk, len(way.levels))
+        key = number, share if way.shares else 0
+        if key not in steps:
+            steps[key] = _steps(way.levels[number], way.joined[number], way.shares, share)
+        every.append(steps[key])
+    return plan_exchange(network, chunk_bytes, every)
 
 
 def _by_digits(network: Network, ways: int) -> list[list[list[Blocks]]]:

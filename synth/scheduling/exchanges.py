@@ -7,29 +7,37 @@ need it.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, Ints, ints, offsets
+from probes.base import Bytes, Floats, Indices, Ints, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
+from synth.kernels import compiled
 from synth.network import Network
 from synth.networks import distances_s, link_table
 from synth.schedules import COPY, REDUCE, Schedule
-from synth.scheduling.list_scheduling import SendsOfParts
+from synth.scheduling.list_scheduling import in_start_order
 
-__all__ = ["Blocks", "Collect", "Exchange", "ExchangePlanner", "HandOut", "Step", "nearest_blocks"]
+__all__ = [
+    "Blocks",
+    "Collect",
+    "Exchange",
+    "ExchangePlan",
+    "HandOut",
+    "Step",
+    "nearest_blocks",
+    "plan_exchange",
+]
 
 Blocks = list[list[int]]
 """Blocks of ranks; each rank is in exactly one."""
-# The number of a rank's own part; rows of sends are numbered from 0.
-_OWN = -1
 
 
 @dataclass(frozen=True)
@@ -70,248 +78,549 @@ class HandOut:
 Step = Collect | Exchange | HandOut
 
 
-class _Job(Protocol):
-    """The transport of one sum; the ranks ``left`` still have to send it, or to receive it."""
-
-    left: list[int]
-
-    def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """Return (arrival, source, target, time from which the source has it) of the send to arrive first."""
-        ...
+# The kinds of steps in compiled loops.
+_COLLECT, _EXCHANGE, _HAND_OUT = 0, 1, 2
+# A single row as addend is noted as this minus the row, any other list of addends by its last node.
+_ALONE = -2
 
 
-@dataclass(eq=False)
-class _Running:
-    """A step of one chunk that is being planned.
+class _Wires(NamedTuple):
+    """The links of a network: pairs of ranks are source · ranks + target, and -1 where no link joins them.
 
-    ``before`` counts the unfinished steps that it waits for, ``jobs`` its own unfinished jobs. ``after`` are
-    the steps that wait for it, ``brought`` is (target, row, arrival) of each of its sends.
+    Link l uses the ports ``port[port_start[l]:port_start[l + 1]]``, port p is used by the pairs
+    ``user[user_start[p]:user_start[p + 1]]``.
     """
 
-    chunk: int
-    step: Step
-    before: int = 0
-    after: list[_Running] = field(default_factory=list)
-    jobs: int = 0
-    brought: list[tuple[int, int, float]] = field(default_factory=list)
+    ranks: int
+    link: Indices
+    travel_s: Floats
+    hold_s: Floats
+    port_start: Indices
+    port: Indices
+    port_hold_s: Floats
+    user_start: Indices
+    user: Indices
 
 
-class ExchangePlanner:
-    """Planner of an all_reduce's sends; each send takes the link on which it is expected to arrive first."""
+class _Steps(NamedTuple):
+    """Steps of plans; step s has the blocks from ``block_start[s]`` to ``block_start[s + 1]``.
 
-    def __init__(self, network: Network, chunks: int, chunk_bytes: int) -> None:
-        ranks = network.ranks
-        self.network, self.chunk_bytes = network, chunk_bytes
-        table = link_table(network, chunk_bytes)
-        self.link = table
-        there = table >= 0
-        self._travel_s = np.where(there, network.travel_s(chunk_bytes)[table], np.inf)
-        self._hold_s = network.hold_s(chunk_bytes)
-        self._port_hold_s = network.port_hold_s(chunk_bytes)
-        # The time from which each pair's link is free, and the pairs whose links use each port.
-        self._free_s = np.zeros(ranks * ranks)
-        pair = np.full(network.links, -1)
-        pair[table[there]] = np.flatnonzero(there)
-        users = pair[network.port_user]
-        order = np.argsort(network.link_port, kind="stable")
-        start = offsets(np.bincount(network.link_port, minlength=len(network.ports)))
-        self._pairs_of_port = [
-            users[order[low:high]][users[order[low:high]] >= 0]
-            for low, high in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
-        ]
-        self._ready_s = np.zeros((chunks, ranks))
-        self._known: list[list[list[int]]] = [[[_OWN] for _ in range(ranks)] for _ in range(chunks)]
-        self._sends = SendsOfParts()
+    Block b has the ranks ``rank[rank_start[b]:rank_start[b + 1]]``. The one block of a `Collect` lacks the
+    owner, and ``towards`` has the next rank on the way there. A `HandOut` has the owner as a first block.
+    ``before`` counts the steps that a step waits for, ``after[after_start[s]:after_start[s + 1]]`` wait for
+    it.
+    """
 
-    @property
-    def time_s(self) -> float:
-        """The expected time at which the last rank has the result."""
-        return float(self._ready_s.max())
+    kind: Indices
+    block_start: Indices
+    rank_start: Indices
+    rank: Indices
+    towards: Indices
+    before: Indices
+    after_start: Indices
+    after: Indices
 
-    def plan(self, levels: Sequence[Sequence[Sequence[Step]]]) -> None:
-        """Plan ``levels[chunk][level]``; a step waits for the steps of lower levels that share ranks with it.
 
-        Among the possible sends of all steps and chunks, the one to arrive first is planned next. Raises
-        NotApplicableError if a link is missing.
-        """
-        waiting = deque(
-            run for chunk, own in enumerate(levels) for run in _in_order(chunk, own) if not run.before
-        )
-        # Keys are arrivals as last computed. Arrivals only get later, so recomputing the least is enough.
-        heap: list[tuple[float, int, _Job, _Running]] = []
-        number = 0
-        while waiting or heap:
-            while waiting:
-                run = waiting.popleft()
-                jobs = [job for job in self._jobs(run) if job.left]
-                run.jobs = len(jobs)
-                for job in jobs:
-                    heapq.heappush(heap, (0.0, number, job, run))
-                    number += 1
-                if not jobs:
-                    waiting.extend(self._finish(run))
-            if not heap:
-                break
-            _, at, job, run = heap[0]
-            arrival_s, source, target, since_s = job.soonest(self._free_s, self._travel_s)
-            if arrival_s == np.inf:
-                raise NotApplicableError(f"exchange needs a link to rank {target} from ranks that have a sum")
-            if len(heap) > 1 and arrival_s > min(heap[1:3])[0]:
-                heapq.heapreplace(heap, (arrival_s, at, job, run))
-                continue
-            self._carry(run, job, source, target, since_s)
-            if job.left:
-                heapq.heapreplace(heap, (arrival_s, at, job, run))
-                continue
-            heapq.heappop(heap)
-            run.jobs -= 1
-            if not run.jobs:
-                waiting.extend(self._finish(run))
+class _Runs(NamedTuple):
+    """The steps of each chunk: run r is ``step[r]`` of ``chunk[r]``, and run ``shift[r]`` + s is its step s.
 
-    def _jobs(self, run: _Running) -> list[_Job]:
-        step, ready_s = run.step, self._ready_s[run.chunk]
-        if isinstance(step, Collect):
-            return [_Sum(step, self._travel_s, ready_s)]
-        if isinstance(step, HandOut):
-            return [_Spread([step.owner], [rank for rank in step.block if rank != step.owner], ready_s)]
-        return [
-            _Spread(
-                block, [rank for at, one in enumerate(step.blocks) if at != turn for rank in one], ready_s
-            )
-            for turn, block in enumerate(step.blocks)
-        ]
+    ``before`` counts the unfinished runs that it waits for, ``jobs`` its own unfinished jobs. Its sends are
+    the list from ``first`` to ``last``. ``queue`` has the runs in the order in which they may begin.
+    """
 
-    def _carry(self, run: _Running, job: _Job, source: int, target: int, since_s: float) -> None:
-        """Plan a send; targets add a collected sum at once, an exchanged one at the step's end."""
-        known = self._known[run.chunk]
-        if isinstance(job, _Spread):
-            op = COPY if isinstance(run.step, HandOut) else REDUCE
-            parts = job.brought.get(source, known[source])
-            row, arrival_s = self._send(run.chunk, source, target, op, parts, since_s)
-            # A copy overwrites the target's data and is forwarded unchanged.
-            job.served(target, arrival_s, [row] if op == REDUCE else [])
-            run.brought.append((target, row, arrival_s))
-            return
-        assert isinstance(job, _Sum)
-        row, arrival_s = self._send(run.chunk, source, target, REDUCE, known[source], since_s)
-        known[target] = [*known[target], row]
-        job.served(source, target, arrival_s)
-        run.brought.append((target, row, arrival_s))
+    chunk: Indices
+    step: Indices
+    shift: Indices
+    before: Indices
+    jobs: Indices
+    first: Indices
+    last: Indices
+    queue: Indices
 
-    def _finish(self, run: _Running) -> list[_Running]:
-        """Apply the arrivals of a finished step, and return the steps that waited only for it."""
-        known, ready_s = self._known[run.chunk], self._ready_s[run.chunk]
-        for rank, row, arrival_s in run.brought:
-            if isinstance(run.step, Exchange):
-                known[rank] = [*known[rank], row]
-            ready_s[rank] = max(ready_s[rank], arrival_s)
-        for later in run.after:
-            later.before -= 1
-        return [later for later in run.after if not later.before]
+
+class _Ranks(NamedTuple):
+    """The state of each rank for each chunk, at chunk · ranks + rank.
+
+    ``ready_s`` is when its last step ended. The sum that it has consists of ``parts`` rows, the last of them
+    at the node ``known``. In a `Collect` it waits for ``waits`` contributions; the last came at ``come_s``.
+    """
+
+    ready_s: Floats
+    known: Indices
+    parts: Indices
+    waits: Indices
+    come_s: Floats
+
+
+class _Jobs(NamedTuple):
+    """The transports of single sums; the heap has those that are unfinished, by the next arrival.
+
+    Job j belongs to ``run[j]``. From ``base[j]`` on, ``held`` ranks hold the sum, each since ``since_s``, as
+    the addends ``known`` and ``parts``; and ``left`` ranks still have to send or receive it. Arrivals only
+    get later, so it is enough to compute the least anew.
+    """
+
+    run: Indices
+    base: Indices
+    held: Indices
+    left: Indices
+    heap_s: Floats
+    heap: Indices
+    holder: Ints
+    since_s: Floats
+    known: Ints
+    parts: Ints
+    missing: Ints
+
+
+class _Sent(NamedTuple):
+    """The sends in the order in which they were planned.
+
+    Each has ``parts`` addends, the last at the node ``known``. Node n is row n - 1, or a rank's own part, and
+    ``earlier[n]`` is the node before it. ``following`` is the next send of the run.
+    """
+
+    chunk: Ints
+    link: Ints
+    op: Bytes
+    known: Indices
+    parts: Indices
+    target: Ints
+    arrival_s: Floats
+    following: Indices
+    earlier: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangePlan:
+    """An all_reduce's planned sends; the last rank is expected to have the result at ``time_s``."""
+
+    network: Network
+    chunk_bytes: int
+    time_s: float
+    _sent: _Sent
 
     def schedule(self, collective: Collective, method: str, seed: int) -> Schedule:
         """Return the sends in the order of their starts."""
-        return self._sends.schedule(self.network, collective, self.chunk_bytes, method, seed)
-
-    def _send(
-        self, chunk: int, source: int, target: int, op: int, parts: list[int], since_s: float
-    ) -> tuple[int, float]:
-        ranks, network = self.network.ranks, self.network
-        pair, link = source * ranks + target, int(self.link[source, target])
-        begin_s = max(since_s, float(self._free_s[pair]))
-        self._free_s[pair] = max(self._free_s[pair], begin_s + self._hold_s[link])
-        for at in range(network.link_port_start[link], network.link_port_start[link + 1]):
-            users = self._pairs_of_port[network.link_port[at]]
-            self._free_s[users] = np.maximum(self._free_s[users], begin_s + self._port_hold_s[at])
-        row = self._sends.add(chunk, link, op, parts)
-        return row, begin_s + float(self._travel_s[source, target])
-
-
-class _Spread:
-    """The spreading of one sum: its holders, since when each holds it, and the ranks still to reach."""
-
-    def __init__(self, block: list[int], others: list[int], ready_s: Floats) -> None:
-        self.held, self.held_s = list(block), ready_s[block].tolist()
-        self.left = list(others)
-        self.brought: dict[int, list[int]] = {}
-        # The pairs of a holder and a rank to reach, since when each holder holds it, and the times of travel.
-        self._pairs: tuple[Indices, Floats, Floats] | None = None
-
-    def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """Return (arrival, source, target, time from which the source has it) of the send to arrive first."""
-        if self._pairs is None:
-            pairs = np.array(self.held)[:, None] * len(travel_s) + np.array(self.left)
-            self._pairs = pairs, np.array(self.held_s)[:, None], travel_s.ravel()[pairs]
-        pairs, since_s, takes_s = self._pairs
-        comes_s = free_s[pairs]
-        np.maximum(comes_s, since_s, out=comes_s)
-        comes_s += takes_s
-        at, to = divmod(int(comes_s.argmin()), len(self.left))
-        return float(comes_s[at, to]), self.held[at], self.left[to], self.held_s[at]
-
-    def served(self, target: int, arrival_s: float, brought: list[int]) -> None:
-        self._pairs = None
-        self.left.remove(target)
-        self.held.append(target)
-        self.held_s.append(arrival_s)
-        self.brought[target] = brought
+        sent = self._sent
+        start = offsets(sent.parts)
+        addend = np.empty(start[-1], np.int64)
+        _fill_addends(sent.known, start, sent.earlier, addend)
+        return in_start_order(
+            Schedule(
+                self.network,
+                collective,
+                self.chunk_bytes,
+                method,
+                seed,
+                sent.chunk,
+                sent.link,
+                sent.op,
+                addend_start=ints(start),
+                addend=ints(addend),
+            )
+        )
 
 
-class _Sum:
-    """The contributions of a block on their way to its owner, along a shortest path tree."""
+def plan_exchange(
+    network: Network, chunk_bytes: int, levels: Sequence[Sequence[Sequence[Step]]]
+) -> ExchangePlan:
+    """Plan ``levels[chunk][level]``; a step waits for the steps of lower levels that share ranks with it.
 
-    def __init__(self, step: Collect, travel_s: Floats, ready_s: Floats) -> None:
-        self.left = [rank for rank in step.block if rank != step.owner]
-        self._towards: dict[int, int] = {}
-        self._waits = dict.fromkeys(step.block, 0)
-        self._ready_s = {rank: float(ready_s[rank]) for rank in step.block}
-        way_s = np.full(len(travel_s), np.inf)
-        way_s[step.owner] = 0.0
-        outside, inside = list(self.left), [step.owner]
-        while outside:
-            cost_s = travel_s[np.ix_(outside, inside)] + way_s[inside]
-            at, to = np.unravel_index(int(np.argmin(cost_s)), cost_s.shape)
-            rank, target = outside[at], inside[to]
-            if cost_s[at, to] == np.inf:
-                raise NotApplicableError(f"exchange needs links within the block of rank {rank}")
-            way_s[rank], self._towards[rank] = cost_s[at, to], target
-            self._waits[target] += 1
-            outside.pop(at)
-            inside.append(rank)
+    Among the possible sends of all steps and chunks, the one to arrive first is planned next, on the link on
+    which it is expected to arrive first. Raises NotApplicableError if a link is missing.
+    """
+    wires, chunks = _wires(network, chunk_bytes), len(levels)
+    plans = list({id(own): own for own in levels}.values())
+    number = {id(own): at for at, own in enumerate(plans)}
+    steps, first = _table(plans, wires)
+    plan_of = np.array([number[id(own)] for own in levels], dtype=np.int64)
+    length = np.diff(first)[plan_of]
+    chunk_of = np.repeat(np.arange(chunks), length)
+    start = offsets(length)
+    shift = np.repeat(start[:-1] - first[:-1][plan_of], length)
+    step_of = np.arange(len(chunk_of)) - shift
+    blocks, ranks = np.diff(steps.block_start), np.diff(steps.rank_start[steps.block_start])
+    jobs = np.where(steps.kind == _EXCHANGE, blocks, 1)
+    # Every job of an exchange reaches all ranks but its own block's.
+    sends = np.where(steps.kind == _EXCHANGE, (blocks - 1) * ranks, ranks - (steps.kind == _HAND_OUT))
+    many, room, total = (int(each[step_of].sum()) for each in (jobs, jobs * ranks, sends))
+    runs = _Runs(
+        chunk_of,
+        step_of,
+        shift,
+        steps.before[step_of],
+        np.zeros(len(step_of), np.int64),
+        np.full(len(step_of), -1),
+        np.full(len(step_of), -1),
+        np.empty(len(step_of), np.int64),
+    )
+    places = chunks * network.ranks
+    state = _Ranks(
+        np.zeros(places),
+        np.zeros(places, np.int64),
+        np.ones(places, np.int64),
+        np.zeros(places, np.int64),
+        np.zeros(places),
+    )
+    of_jobs = _Jobs(
+        np.empty(many, np.int64),
+        np.empty(many, np.int64),
+        np.empty(many, np.int64),
+        np.empty(many, np.int64),
+        np.empty(many),
+        np.empty(many, np.int64),
+        np.empty(room, np.int32),
+        np.empty(room),
+        np.empty(room, np.int32),
+        np.empty(room, np.int32),
+        np.empty(room, np.int32),
+    )
+    sent = _Sent(
+        np.empty(total, np.int32),
+        np.empty(total, np.int32),
+        np.empty(total, np.uint8),
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
+        np.empty(total, np.int32),
+        np.empty(total),
+        np.full(total, -1),
+        np.full(total + 1, -1),
+    )
+    unreached = _plan(wires, steps, runs, state, of_jobs, sent)
+    if unreached >= 0:
+        raise NotApplicableError(f"exchange needs a link to rank {unreached} from ranks that have a sum")
+    return ExchangePlan(network, chunk_bytes, float(state.ready_s.max()), sent)
 
-    def soonest(self, free_s: Floats, travel_s: Floats) -> tuple[float, int, int, float]:
-        """Return the send to arrive first, as `_Job` does, from ranks that wait for no contribution."""
-        found = (math.inf, -1, -1, 0.0)
-        for rank in self.left:
-            if self._waits[rank]:
-                continue
-            target, since_s = self._towards[rank], self._ready_s[rank]
-            begin_s = max(since_s, float(free_s[rank * len(travel_s) + target]))
-            arrival_s = begin_s + float(travel_s[rank, target])
-            if arrival_s < found[0]:
-                found = (arrival_s, rank, target, since_s)
-        return found
 
-    def served(self, source: int, target: int, arrival_s: float) -> None:
-        self.left.remove(source)
-        self._waits[target] -= 1
-        self._ready_s[target] = max(self._ready_s[target], arrival_s)
+@lru_cache(maxsize=8)
+def _wires(network: Network, chunk_bytes: int) -> _Wires:
+    ranks = network.ranks
+    table = link_table(network, chunk_bytes)
+    there = table >= 0
+    pair = np.full(network.links, -1)
+    pair[table[there]] = np.flatnonzero(there)
+    users = pair[network.port_user]
+    kept = users >= 0
+    port = network.link_port[kept]
+    order = np.argsort(port, kind="stable")
+    return _Wires(
+        ranks,
+        table.ravel().astype(np.int64),
+        np.where(there, network.travel_s(chunk_bytes)[table], np.inf).ravel(),
+        network.hold_s(chunk_bytes),
+        network.link_port_start.astype(np.int64),
+        network.link_port.astype(np.int64),
+        network.port_hold_s(chunk_bytes),
+        offsets(np.bincount(port, minlength=len(network.ports))),
+        users[kept][order],
+    )
 
 
-def _in_order(chunk: int, levels: Sequence[Sequence[Step]]) -> list[_Running]:
-    """Return the steps of a chunk; each waits for the last step of a lower level at any of its ranks."""
-    found: list[_Running] = []
-    last: dict[int, _Running] = {}
-    for level in levels:
-        runs = [_Running(chunk, step) for step in level]
-        for run in runs:
-            for before in {id(last[rank]): last[rank] for rank in run.step.ranks if rank in last}.values():
-                before.after.append(run)
-                run.before += 1
-        for run in runs:
-            last |= dict.fromkeys(run.step.ranks, run)
-        found += runs
+def _table(plans: Sequence[Sequence[Sequence[Step]]], wires: _Wires) -> tuple[_Steps, Indices]:
+    """Return the steps of all plans, and the number of the first step of each."""
+    kinds, blocks, towards = list[int](), list[list[int]](), list[list[int]]()
+    before, after, of_step, first = list[int](), list[list[int]](), [0], [0]
+    ways: dict[tuple[int, ...], list[int]] = {}
+    for levels in plans:
+        last: dict[int, int] = {}
+        for level in levels:
+            numbered = list(enumerate(level, len(kinds)))
+            for number, step in numbered:
+                waits_for = {last[rank] for rank in step.ranks if rank in last}
+                before.append(len(waits_for))
+                after.append(list[int]())
+                for earlier in sorted(waits_for):
+                    after[earlier].append(number)
+                if isinstance(step, Collect):
+                    kinds.append(_COLLECT)
+                    key = (step.owner, *step.block)
+                    if key not in ways:
+                        ways[key] = _way_to(step.owner, step.block, wires)
+                    blocks.append([rank for rank in step.block if rank != step.owner])
+                    towards.append(ways[key])
+                elif isinstance(step, HandOut):
+                    kinds.append(_HAND_OUT)
+                    blocks += [[step.owner], [rank for rank in step.block if rank != step.owner]]
+                else:
+                    kinds.append(_EXCHANGE)
+                    blocks += step.blocks
+                towards += [[-1] * len(block) for block in blocks[len(towards) :]]
+                of_step.append(len(blocks))
+            for number, step in numbered:
+                last |= dict.fromkeys(step.ranks, number)
+        first.append(len(kinds))
+
+    def joined(lists: Sequence[list[int]]) -> Indices:
+        return np.fromiter(chain.from_iterable(lists), np.int64)
+
+    steps = _Steps(
+        np.array(kinds, np.int64),
+        np.array(of_step, np.int64),
+        offsets([len(block) for block in blocks]),
+        joined(blocks),
+        joined(towards),
+        np.array(before, np.int64),
+        offsets([len(each) for each in after]),
+        joined(after),
+    )
+    return steps, np.array(first, np.int64)
+
+
+def _way_to(owner: int, block: Sequence[int], wires: _Wires) -> list[int]:
+    """Return the next rank of each of ``block`` but the owner on a shortest path tree to the owner."""
+    travel_s = wires.travel_s.reshape(wires.ranks, wires.ranks)
+    left = np.array([rank for rank in block if rank != owner], np.int64)
+    # Ranks join the tree one by one; those outside keep the shortest way by a rank inside.
+    towards, way_s, outside = np.full(len(left), owner), travel_s[left, owner], np.ones(len(left), bool)
+    for _ in left:
+        at = int(np.where(outside, way_s, np.inf).argmin())
+        if way_s[at] == np.inf:
+            raise NotApplicableError(f"exchange needs links within the block of rank {left[outside][0]}")
+        outside[at] = False
+        by_s = travel_s[left, left[at]] + way_s[at]
+        shorter = outside & (by_s < way_s)
+        way_s[shorter], towards[shorter] = by_s[shorter], left[at]
+    found: list[int] = towards.tolist()
     return found
+
+
+@compiled
+def _plan(wires: _Wires, steps: _Steps, runs: _Runs, ranks: _Ranks, jobs: _Jobs, sent: _Sent) -> int:
+    """Fill ``sent``, and return -1, or a rank that no link reaches."""
+    free_s = np.zeros(len(wires.link))
+    begun = size = number = room = sends = ready = 0
+    for run in range(len(runs.step)):
+        if not runs.before[run]:
+            runs.queue[ready] = run
+            ready += 1
+    while True:
+        while begun < ready:
+            run = runs.queue[begun]
+            begun += 1
+            number, room, size = _begin(run, wires.ranks, steps, runs, ranks, jobs, number, room, size)
+            if not runs.jobs[run]:
+                ready = _finish(run, wires.ranks, steps, runs, ranks, sent, ready)
+        if not size:
+            return -1
+        job = jobs.heap[0]
+        run, base = jobs.run[job], jobs.base[job]
+        step, place = runs.step[run], runs.chunk[run] * wires.ranks
+        collects = steps.kind[step] == _COLLECT
+        if collects:
+            at = to = _next_of_sum(job, place, wires, free_s, steps.towards, ranks, jobs)
+            source, target = jobs.missing[base + at], steps.towards[jobs.known[base + at]]
+            since_s = ranks.come_s[place + source]
+        else:
+            at, to = _next_of_spread(job, wires, free_s, jobs)
+            source, target = jobs.holder[base + at], jobs.missing[base + to]
+            since_s = jobs.since_s[base + at]
+        pair = source * wires.ranks + target
+        arrival_s = max(since_s, free_s[pair]) + wires.travel_s[pair]
+        if arrival_s == np.inf:
+            return int(target)
+        if (size > 1 and arrival_s > jobs.heap_s[1]) or (size > 2 and arrival_s > jobs.heap_s[2]):
+            _replace(jobs.heap_s, jobs.heap, size, arrival_s, job)
+            continue
+        _hold(wires, free_s, pair, max(since_s, free_s[pair]))
+        sent.chunk[sends], sent.link[sends] = runs.chunk[run], wires.link[pair]
+        sent.target[sends], sent.arrival_s[sends] = target, arrival_s
+        sent.op[sends] = COPY if steps.kind[step] == _HAND_OUT else REDUCE
+        if runs.last[run] >= 0:
+            sent.following[runs.last[run]] = sends
+        else:
+            runs.first[run] = sends
+        runs.last[run] = sends
+        if collects:
+            sent.known[sends], sent.parts[sends] = ranks.known[place + source], ranks.parts[place + source]
+            _add(place + target, sends, ranks, sent)
+            ranks.waits[place + target] -= 1
+            ranks.come_s[place + target] = max(ranks.come_s[place + target], arrival_s)
+        else:
+            sent.known[sends], sent.parts[sends] = jobs.known[base + at], jobs.parts[base + at]
+            held = base + jobs.held[job]
+            jobs.holder[held], jobs.since_s[held] = target, arrival_s
+            # A copy overwrites the target's data and is forwarded unchanged.
+            jobs.known[held], jobs.parts[held] = _ALONE - sends, steps.kind[step] == _EXCHANGE
+            jobs.held[job] += 1
+        sends += 1
+        jobs.left[job] -= 1
+        for later in range(base + to, base + jobs.left[job]):
+            jobs.missing[later] = jobs.missing[later + 1]
+            if collects:
+                jobs.known[later] = jobs.known[later + 1]
+        if jobs.left[job]:
+            _replace(jobs.heap_s, jobs.heap, size, arrival_s, job)
+            continue
+        size -= 1
+        _replace(jobs.heap_s, jobs.heap, size, jobs.heap_s[size], jobs.heap[size])
+        runs.jobs[run] -= 1
+        if not runs.jobs[run]:
+            ready = _finish(run, wires.ranks, steps, runs, ranks, sent, ready)
+
+
+@compiled
+def _begin(
+    run: int,
+    many: int,
+    steps: _Steps,
+    runs: _Runs,
+    ranks: _Ranks,
+    jobs: _Jobs,
+    number: int,
+    room: int,
+    size: int,
+) -> tuple[int, int, int]:
+    """Add the jobs of a run; return the next number of a job, the room in use and the size of the heap."""
+    step, place = runs.step[run], runs.chunk[run] * many
+    first, past = steps.block_start[step], steps.block_start[step + 1]
+    low, high = steps.rank_start[first], steps.rank_start[past]
+    collects = steps.kind[step] == _COLLECT
+    if steps.kind[step] == _HAND_OUT:
+        past = first + 1
+    for block in range(first, past):
+        own, others = steps.rank_start[block], steps.rank_start[block + 1]
+        jobs.base[number], jobs.run[number] = room, run
+        held = left = 0
+        for at in range(low, high):
+            rank = steps.rank[at]
+            if collects:
+                target = place + steps.towards[at]
+                ranks.come_s[place + rank], ranks.come_s[target] = (
+                    ranks.ready_s[place + rank],
+                    ranks.ready_s[target],
+                )
+                ranks.waits[target] += 1
+                jobs.missing[room + left], jobs.known[room + left] = rank, at
+                left += 1
+            elif own <= at < others:
+                jobs.holder[room + held], jobs.since_s[room + held] = rank, ranks.ready_s[place + rank]
+                jobs.known[room + held], jobs.parts[room + held] = (
+                    ranks.known[place + rank],
+                    ranks.parts[place + rank],
+                )
+                held += 1
+            else:
+                jobs.missing[room + left] = rank
+                left += 1
+        if not left:
+            continue
+        jobs.held[number], jobs.left[number] = held, left
+        room += high - low
+        runs.jobs[run] += 1
+        at, size = size, size + 1
+        while at > 0 and jobs.heap_s[(at - 1) // 2] > 0.0:
+            above = (at - 1) // 2
+            jobs.heap_s[at], jobs.heap[at] = jobs.heap_s[above], jobs.heap[above]
+            at = above
+        jobs.heap_s[at], jobs.heap[at] = 0.0, number
+        number += 1
+    return number, room, size
+
+
+@compiled
+def _next_of_spread(job: int, wires: _Wires, free_s: Floats, jobs: _Jobs) -> tuple[int, int]:
+    """Return the places of the holder and the rank without the sum whose send arrives first."""
+    base = jobs.base[job]
+    found, best_s = (0, 0), np.inf
+    for at in range(jobs.held[job]):
+        first, since_s = jobs.holder[base + at] * wires.ranks, jobs.since_s[base + at]
+        for to in range(jobs.left[job]):
+            pair = first + jobs.missing[base + to]
+            arrival_s = max(since_s, free_s[pair]) + wires.travel_s[pair]
+            if arrival_s < best_s:
+                found, best_s = (at, to), arrival_s
+    return found
+
+
+@compiled
+def _next_of_sum(
+    job: int, place: int, wires: _Wires, free_s: Floats, towards: Indices, ranks: _Ranks, jobs: _Jobs
+) -> int:
+    """Return the place of the rank whose send arrives first, of those that wait for no contribution."""
+    base = jobs.base[job]
+    found, best_s = 0, np.inf
+    for at in range(jobs.left[job]):
+        rank = jobs.missing[base + at]
+        if ranks.waits[place + rank] == 0:
+            pair = rank * wires.ranks + towards[jobs.known[base + at]]
+            arrival_s = max(ranks.come_s[place + rank], free_s[pair]) + wires.travel_s[pair]
+            if arrival_s < best_s:
+                found, best_s = at, arrival_s
+    return found
+
+
+@compiled
+def _hold(wires: _Wires, free_s: Floats, pair: int, begin_s: float) -> None:
+    """Hold the link of a pair and its ports from ``begin_s`` on."""
+    link = wires.link[pair]
+    free_s[pair] = max(free_s[pair], begin_s + wires.hold_s[link])
+    for at in range(wires.port_start[link], wires.port_start[link + 1]):
+        end_s = begin_s + wires.port_hold_s[at]
+        for user in range(wires.user_start[wires.port[at]], wires.user_start[wires.port[at] + 1]):
+            other = wires.user[user]
+            free_s[other] = max(free_s[other], end_s)
+
+
+@compiled
+def _add(place: int, row: int, ranks: _Ranks, sent: _Sent) -> None:
+    """Add a row to the sum that a rank has."""
+    sent.earlier[row + 1] = ranks.known[place]
+    ranks.known[place] = row + 1
+    ranks.parts[place] += 1
+
+
+@compiled
+def _finish(run: int, many: int, steps: _Steps, runs: _Runs, ranks: _Ranks, sent: _Sent, ready: int) -> int:
+    """Apply the arrivals of a finished run, and return the number of runs that may have begun by now.
+
+    A sum that is collected is added at once, one that is exchanged at the end of the run.
+    """
+    step, send = runs.step[run], runs.first[run]
+    while send >= 0:
+        place = runs.chunk[run] * many + sent.target[send]
+        if steps.kind[step] == _EXCHANGE:
+            _add(place, send, ranks, sent)
+        ranks.ready_s[place] = max(ranks.ready_s[place], sent.arrival_s[send])
+        send = sent.following[send]
+    for at in range(steps.after_start[step], steps.after_start[step + 1]):
+        later = runs.shift[run] + steps.after[at]
+        runs.before[later] -= 1
+        if runs.before[later] == 0:
+            runs.queue[ready] = later
+            ready += 1
+    return ready
+
+
+@compiled
+def _replace(heap_s: Floats, heap: Indices, size: int, arrival_s: float, job: int) -> None:
+    """Replace the top of the heap; equal arrivals are in the order of the jobs' numbers."""
+    at = 0
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and (
+            heap_s[child + 1] < heap_s[child]
+            or (heap_s[child + 1] == heap_s[child] and heap[child + 1] < heap[child])
+        ):
+            child += 1
+        if heap_s[child] > arrival_s or (heap_s[child] == arrival_s and heap[child] > job):
+            break
+        heap_s[at], heap[at] = heap_s[child], heap[child]
+        at = child
+    heap_s[at], heap[at] = arrival_s, job
+
+
+@compiled
+def _fill_addends(known: Indices, start: Indices, earlier: Indices, addend: Indices) -> None:
+    """Write the addends of each send, in the order in which its source has added them."""
+    for send in range(len(known)):
+        node = known[send]
+        for at in range(start[send + 1] - 1, start[send] - 1, -1):
+            if node <= _ALONE:
+                addend[at] = _ALONE - node
+            else:
+                addend[at] = node - 1
+                node = earlier[node]
 
 
 def nearest_blocks(network: Network, chunk_bytes: int, used: list[Floats]) -> list[Blocks]:

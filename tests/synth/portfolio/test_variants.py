@@ -33,6 +33,20 @@ def test_a_faster_link_is_levelled_and_a_slower_one_is_not():
     assert levelled(asked(with_rate(torus, 5, 0.5))) is None
 
 
+def test_a_further_link_is_left_out():
+    torus = family("torus:4x4", [2e-6], [25e9])
+    more = build(torus.name, torus.hosts, [Link(0, 5, 2e-6, 4e-11), *torus.as_links()])
+    found = levelled(asked(more))
+    assert found is not None
+    assert found.rows.tolist() == [
+        row for row in range(more.links) if (more.src[row], more.dst[row]) != (0, 5)
+    ]
+    few = replace(asked(more), chunk_bytes=7 << 10, chunks=4, jobs=0, solving=False)
+    plain, wider = planned(replace(few, network=torus)), planned(few)
+    assert wider.listed.network is more
+    assert wider.schedule.outcome.time_s <= 1.001 * plain.schedule.outcome.time_s
+
+
 def test_links_that_all_differ_are_not_levelled():
     torus = family("torus:4x4", [2e-6], [25e9])
     for link in range(torus.links):
