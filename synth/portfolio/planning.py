@@ -32,7 +32,7 @@ from synth.portfolio.request import Request
 from synth.portfolio.size_sweep import sweep
 from synth.portfolio.symmetry import around_failures, fastest_symmetric, is_large, serves_failures
 from synth.portfolio.synthesis import RaceRunner, Synthesis
-from synth.portfolio.variants import RequestVariant, levelled, members_alone
+from synth.portfolio.variants import RequestVariant, by_host, levelled, members_alone
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import soonest
 from synth.schedules import Bound, Schedule
@@ -91,11 +91,12 @@ def planned(
 def _or_variant(found: Synthesis, request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
     """Return ``found``, or a faster schedule that is planned on a variant of the network.
 
-    One variant has the members of the collective alone, the other is without a few fast or further links.
+    One variant has the members of the collective alone, one is without a few fast or further links, and one
+    has the ranks of each host side by side.
     """
     if request.method != "auto" or request.decided_by_prediction:
         return found
-    for variant_of in (members_alone, levelled):
+    for variant_of in (members_alone, levelled, by_host):
         left_s = request.time_limit_s and request.time_limit_s - found.synthesis_s - found.proof_s
         if _is_near(found) or (left_s is not None and left_s <= 0):
             break

@@ -6,22 +6,26 @@
   methods for such networks.
 - The members of a collective are alone, without ranks that may relay. A collective of all ranks has methods
   and refinements that a subset of them has not.
+- The ranks of each host are side by side. Where they are dealt out among hosts in turn, as some launchers do,
+  translations carry less of a network into itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, floats
+from probes.base import Floats, Indices, Mask, floats, ints
+from synth.collective import Collective
 from synth.network import Network
 from synth.networks import found_symmetry, kept_links, restricted, strong_components
 from synth.portfolio.rank_subsets import on_whole_network
 from synth.portfolio.request import Request
 from synth.schedules import Schedule
 
-__all__ = ["RequestVariant", "levelled", "members_alone"]
+__all__ = ["RequestVariant", "by_host", "levelled", "members_alone"]
 
 # A cost is rare if at most this share of the links have it.
 _RARE = 0.1
@@ -31,8 +35,7 @@ _RARE = 0.1
 class RequestVariant:
     """A request whose schedules serve another one, too, and ``why`` they may be faster.
 
-    ``rows`` are the rows of its links in the other network, ``members`` the ranks of it that are left (empty:
-    all).
+    ``rows`` are the rows of its links in the other network, ``members`` its ranks there (empty: the same).
     """
 
     request: Request
@@ -44,8 +47,11 @@ class RequestVariant:
         """Return a schedule of the variant as one on the other request's network, without an outcome."""
         collective = made.collective
         if self.members:
-            root = self.members[collective.root]
-            collective = replace(collective, ranks=network.ranks, root=root, members=self.members)
+            root, all_ranks = self.members[collective.root], len(self.members) == network.ranks
+            members = () if all_ranks else self.members
+            collective = replace(collective, ranks=network.ranks, root=root, members=members)
+            if all_ranks:
+                made = replace(made, chunk=ints(_renumbered_chunks(collective, self.members)[made.chunk]))
         return replace(on_whole_network(made, network, collective, self.rows), outcome=None)
 
 
@@ -104,3 +110,65 @@ def _raised(cost: Floats) -> Floats:
         return cost
     place = np.searchsorted(common, cost)
     return floats(np.where(place < len(common), common[np.minimum(place, len(common) - 1)], cost))
+
+
+def by_host(request: Request) -> RequestVariant | None:
+    """Return the variant in which ranks of a host are side by side, and of these the ones that share a NIC.
+
+    Return None if they are, for several or custom collectives and parts of the ranks, unless translations map
+    the renumbered network to itself, and for networks that queue. O(ranks²).
+    """
+    first, *others = request.asked
+    network = request.network
+    if others or first.sets or first.members or first.kind == "all_to_next":
+        return None
+    if network.queues or network.memory or len(network.port_beta_s_per_byte) or not network.links:
+        return None
+    order = np.lexsort((np.arange(network.ranks), _first_of_nic(network), network.host_of))
+    if (np.diff(order) == 1).all():
+        return None
+    number = np.argsort(order)
+    rows = np.lexsort((number[network.dst], number[network.src]))
+    found = kept_links(network, rows)
+    hosts = tuple(network.hosts[rank] for rank in order.tolist())
+    _, first_use, port = np.unique(found.link_port, return_index=True, return_inverse=True)
+    ports = np.argsort(first_use)
+    found = replace(
+        found,
+        hosts=hosts,
+        src=ints(number[found.src]),
+        dst=ints(number[found.dst]),
+        ports=tuple(network.ports[at] for at in np.unique(found.link_port)[ports].tolist()),
+        link_port=ints(np.argsort(ports)[port]),
+    )
+    if found_symmetry(found) is None:
+        return None
+    inner = replace(request, network=found, kind=first.kind, root=int(number[first.root]), collectives=())
+    return RequestVariant(
+        inner, rows, "planned with the ranks of each host side by side", tuple(order.tolist())
+    )
+
+
+def _first_of_nic(network: Network) -> Indices:
+    """Return, for each rank, the first rank of its host with which it shares a port out of the host."""
+    first = np.arange(network.ranks)
+    leaves = ~network.within_host[network.port_user]
+    port, src = network.link_port[leaves], network.src[network.port_user[leaves]]
+    lowest, host = np.full(len(network.ports), network.ranks), network.host_of[src]
+    np.minimum.at(lowest, port, src)
+    # A port into a host is shared by ranks of many hosts.
+    alien = np.unique(port[network.host_of[lowest[port]] != host])
+    own = ~np.isin(port, alien)
+    np.minimum.at(first, src[own], lowest[port[own]])
+    return first
+
+
+def _renumbered_chunks(collective: Collective, ranks: Sequence[int]) -> Indices:
+    """Return the chunk that each chunk is, once rank r is called ``ranks[r]``."""
+    chunk, new, share = np.arange(collective.chunks), np.array(ranks), collective.share
+    owner, lap = np.divmod(chunk, share)
+    if collective.kind == "all_to_all":
+        owner = new[owner // len(new)] * len(new) + new[owner % len(new)]
+    elif collective.kind in ("all_gather", "reduce_scatter", "gather", "scatter"):
+        owner = new[owner]
+    return np.asarray(owner * share + lap)

@@ -4,14 +4,16 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from probes.base.columns import floats
 from synth.check import check
+from synth.collective import ROOTED
 from synth.network import Link, Network, build
 from synth.networks.families import family
 from synth.portfolio.planning import planned
 from synth.portfolio.request import CollectiveRequest, Request
-from synth.portfolio.variants import levelled, members_alone
+from synth.portfolio.variants import by_host, levelled, members_alone
 
 
 def with_rate(network: Network, link: int, factor: float) -> Network:
@@ -105,3 +107,36 @@ def test_only_members_that_reach_each_other_are_planned_alone():
     line = family("mesh:3", [2e-6], [25e9])
     assert members_alone(replace(among((0, 2), "all_reduce", 0), network=line)) is None
     assert members_alone(replace(among((0, 1), "all_reduce", 0), network=line)) is not None
+
+
+def dealt_out(order: tuple[int, ...] = (0, 2, 4, 1, 3, 5)) -> Network:
+    """Return `pods_of_three` with its ranks dealt out among the hosts: rank r is called ``order[r]``."""
+    pods = pods_of_three()
+    links = [one._replace(src=order[one.src], dst=order[one.dst]) for one in pods.as_links()]
+    return build("dealt", [host for _, host in sorted(zip(order, pods.hosts, strict=True))], links)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "scatter", "gather", "all_to_all"],
+)
+def test_a_schedule_by_host_serves_the_same_ranks(kind):
+    asked_for = Request(dealt_out(), kind, 1 << 18, root=3 if kind in ROOTED else 0, jobs=0, solving=False)
+    variant = by_host(asked_for)
+    assert variant.request.network.columns == pods_of_three().columns
+    assert variant.members == (0, 2, 4, 1, 3, 5)
+    made = variant.restored(planned(replace(variant.request, quick=True)).schedule, asked_for.network)
+    assert check(made) == []
+    assert made.collective == replace(asked_for.shape(), chunks=made.collective.chunks)
+
+
+def test_ranks_that_are_dealt_out_among_hosts_cost_no_time():
+    """Without `by_host` the schedule takes 2 % longer."""
+    asked_for = Request(dealt_out((0, 3, 1, 4, 2, 5)), "all_reduce", 1 << 18, jobs=0, solving=False)
+    in_rows, found = planned(replace(asked_for, network=pods_of_three())), planned(asked_for)
+    assert found.schedule.outcome.time_s <= 1.001 * in_rows.schedule.outcome.time_s
+
+
+def test_only_hosts_that_are_apart_are_put_together():
+    assert by_host(Request(pods_of_three(), "all_reduce", 1 << 18)) is None
+    assert by_host(Request(dealt_out(), "all_to_next", 1 << 18)) is None
