@@ -117,8 +117,8 @@ def tune(options: TuneOptions) -> None:
     setting. For UCC they follow from logs of the OSU benchmarks, one for each algorithm and collective; -n is
     the number of ranks if a log does not say.
 
-    A size that takes far longer than a larger one is measured again, or left out. In --json, untouched_s is
-    the time of the library without rules.
+    A size that takes far longer than a larger one is measured again, or left out. In --json, left_out has
+    such sizes, and untouched_s is the time of the library without rules.
     """
     from exec.library_rules import environment_of, rules_writer, tuner_file
 
@@ -146,7 +146,12 @@ def tune(options: TuneOptions) -> None:
         write = rules_writer(options.library, options.merge)
         found = _swept(kinds, options)
         text = write(found)
-        values = {"library": found.library, "ranks": found.ranks, "collectives": found.summary()}
+        values = {
+            "library": found.library,
+            "ranks": found.ranks,
+            "collectives": found.summary(),
+            "left_out": found.left_out,
+        }
         loaded = environment_of(options.library, kinds, path)
     else:
         tried = [_tried(given, options) for given in options.tables or ()]

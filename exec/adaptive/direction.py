@@ -273,7 +273,8 @@ class Direction:
             for rank in self.coordinator.members:
                 self._state.send(rank, decision)
             if isinstance(decision, Go) and decision.last:
-                if not decision.request.admits:
+                # An empty part ends a request that no schedule serves any more: its root is lost.
+                if decision.part and not decision.request.admits:
                     alone = not decision.number
                     self._under_way[decision.seq] = decision.request, self._in_use, alone
                 self._between(decision)

@@ -43,8 +43,12 @@ def test_open_mpi_is_measured_and_its_rules_are_written(run_ccctl, tmp_path):
     assert "Dynamic rules of coll/tuned" in text
     assert table.keys() == {COLLECTIVES["all_reduce"], COLLECTIVES["all_gather"]}
     assert {2, 64} <= table[COLLECTIVES["all_gather"]].keys()
-    rows = json.loads(done.stdout)["collectives"]["all_reduce"]
-    assert {1024, 8192} <= {row["size_bytes"] for row in rows}
+    told = json.loads(done.stdout)
+    rows = told["collectives"]["all_reduce"]
+    # On a busy machine a size may take far longer than a larger one.
+    left_out = told["left_out"].get("all_reduce", [])
+    assert {1024, 8192} <= {row["size_bytes"] for row in rows} | {*left_out}
+    assert rows
     assert all(row["time_s"] > 0 and row["untouched_s"] > 0 for row in rows)
 
 

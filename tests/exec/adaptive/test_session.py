@@ -230,6 +230,27 @@ assert session.gather("left", rank) == {0: 0, 1: 1}
 session.close()
 """
 
+# The root of a broadcast is lost. Its broadcasts fail one by one, also once nothing runs beside the job.
+ROOT_IS_LOST = """
+session.setup(count, kind="broadcast", root=2)
+assert (session.broadcast(data(0, 2), root=2).wait(300) == data(0, 2)).all()
+if rank == 2:
+    os.kill(os.getpid(), 9)
+direction, quiet, until_s = session._direction, 0, time.monotonic() + 200
+while quiet < 3 and time.monotonic() < until_s:
+    try:
+        session.broadcast(data(0, 2), root=2).wait(300)
+        raise AssertionError("a broadcast from a lost rank")
+    except LostRankError as error:
+        assert "the root, is lost" in str(error), error
+    assert session.all_reduce(data(0, rank)).wait(300).size == count
+    time.sleep(0.02)
+    idle = direction is None or not (direction._replanner.busy or direction._is_installing)
+    quiet = quiet + 1 if all(session.gather("idle", idle).values()) else 0
+assert quiet == 3
+session.close()
+"""
+
 # A rank that gets no core for longer than `silent_s`, on what the others take for another host, at whose
 # processes they cannot look: the kernel acknowledges what it is sent.
 STARVED = """
@@ -315,6 +336,10 @@ def test_after_a_loss_ranks_relay_again_once_there_are_contexts_for_that(tmp_pat
 
 def test_values_are_gathered_over_the_loss_of_a_rank(tmp_path):
     run_joined(tmp_path, 3, START + GATHERED)
+
+
+def test_broadcasts_from_a_lost_rank_fail_and_all_else_goes_on(tmp_path):
+    run_joined(tmp_path, 3, "from probes.base.errors import LostRankError\n" + START + ROOT_IS_LOST)
 
 
 @pytest.mark.mpi
