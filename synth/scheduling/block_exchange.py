@@ -21,16 +21,8 @@ from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s, found_symmetry
 from synth.schedules import Schedule
-from synth.scheduling.exchanges import (
-    Blocks,
-    Collect,
-    Exchange,
-    ExchangePlan,
-    HandOut,
-    Step,
-    nearest_blocks,
-    plan_exchange,
-)
+from synth.scheduling.exchanges import Collect, Exchange, ExchangePlan, HandOut, Step, plan_exchange
+from synth.scheduling.nearest_blocks import Blocks, nearest_blocks
 from synth.simulation import replay
 
 __all__ = ["chunk_counts", "least_bandwidth", "pays", "suits", "synthesize"]

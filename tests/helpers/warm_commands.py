@@ -116,8 +116,16 @@ class WarmCommands:
         starter.rank_program = rank_program
 
     def program(self, *words):
-        """Return the command line that runs ``python -P WORDS`` in a forked process."""
+        """Return the command line that runs ``python -P WORDS`` in a forked process.
+
+        Wait until the server forks: without caches, on a busy machine, a rank must not wait so long to start.
+        """
         self._start()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
+            asked.connect(self._path)
+            # The server hangs up on who asks for nothing.
+            asked.shutdown(socket.SHUT_WR)
+            assert asked.recv(32) == b""
         return _client(self._path, *words)
 
     def helpers(self):
