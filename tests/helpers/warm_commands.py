@@ -118,7 +118,7 @@ class WarmCommands:
     def program(self, *words):
         """Return the command line that runs ``python -P WORDS`` in a forked process.
 
-        Wait until the server forks: without caches, on a busy machine, a rank must not wait so long to start.
+        Wait until the server forks. Without caches, on a busy machine, that can take longer than ranks may.
         """
         self._start()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
