@@ -116,7 +116,7 @@ def by_host(request: Request) -> RequestVariant | None:
     """Return the variant in which ranks of a host are side by side, and of these the ones that share a NIC.
 
     Return None if they are, for several or custom collectives and parts of the ranks, unless translations map
-    the renumbered network to itself, and for networks that queue. O(ranks²).
+    the renumbered network to itself, for networks that queue, and where switches sum. O(ranks²).
     """
     first, *others = request.asked
     network = request.network
@@ -124,9 +124,12 @@ def by_host(request: Request) -> RequestVariant | None:
         return None
     if network.queues or network.memory or len(network.port_beta_s_per_byte) or not network.links:
         return None
-    order = np.lexsort((np.arange(network.ranks), _first_of_nic(network), network.host_of))
-    if (np.diff(order) == 1).all():
+    if network.multimem_s_per_byte:
         return None
+    nic = network.host_of.astype(np.int64) * network.ranks + _first_of_nic(network)
+    if len(np.unique(nic)) == 1 + np.count_nonzero(np.diff(nic)):
+        return None
+    order = np.argsort(nic, kind="stable")
     number = np.argsort(order)
     rows = np.lexsort((number[network.dst], number[network.src]))
     found = kept_links(network, rows)

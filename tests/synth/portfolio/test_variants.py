@@ -139,4 +139,5 @@ def test_ranks_that_are_dealt_out_among_hosts_cost_no_time():
 
 def test_only_hosts_that_are_apart_are_put_together():
     assert by_host(Request(pods_of_three(), "all_reduce", 1 << 18)) is None
+    assert by_host(Request(dealt_out((3, 4, 5, 0, 1, 2)), "all_reduce", 1 << 18)) is None
     assert by_host(Request(dealt_out(), "all_to_next", 1 << 18)) is None
