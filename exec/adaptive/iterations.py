@@ -123,7 +123,7 @@ def iterations_task(comm: Group, job: Iterations, progress: Safekeeping) -> Iter
     if session.rank == session.coordinator:
         report = IterationsReport(
             tuple(each),
-            # A rank lost in the last moment is in no other epoch.
+            # A rank that was lost in the last moment is still a member.
             {**{rank: "is gone" for rank in members if rank not in each}, **session.lost},
             sum(count for _, count in each.values()),
             tuple(times for times, _ in each.values()),

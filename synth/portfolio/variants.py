@@ -95,7 +95,10 @@ def levelled(request: Request) -> RequestVariant | None:
 
 
 def _is_extra(network: Network) -> Mask:
-    """Return which links join two ranks that have more links than most, this way; none if these are many."""
+    """Return which links leave a rank with more links out than usual for one with more links in than usual.
+
+    Return none if these are many.
+    """
     sends, receives = (np.bincount(end, minlength=network.ranks) for end in (network.src, network.dst))
     usual_sends, usual_receives = (int(np.bincount(each).argmax()) for each in (sends, receives))
     extra = (sends[network.src] > usual_sends) & (receives[network.dst] > usual_receives)
@@ -116,15 +119,16 @@ def by_host(request: Request) -> RequestVariant | None:
     """Return the variant in which ranks of a host are side by side, and of these the ones that share a NIC.
 
     Return None if they are, for several or custom collectives and parts of the ranks, unless translations map
-    the renumbered network to itself, for networks that queue, and where switches sum. O(ranks²).
+    the renumbered network to itself, for networks that queue, and where ports were measured or switches sum.
+    O(ranks²).
     """
     first, *others = request.asked
     network = request.network
     if others or first.sets or first.members or first.kind == "all_to_next":
         return None
-    if network.queues or network.memory or len(network.port_beta_s_per_byte) or not network.links:
+    if network.queues or network.memory or not network.links:
         return None
-    if network.multimem_s_per_byte:
+    if len(network.port_beta_s_per_byte) or network.multimem_s_per_byte:
         return None
     nic = network.host_of.astype(np.int64) * network.ranks + _first_of_nic(network)
     if len(np.unique(nic)) == 1 + np.count_nonzero(np.diff(nic)):
@@ -159,15 +163,15 @@ def _first_of_nic(network: Network) -> Indices:
     port, src = network.link_port[leaves], network.src[network.port_user[leaves]]
     lowest, host = np.full(len(network.ports), network.ranks), network.host_of[src]
     np.minimum.at(lowest, port, src)
-    # A port into a host is shared by ranks of many hosts.
-    alien = np.unique(port[network.host_of[lowest[port]] != host])
-    own = ~np.isin(port, alien)
+    # Ranks of several hosts use a port into a host.
+    of_several = np.unique(port[network.host_of[lowest[port]] != host])
+    own = ~np.isin(port, of_several)
     np.minimum.at(first, src[own], lowest[port[own]])
     return first
 
 
 def _renumbered_chunks(collective: Collective, ranks: Sequence[int]) -> Indices:
-    """Return the chunk that each chunk is, once rank r is called ``ranks[r]``."""
+    """Return the number that each chunk has once rank r is called ``ranks[r]``."""
     chunk, new, share = np.arange(collective.chunks), np.array(ranks), collective.share
     owner, lap = np.divmod(chunk, share)
     if collective.kind == "all_to_all":

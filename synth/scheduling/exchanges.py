@@ -18,21 +18,14 @@ import numpy as np
 from probes.base import Bytes, Floats, Indices, Ints, ints, offsets
 from synth.collective import Collective
 from synth.errors import NotApplicableError
-from synth.kernels import compiled
+from synth.kernels import compiled, push
 from synth.network import Network
 from synth.networks import link_table
 from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.list_scheduling import in_start_order
 from synth.scheduling.nearest_blocks import Blocks
 
-__all__ = [
-    "Collect",
-    "Exchange",
-    "ExchangePlan",
-    "HandOut",
-    "Step",
-    "plan_exchange",
-]
+__all__ = ["Collect", "Exchange", "ExchangePlan", "HandOut", "Step", "plan_exchange"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ Step = Collect | Exchange | HandOut
 
 # The kinds of steps in compiled loops.
 _COLLECT, _EXCHANGE, _HAND_OUT = 0, 1, 2
-# A single row as addend is noted as this minus the row, any other list of addends by its last node.
+# Addends are noted by their last node, or as this minus the row if they are a single row.
 _ALONE = -2
 
 
@@ -225,32 +218,16 @@ def plan_exchange(
     Among the possible sends of all steps and chunks, the one to arrive first is planned next, on the link on
     which it is expected to arrive first. Raises NotApplicableError if a link is missing.
     """
-    wires, chunks = _wires(network, chunk_bytes), len(levels)
+    wires, places = _wires(network, chunk_bytes), len(levels) * network.ranks
     plans = list({id(own): own for own in levels}.values())
     number = {id(own): at for at, own in enumerate(plans)}
     steps, first = _table(plans, wires)
-    plan_of = np.array([number[id(own)] for own in levels], dtype=np.int64)
-    length = np.diff(first)[plan_of]
-    chunk_of = np.repeat(np.arange(chunks), length)
-    start = offsets(length)
-    shift = np.repeat(start[:-1] - first[:-1][plan_of], length)
-    step_of = np.arange(len(chunk_of)) - shift
+    runs = _runs(steps, first, np.array([number[id(own)] for own in levels], dtype=np.int64))
     blocks, ranks = np.diff(steps.block_start), np.diff(steps.rank_start[steps.block_start])
     jobs = np.where(steps.kind == _EXCHANGE, blocks, 1)
     # Every job of an exchange reaches all ranks but its own block's.
     sends = np.where(steps.kind == _EXCHANGE, (blocks - 1) * ranks, ranks - (steps.kind == _HAND_OUT))
-    many, room, total = (int(each[step_of].sum()) for each in (jobs, jobs * ranks, sends))
-    runs = _Runs(
-        chunk_of,
-        step_of,
-        shift,
-        steps.before[step_of],
-        np.zeros(len(step_of), np.int64),
-        np.full(len(step_of), -1),
-        np.full(len(step_of), -1),
-        np.empty(len(step_of), np.int64),
-    )
-    places = chunks * network.ranks
+    many, room, total = (int(each[runs.step].sum()) for each in (jobs, jobs * ranks, sends))
     state = _Ranks(
         np.zeros(places),
         np.zeros(places, np.int64),
@@ -258,38 +235,66 @@ def plan_exchange(
         np.zeros(places, np.int64),
         np.zeros(places),
     )
-    of_jobs = _Jobs(
-        np.empty(many, np.int64),
-        np.empty(many, np.int64),
-        np.empty(many, np.int64),
-        np.empty(many, np.int64),
-        np.empty(many),
-        np.empty(many, np.int64),
+    sent = _nothing_sent(total)
+    unreached = _plan(wires, steps, runs, state, _no_jobs(many, room), sent)
+    if unreached >= 0:
+        raise NotApplicableError(f"exchange needs a link to rank {unreached} from ranks that have a sum")
+    return ExchangePlan(network, chunk_bytes, float(state.ready_s.max()), sent)
+
+
+def _runs(steps: _Steps, first: Indices, plan_of: Indices) -> _Runs:
+    """Return the runs of all chunks; chunk c takes the steps of plan ``plan_of[c]``."""
+    length = np.diff(first)[plan_of]
+    chunk = np.repeat(np.arange(len(plan_of)), length)
+    shift = np.repeat(offsets(length)[:-1] - first[:-1][plan_of], length)
+    step = np.arange(len(chunk)) - shift
+    return _Runs(
+        chunk,
+        step,
+        shift,
+        steps.before[step],
+        np.zeros(len(step), np.int64),
+        np.full(len(step), -1),
+        np.full(len(step), -1),
+        np.empty(len(step), np.int64),
+    )
+
+
+def _no_jobs(jobs: int, room: int) -> _Jobs:
+    """Return the memory for so many jobs, which together have ``room`` for holders."""
+    return _Jobs(
+        np.empty(jobs, np.int64),
+        np.empty(jobs, np.int64),
+        np.empty(jobs, np.int64),
+        np.empty(jobs, np.int64),
+        np.empty(jobs),
+        np.empty(jobs, np.int64),
         np.empty(room, np.int32),
         np.empty(room),
         np.empty(room, np.int32),
         np.empty(room, np.int32),
         np.empty(room, np.int32),
     )
-    sent = _Sent(
-        np.empty(total, np.int32),
-        np.empty(total, np.int32),
-        np.empty(total, np.uint8),
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-        np.empty(total, np.int32),
-        np.empty(total),
-        np.full(total, -1),
-        np.full(total + 1, -1),
+
+
+def _nothing_sent(sends: int) -> _Sent:
+    """Return the memory for so many sends."""
+    return _Sent(
+        np.empty(sends, np.int32),
+        np.empty(sends, np.int32),
+        np.empty(sends, np.uint8),
+        np.empty(sends, np.int64),
+        np.empty(sends, np.int64),
+        np.empty(sends, np.int32),
+        np.empty(sends),
+        np.full(sends, -1),
+        np.full(sends + 1, -1),
     )
-    unreached = _plan(wires, steps, runs, state, of_jobs, sent)
-    if unreached >= 0:
-        raise NotApplicableError(f"exchange needs a link to rank {unreached} from ranks that have a sum")
-    return ExchangePlan(network, chunk_bytes, float(state.ready_s.max()), sent)
 
 
 @lru_cache(maxsize=8)
 def _wires(network: Network, chunk_bytes: int) -> _Wires:
+    """Return the links for chunks of this size; of parallel links the one on which they arrive first."""
     ranks = network.ranks
     table = link_table(network, chunk_bytes)
     there = table >= 0
@@ -418,32 +423,14 @@ def _plan(wires: _Wires, steps: _Steps, runs: _Runs, ranks: _Ranks, jobs: _Jobs,
             _replace(jobs.heap_s, jobs.heap, size, arrival_s, job)
             continue
         _hold(wires, free_s, pair, max(since_s, free_s[pair]))
-        sent.chunk[sends], sent.link[sends] = runs.chunk[run], wires.link[pair]
-        sent.target[sends], sent.arrival_s[sends] = target, arrival_s
-        sent.op[sends] = COPY if steps.kind[step] == _HAND_OUT else REDUCE
-        if runs.last[run] >= 0:
-            sent.following[runs.last[run]] = sends
-        else:
-            runs.first[run] = sends
-        runs.last[run] = sends
+        sent.link[sends], sent.target[sends], sent.arrival_s[sends] = wires.link[pair], target, arrival_s
+        _record(sends, run, steps, runs, sent)
         if collects:
-            sent.known[sends], sent.parts[sends] = ranks.known[place + source], ranks.parts[place + source]
-            _add(place + target, sends, ranks, sent)
-            ranks.waits[place + target] -= 1
-            ranks.come_s[place + target] = max(ranks.come_s[place + target], arrival_s)
+            _contribute(sends, place + source, place + target, ranks, sent)
         else:
-            sent.known[sends], sent.parts[sends] = jobs.known[base + at], jobs.parts[base + at]
-            held = base + jobs.held[job]
-            jobs.holder[held], jobs.since_s[held] = target, arrival_s
-            # A copy overwrites the target's data and is forwarded unchanged.
-            jobs.known[held], jobs.parts[held] = _ALONE - sends, steps.kind[step] == _EXCHANGE
-            jobs.held[job] += 1
+            _spread(sends, job, at, steps.kind[step] == _HAND_OUT, jobs, sent)
+        _serve(job, to, collects, jobs)
         sends += 1
-        jobs.left[job] -= 1
-        for later in range(base + to, base + jobs.left[job]):
-            jobs.missing[later] = jobs.missing[later + 1]
-            if collects:
-                jobs.known[later] = jobs.known[later + 1]
         if jobs.left[job]:
             _replace(jobs.heap_s, jobs.heap, size, arrival_s, job)
             continue
@@ -455,9 +442,53 @@ def _plan(wires: _Wires, steps: _Steps, runs: _Runs, ranks: _Ranks, jobs: _Jobs,
 
 
 @compiled
+def _record(send: int, run: int, steps: _Steps, runs: _Runs, sent: _Sent) -> None:
+    """Note the chunk and the operation of a send, and add the send to the list of its run."""
+    sent.chunk[send] = runs.chunk[run]
+    sent.op[send] = COPY if steps.kind[runs.step[run]] == _HAND_OUT else REDUCE
+    if runs.last[run] >= 0:
+        sent.following[runs.last[run]] = send
+    else:
+        runs.first[run] = send
+    runs.last[run] = send
+
+
+@compiled
+def _contribute(send: int, source: int, target: int, ranks: _Ranks, sent: _Sent) -> None:
+    """Send all that the rank at place ``source`` has collected to the one at ``target``, which adds it."""
+    sent.known[send], sent.parts[send] = ranks.known[source], ranks.parts[source]
+    _add(target, send, ranks, sent)
+    ranks.waits[target] -= 1
+    ranks.come_s[target] = max(ranks.come_s[target], sent.arrival_s[send])
+
+
+@compiled
+def _spread(send: int, job: int, holder: int, copies: bool, jobs: _Jobs, sent: _Sent) -> None:
+    """Send the sum of a job on from its ``holder``-th holder; the target holds it from then on."""
+    base = jobs.base[job]
+    sent.known[send], sent.parts[send] = jobs.known[base + holder], jobs.parts[base + holder]
+    held = base + jobs.held[job]
+    jobs.holder[held], jobs.since_s[held] = sent.target[send], sent.arrival_s[send]
+    # A copy overwrites the target's data and is forwarded unchanged.
+    jobs.known[held], jobs.parts[held] = _ALONE - send, 0 if copies else 1
+    jobs.held[job] += 1
+
+
+@compiled
+def _serve(job: int, place: int, collects: bool, jobs: _Jobs) -> None:
+    """Remove the ``place``-th of the ranks that still have to send or receive the sum of a job."""
+    base = jobs.base[job]
+    jobs.left[job] -= 1
+    for later in range(base + place, base + jobs.left[job]):
+        jobs.missing[later] = jobs.missing[later + 1]
+        if collects:
+            jobs.known[later] = jobs.known[later + 1]
+
+
+@compiled
 def _begin(
     run: int,
-    many: int,
+    world: int,
     steps: _Steps,
     runs: _Runs,
     ranks: _Ranks,
@@ -467,7 +498,7 @@ def _begin(
     size: int,
 ) -> tuple[int, int, int]:
     """Add the jobs of a run; return the next number of a job, the room in use and the size of the heap."""
-    step, place = runs.step[run], runs.chunk[run] * many
+    step, place = runs.step[run], runs.chunk[run] * world
     first, past = steps.block_start[step], steps.block_start[step + 1]
     low, high = steps.rank_start[first], steps.rank_start[past]
     collects = steps.kind[step] == _COLLECT
@@ -503,12 +534,7 @@ def _begin(
         jobs.held[number], jobs.left[number] = held, left
         room += high - low
         runs.jobs[run] += 1
-        at, size = size, size + 1
-        while at > 0 and jobs.heap_s[(at - 1) // 2] > 0.0:
-            above = (at - 1) // 2
-            jobs.heap_s[at], jobs.heap[at] = jobs.heap_s[above], jobs.heap[above]
-            at = above
-        jobs.heap_s[at], jobs.heap[at] = 0.0, number
+        size = push(jobs.heap_s, jobs.heap, size, 0.0, number)
         number += 1
     return number, room, size
 
@@ -566,14 +592,14 @@ def _add(place: int, row: int, ranks: _Ranks, sent: _Sent) -> None:
 
 
 @compiled
-def _finish(run: int, many: int, steps: _Steps, runs: _Runs, ranks: _Ranks, sent: _Sent, ready: int) -> int:
+def _finish(run: int, world: int, steps: _Steps, runs: _Runs, ranks: _Ranks, sent: _Sent, ready: int) -> int:
     """Apply the arrivals of a finished run, and return the number of runs that may have begun by now.
 
     A sum that is collected is added at once, one that is exchanged at the end of the run.
     """
     step, send = runs.step[run], runs.first[run]
     while send >= 0:
-        place = runs.chunk[run] * many + sent.target[send]
+        place = runs.chunk[run] * world + sent.target[send]
         if steps.kind[step] == _EXCHANGE:
             _add(place, send, ranks, sent)
         ranks.ready_s[place] = max(ranks.ready_s[place], sent.arrival_s[send])

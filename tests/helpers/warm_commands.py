@@ -118,12 +118,12 @@ class WarmCommands:
     def program(self, *words):
         """Return the command line that runs ``python -P WORDS`` in a forked process.
 
-        Wait until the server forks. Without caches, on a busy machine, that can take longer than ranks may.
+        Wait until the server is ready: without caches it may need longer than a rank is given to start.
         """
         self._start()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
             asked.connect(self._path)
-            # The server hangs up on who asks for nothing.
+            # The server closes a connection that asks for nothing.
             asked.shutdown(socket.SHUT_WR)
             assert asked.recv(32) == b""
         return _client(self._path, *words)

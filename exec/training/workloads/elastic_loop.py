@@ -71,7 +71,7 @@ def _train_mode(
     own = trained, hashlib.sha256(row.tobytes()).hexdigest(), accuracy_of(model, data)
     found = session.gather("trained", own)
     every = found.values()
-    # A rank lost in the last moment is in no other epoch yet.
+    # A rank that was lost in the last moment is still a member.
     lost = tuple(sorted({*session.lost, *members} - found.keys()))
     return summed_up(
         mode,
