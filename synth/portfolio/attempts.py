@@ -72,6 +72,9 @@ _SENDS_OF_ONE = 3
 # or sum along trees, other methods grow the trees much faster.
 _CLASSIC_DELIVERIES = 100_000
 _PATHS_DELIVERIES = 10_000
+# Paths of at most this many deliveries are tried with so many seeds in auto. Some come 2 to 8 % nearer to the
+# bound, and those of more deliveries take too long.
+_FEW_PATHS, _SEEDS_OF_PATHS = 2500, 4
 # The most deliveries of the method "demand". It takes no search; most of its time goes into the proof.
 _MOST_OF_DEMANDS = 550_000
 # On more ranks, other searches for uneven collectives take minutes (benchmarks/demands.py) and are left out.
@@ -364,6 +367,8 @@ def plans(request: Request) -> Iterator[Plan]:
                 variants = [{"policy": policy} for policy in tried]
                 counts = _centre_counts(request.network, shape, chunk_bytes)
                 variants += [{"policy": tried[0], "centres": count} for count in counts]
+            if name == "paths" and _gains_by_seeds(request, shape):
+                variants *= _SEEDS_OF_PATHS
             for variant, options in enumerate(variants):
                 yield Plan(name, method, shape, chunk_bytes, options, variant)
 
@@ -413,6 +418,11 @@ def library_plans(request: Request, *, merging: bool = False) -> Iterator[Plan]:
 def _too_many_paths(request: Request, shape: Collective) -> bool:
     spread = not any(one.kind in _SCATTERED for one in request.asked)
     return spread and deliveries(shape) > _PATHS_DELIVERIES
+
+
+def _gains_by_seeds(request: Request, shape: Collective) -> bool:
+    scattered = all(one.kind in _SCATTERED for one in request.asked)
+    return request.method == "auto" and scattered and deliveries(shape) <= _FEW_PATHS
 
 
 def _symmetry_replaces(request: Request, shape: Collective) -> bool:

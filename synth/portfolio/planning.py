@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.base import SILENT, Floats, Progress, UsageError
+from probes.base import SILENT, Floats, Progress, UsageError, ints
 from synth.collective import REDUCING
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
+from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, named_back, symmetry_of
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.loadable import fastest_loadable, loadable_sweep
@@ -32,7 +32,7 @@ from synth.portfolio.request import Request
 from synth.portfolio.size_sweep import sweep
 from synth.portfolio.symmetry import around_failures, fastest_symmetric, is_large, serves_failures
 from synth.portfolio.synthesis import RaceRunner, Synthesis
-from synth.portfolio.variants import RequestVariant, by_host, levelled, members_alone
+from synth.portfolio.variants import RequestVariant, in_regular_order, levelled, members_alone
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import soonest
 from synth.schedules import Bound, Schedule
@@ -85,26 +85,43 @@ def planned(
         return _raced(request, progress, race, pools)
     if request.quick:
         return _quickly(request, progress)
-    return _or_variant(_plain_or_periodic(request, progress, pools), request, progress, pools)
+    return _with_variants(request, progress, pools)
 
 
-def _or_variant(found: Synthesis, request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
-    """Return ``found``, or a faster schedule that is planned on a variant of the network.
+def _with_variants(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis:
+    """Return the best schedule of any method, planned on the network or on a variant of it.
 
-    One variant has the members of the collective alone, one is without a few fast or further links, and one
-    has the ranks of each host side by side.
+    One variant has the ranks in a regular order, one has the members of the collective alone, and one is
+    without a few fast or further links.
     """
     if request.method != "auto" or request.decided_by_prediction:
-        return found
-    for variant_of in (members_alone, levelled, by_host):
+        return _plain_or_periodic(request, progress, pools)
+    found = _in_regular_order(request, progress, pools)
+    if found is None:
+        found = _plain_or_periodic(request, progress, pools)
+    for variant_of in (members_alone, levelled):
         left_s = request.time_limit_s and request.time_limit_s - found.synthesis_s - found.proof_s
         if _is_near(found) or (left_s is not None and left_s <= 0):
             break
         if variant := variant_of(request):
             inner = replace(variant.request, time_limit_s=left_s)
-            other = _or_variant(_plain_or_periodic(inner, progress, pools), inner, progress, pools)
+            other = _with_variants(inner, progress, pools)
             found = _faster_of(found, variant, request, other)
     return found
+
+
+def _in_regular_order(request: Request, progress: Progress, pools: WorkerPools) -> Synthesis | None:
+    """Return the best schedule for the ranks in a regular order; None if there is none, or it is periodic."""
+    variant = in_regular_order(request)
+    if variant is None:
+        return None
+    found = _plain_or_periodic(variant.request, progress, pools)
+    if not isinstance(found.schedule, Schedule):
+        return None
+    outcome, ranks = found.schedule.outcome, ints(variant.members)
+    assert outcome is not None
+    proven = tuple(replace(bound, detail=named_back(bound.detail, ranks)) for bound in outcome.bounds)
+    return replace(found, schedule=proven_with(variant.restored(found.schedule, request.network), proven))
 
 
 def _is_near(found: Synthesis) -> bool:

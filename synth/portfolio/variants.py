@@ -6,8 +6,8 @@
   methods for such networks.
 - The members of a collective are alone, without ranks that may relay. A collective of all ranks has methods
   and refinements that a subset of them has not.
-- The ranks of each host are side by side. Where they are dealt out among hosts in turn, as some launchers do,
-  translations carry less of a network into itself.
+- The ranks are in a regular order (`synth.networks.numbering`). Where a launcher has dealt them out among
+  hosts, or hosts are sorted by name, translations carry less of a network into itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from probes.base import Floats, Indices, Mask, floats, ints
 from synth.collective import Collective
 from synth.network import Network
-from synth.networks import found_symmetry, kept_links, restricted, strong_components
+from synth.networks import found_symmetry, kept_links, regular_orders, restricted, strong_components
 from synth.portfolio.rank_subsets import on_whole_network
 from synth.portfolio.request import Request
 from synth.schedules import Schedule
 
-__all__ = ["RequestVariant", "by_host", "levelled", "members_alone"]
+__all__ = ["RequestVariant", "in_regular_order", "levelled", "members_alone"]
 
 # A cost is rare if at most this share of the links have it.
 _RARE = 0.1
@@ -115,59 +115,66 @@ def _raised(cost: Floats) -> Floats:
     return floats(np.where(place < len(common), common[np.minimum(place, len(common) - 1)], cost))
 
 
-def by_host(request: Request) -> RequestVariant | None:
-    """Return the variant in which ranks of a host are side by side, and of these the ones that share a NIC.
+def in_regular_order(request: Request) -> RequestVariant | None:
+    """Return the variant whose ranks are numbered so that more translations map its network to itself.
 
-    Return None if they are, for several or custom collectives and parts of the ranks, unless translations map
-    the renumbered network to itself, for networks that queue, and where ports were measured or switches sum.
-    O(ranks²).
+    Return None if no such order is found, for several or custom collectives and parts of the ranks, for
+    networks that queue, and where ports were measured or switches sum.
     """
     first, *others = request.asked
     network = request.network
-    if others or first.sets or first.members or first.kind == "all_to_next":
+    whole = not (others or first.sets or first.members) and 0 <= first.root < network.ranks
+    if not whole or first.kind == "all_to_next":
         return None
-    if network.queues or network.memory or not network.links:
+    if network.queues or network.memory or len(network.port_beta_s_per_byte) or network.multimem_s_per_byte:
         return None
-    if len(network.port_beta_s_per_byte) or network.multimem_s_per_byte:
-        return None
-    nic = network.host_of.astype(np.int64) * network.ranks + _first_of_nic(network)
-    if len(np.unique(nic)) == 1 + np.count_nonzero(np.diff(nic)):
-        return None
-    order = np.argsort(nic, kind="stable")
+    best, most = None, _regularity(network)
+    for order in regular_orders(network) if most[:2] < (network.ranks, True) else ():
+        found, rows = _in_order(network, order)
+        if _regularity(found) > most:
+            most = _regularity(found)
+            root = int(np.flatnonzero(order == first.root)[0])
+            inner = replace(request, network=found, kind=first.kind, root=root, collectives=())
+            why = "planned with its ranks in a regular order"
+            best = RequestVariant(inner, rows, why, tuple(order.tolist()))
+        if most >= (network.ranks, True, 2):
+            break
+    return best
+
+
+def _regularity(network: Network) -> tuple[int, bool, int]:
+    """Return (translations, whether the ranks of each host are side by side, dimensions); more is better.
+
+    Translations are those that map the network to itself. There are dimensions only if each link is along
+    one.
+    """
+    hosts = 1 + int(np.count_nonzero(np.diff(network.host_of)))
+    side_by_side = hosts == len(set(network.hosts))
+    found = found_symmetry(network)
+    if found is None:
+        return 1, side_by_side, 0
+    sizes, strides = np.array(found.network.sizes), np.array(found.network.strides)
+    there, back = (end[:, None] // strides % sizes for end in (network.src, network.dst))
+    is_grid = ((there != back).sum(axis=1) == 1).all()
+    return found.network.translations, side_by_side, len(sizes) if is_grid else 0
+
+
+def _in_order(network: Network, order: Indices) -> tuple[Network, Indices]:
+    """Return (the network whose rank k is rank ``order[k]`` of the given one, row of each link there)."""
     number = np.argsort(order)
     rows = np.lexsort((number[network.dst], number[network.src]))
     found = kept_links(network, rows)
-    hosts = tuple(network.hosts[rank] for rank in order.tolist())
-    _, first_use, port = np.unique(found.link_port, return_index=True, return_inverse=True)
+    used, first_use, port = np.unique(found.link_port, return_index=True, return_inverse=True)
     ports = np.argsort(first_use)
-    found = replace(
+    renumbered = replace(
         found,
-        hosts=hosts,
+        hosts=tuple(network.hosts[rank] for rank in order.tolist()),
         src=ints(number[found.src]),
         dst=ints(number[found.dst]),
-        ports=tuple(network.ports[at] for at in np.unique(found.link_port)[ports].tolist()),
+        ports=tuple(network.ports[at] for at in used[ports].tolist()),
         link_port=ints(np.argsort(ports)[port]),
     )
-    if found_symmetry(found) is None:
-        return None
-    inner = replace(request, network=found, kind=first.kind, root=int(number[first.root]), collectives=())
-    return RequestVariant(
-        inner, rows, "planned with the ranks of each host side by side", tuple(order.tolist())
-    )
-
-
-def _first_of_nic(network: Network) -> Indices:
-    """Return, for each rank, the first rank of its host with which it shares a port out of the host."""
-    first = np.arange(network.ranks)
-    leaves = ~network.within_host[network.port_user]
-    port, src = network.link_port[leaves], network.src[network.port_user[leaves]]
-    lowest, host = np.full(len(network.ports), network.ranks), network.host_of[src]
-    np.minimum.at(lowest, port, src)
-    # Ranks of several hosts use a port into a host.
-    of_several = np.unique(port[network.host_of[lowest[port]] != host])
-    own = ~np.isin(port, of_several)
-    np.minimum.at(first, src[own], lowest[port[own]])
-    return first
+    return renumbered, rows
 
 
 def _renumbered_chunks(collective: Collective, ranks: Sequence[int]) -> Indices:

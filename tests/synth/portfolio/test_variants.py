@@ -1,6 +1,7 @@
 """A link that becomes faster, or ranks that may relay, do not make a schedule slower."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,11 @@ from probes.base.columns import floats
 from synth.check import check
 from synth.collective import ROOTED
 from synth.network import Link, Network, build
+from synth.networks import named_back
 from synth.networks.families import family
 from synth.portfolio.planning import planned
 from synth.portfolio.request import CollectiveRequest, Request
-from synth.portfolio.variants import by_host, levelled, members_alone
+from synth.portfolio.variants import in_regular_order, levelled, members_alone
 
 
 def with_rate(network: Network, link: int, factor: float) -> Network:
@@ -109,35 +111,71 @@ def test_only_members_that_reach_each_other_are_planned_alone():
     assert members_alone(replace(among((0, 1), "all_reduce", 0), network=line)) is not None
 
 
-def dealt_out(order: tuple[int, ...] = (0, 2, 4, 1, 3, 5)) -> Network:
-    """Return `pods_of_three` with its ranks dealt out among the hosts: rank r is called ``order[r]``."""
-    pods = pods_of_three()
-    links = [one._replace(src=order[one.src], dst=order[one.dst]) for one in pods.as_links()]
-    return build("dealt", [host for _, host in sorted(zip(order, pods.hosts, strict=True))], links)
+def renamed(network: Network, order: Sequence[int]) -> Network:
+    """Return the same network with rank r called ``order[r]``."""
+    links = [one._replace(src=order[one.src], dst=order[one.dst]) for one in network.as_links()]
+    return build("renamed", [host for _, host in sorted(zip(order, network.hosts, strict=True))], links)
+
+
+DEALT_OUT = (0, 2, 4, 1, 3, 5)
 
 
 @pytest.mark.parametrize(
     "kind",
     ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce", "scatter", "gather", "all_to_all"],
 )
-def test_a_schedule_by_host_serves_the_same_ranks(kind):
-    asked_for = Request(dealt_out(), kind, 1 << 18, root=3 if kind in ROOTED else 0, jobs=0, solving=False)
-    variant = by_host(asked_for)
-    assert variant.request.network.columns == pods_of_three().columns
-    assert variant.members == (0, 2, 4, 1, 3, 5)
+def test_a_schedule_in_a_regular_order_serves_the_same_ranks(kind):
+    network = renamed(pods_of_three(), DEALT_OUT)
+    asked_for = Request(network, kind, 1 << 18, root=3 if kind in ROOTED else 0, jobs=0, solving=False)
+    variant = in_regular_order(asked_for)
+    assert sorted(variant.members) == list(range(6))
     made = variant.restored(planned(replace(variant.request, quick=True)).schedule, asked_for.network)
     assert check(made) == []
     assert made.collective == replace(asked_for.shape(), chunks=made.collective.chunks)
 
 
-def test_ranks_that_are_dealt_out_among_hosts_cost_no_time():
-    """Without `by_host` the schedule takes 2 % longer."""
-    asked_for = Request(dealt_out((0, 3, 1, 4, 2, 5)), "all_reduce", 1 << 18, jobs=0, solving=False)
-    in_rows, found = planned(replace(asked_for, network=pods_of_three())), planned(asked_for)
-    assert found.schedule.outcome.time_s <= 1.001 * in_rows.schedule.outcome.time_s
+def test_ports_keep_their_links_in_a_regular_order():
+    network = renamed(pods_of_three(), DEALT_OUT)
+    variant = in_regular_order(Request(network, "all_reduce", 1 << 18))
+    found, rows = variant.request.network, variant.rows.tolist()
+
+    def ports(of: Network, link: int) -> list[str]:
+        return [of.ports[port] for port in of.ports_of(link).tolist()]
+
+    assert [ports(found, link) for link in range(found.links)] == [ports(network, row) for row in rows]
+    assert [found.hosts[rank] for rank in range(6)] == [network.hosts[rank] for rank in variant.members]
 
 
-def test_only_hosts_that_are_apart_are_put_together():
-    assert by_host(Request(pods_of_three(), "all_reduce", 1 << 18)) is None
-    assert by_host(Request(dealt_out((3, 4, 5, 0, 1, 2)), "all_reduce", 1 << 18)) is None
-    assert by_host(Request(dealt_out(), "all_to_next", 1 << 18)) is None
+@pytest.mark.parametrize("name", ["pods", "torus:4x4", "torus:3x4", "ring:7"])
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+def test_the_names_of_ranks_cost_no_time(name, kind):
+    """Without `in_regular_order` all_reduces take 2 to 10 % longer."""
+    network = pods_of_three() if name == "pods" else family(name, [2e-6], [25e9])
+    order = np.random.default_rng(1).permutation(network.ranks).tolist()
+    asked_for = Request(network, kind, 1 << 18, jobs=0, solving=False)
+    found, other = planned(asked_for), planned(replace(asked_for, network=renamed(network, order)))
+    assert other.schedule.network.hosts == renamed(network, order).hosts
+    times_s = [one.schedule.outcome.time_s for one in (found, other)]
+    assert times_s[1] <= 1.02 * times_s[0]
+
+
+def test_bounds_name_the_ranks_of_the_request():
+    """A rank that is farther than the others: its number is that of the request, in a regular order, too."""
+    asked_for = Request(
+        renamed(family("ring:7", [2e-6], [25e9]), [3, 0, 5, 1, 6, 2, 4]), "broadcast", 1 << 10
+    )
+    found = planned(replace(asked_for, root=5, jobs=0))
+    variant = in_regular_order(replace(asked_for, root=5))
+    inner = planned(replace(variant.request, jobs=0))
+    for shown, hidden in zip(found.schedule.outcome.bounds, inner.schedule.outcome.bounds, strict=True):
+        assert shown.time_s == hidden.time_s
+        assert shown.detail == named_back(hidden.detail, np.array(variant.members))
+
+
+def test_only_ranks_in_an_irregular_order_are_put_in_another():
+    assert in_regular_order(Request(pods_of_three(), "all_reduce", 1 << 18)) is None
+    network = renamed(pods_of_three(), DEALT_OUT)
+    assert in_regular_order(Request(network, "all_reduce", 1 << 18)) is not None
+    assert in_regular_order(Request(network, "all_to_next", 1 << 18)) is None
+    part = CollectiveRequest("all_reduce", 0, (0, 1, 2))
+    assert in_regular_order(Request(network, "all_reduce", 1 << 18, collectives=(part,))) is None
