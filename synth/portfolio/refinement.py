@@ -15,7 +15,7 @@ from synth.collective import Collective
 from synth.portfolio.attempts import Plan, smallest_bytes
 from synth.portfolio.request import Request, cut, cut_again
 from synth.schedules import Schedule
-from synth.scheduling import gossip, justified, least_s, mixtures, pipelined
+from synth.scheduling import gossip, justified, least_s, mixed_by_owner, mixtures, pipelined
 from synth.simulation import replay
 
 __all__ = ["Refinement"]
@@ -39,8 +39,12 @@ _NEAR_MIXED = 1.1
 # times links are at most _MOST_WORK: half a second.
 _VARIED, _MOST_WORK = (1, 4, 16), 60_000
 
-# Collectives whose chunks all have the same sources and targets.
+# Collectives whose chunks all have the same sources and targets, and those whose chunks have owners.
 _MIXED = ("all_reduce", "broadcast", "reduce")
+_MIXED_BY_OWNER = ("all_gather", "reduce_scatter", "all_to_all")
+# The most chunks of an owner, and the most sends of a mixture by owner. Mixtures by owner are made only above
+# _FAR times the bound, of schedules of up to _OWNED chunks a rank, or one an owner. The best _BEST are kept.
+_MOST_OF_OWNER, _MOST_BY_OWNER, _FAR, _OWNED, _BEST = 64, 66_000, 1.05, 16, 3
 
 # A schedule with its time and its plan.
 Found = tuple[float, Plan, Schedule]
@@ -88,6 +92,8 @@ class Refinement:
             if request.chunk_bytes is not None or best_s < target_s * _TOO_NEAR_FOR_PARTS:
                 return
             yield from each(_justified, self._mixed(best_s))
+            if best_s > _FAR * target_s:
+                yield from each(_justified, self._mixed_by_owner(best_s))
             worth_s = self._worth_s(best_s)
             divisible = [one for one in whole if self._may_gain_in_parts(one[2], worth_s)]
             halved = sorted(
@@ -127,6 +133,32 @@ class Refinement:
             for one in mixtures.mixed(schedules, cuts, best_s)
             if replay(one).time_s <= _NEAR_MIXED * best_s and not check(one)
         ]
+
+    def _mixed_by_owner(self, best_s: float) -> list[Found]:
+        """Return mixtures of the plans of all schedules, if the chunks of each owner go the same ways."""
+        request, whole = self._request, self._request.whole
+        by_owner = whole is not None and whole.kind in _MIXED_BY_OWNER
+        if not by_owner or request.trees or request.sweeping:
+            return []
+        few = sorted((one for one in self._found.values() if _is_for_owners(one[2])), key=_time_s)
+        if not few:
+            return []
+        schedules = [schedule for _, _, schedule in few]
+        each = schedules[0].sends / schedules[0].collective.chunks
+        least_bytes, split, cuts = smallest_bytes(request.network) / _FINER, 1, list[tuple[Collective, int]]()
+        while split <= _MOST_OF_OWNER:
+            shape, chunk_bytes = cut(request, split)
+            if split > 1 and (each * shape.chunks > _MOST_BY_OWNER or chunk_bytes < least_bytes):
+                break
+            cuts.append((shape, chunk_bytes))
+            split *= 2
+        plan, found = replace(few[0][1], name="mixture"), list[Found]()
+        for shape, chunk_bytes in cuts[-1:-4:-2]:
+            for one in mixed_by_owner(schedules, shape, chunk_bytes, best_s, request.seed):
+                made = replace(plan, shape=shape, chunk_bytes=chunk_bytes)
+                if replay(one).time_s <= _NEAR_MIXED * best_s and not check(one):
+                    found.append((replay(one).time_s, made, one))
+        return sorted(found, key=_time_s)[:_BEST]
 
     def _cut(self, chunks: int) -> tuple[Collective, int]:
         return cut(replace(self._request, chunks=chunks), 1)
@@ -187,6 +219,12 @@ def _threads(count: int) -> Iterator[Callable[[Callable[[Any], Any], Sequence[An
         yield executor.map
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def _is_for_owners(schedule: Schedule) -> bool:
+    """Return whether mixtures by owner take the plans of a schedule: its chunks are few."""
+    shape = schedule.collective
+    return not schedule.exchanges and (shape.chunks <= _OWNED * shape.ranks or shape.share == 1)
 
 
 def _justified(found: Found, below_s: float = math.inf) -> Found:

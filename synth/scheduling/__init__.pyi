@@ -24,6 +24,7 @@ from .list_scheduling import (
     link_of as link_of,
 )
 from .modulo_scheduling import least_period_s as least_period_s, modulo_scheduled as modulo_scheduled
+from .owner_mixtures import mixed_by_owner as mixed_by_owner
 from .pipelining import pipelined as pipelined
 from .precedence import of_turns as of_turns
 from .pruning import pruned as pruned

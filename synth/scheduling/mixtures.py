@@ -35,7 +35,7 @@ from synth.scheduling.precedence import copies_wait, of_schedule
 from synth.scheduling.rounds import RoundSearch, RoundSends
 from synth.simulation import replay
 
-__all__ = ["chunk_counts", "mixed"]
+__all__ = ["chunk_counts", "mixed", "mixture", "plans_of"]
 
 # Schedules in more chunks mostly repeat the plans of those in fewer.
 _MOST_CHUNKS = 64
@@ -81,7 +81,7 @@ def mixed(
         shape, chunk_bytes = fine[-1]
         packed = packing.packed(shape.chunks, chunk_bytes, best.within_s * shorter, used)
         if packed is not None:
-            found = _schedule(packing, packed, shape, chunk_bytes, schedules[0].seed)
+            found = mixture(packing, packed, shape, chunk_bytes, schedules[0].seed)
             if copies_wait(found, replay(found)):
                 yield found
 
@@ -115,7 +115,7 @@ def _lowered(
         packed = packing.packed(shape.chunks, chunk_bytes, within_s)
         if packed is None:
             break
-        time_s = replay(_schedule(packing, packed, shape, chunk_bytes, seed)).time_s
+        time_s = replay(mixture(packing, packed, shape, chunk_bytes, seed)).time_s
         vain = 0 if time_s < min([step.time_s for step in steps], default=np.inf) else vain + 1
         if time_s > _HOPELESS * best_s:
             break
@@ -140,7 +140,7 @@ def _unlike(schedules: Sequence[Schedule], chunk_bytes: int, within_s: float) ->
     for schedule in schedules:
         if schedule.collective.chunks > _MOST_CHUNKS:
             continue
-        for plan in _plans(schedule, chunk_bytes):
+        for plan in plans_of(schedule, chunk_bytes):
             key = plan.link.tobytes(), plan.op.tobytes(), plan.part.tobytes()
             if key in seen or plan.length_s >= within_s:
                 continue
@@ -163,7 +163,7 @@ def _ends_with_copies(plan: ChunkPlan, network: Network) -> bool:
     return True
 
 
-def _plans(schedule: Schedule, chunk_bytes: int) -> Iterator[ChunkPlan]:
+def plans_of(schedule: Schedule, chunk_bytes: int) -> Iterator[ChunkPlan]:
     """Yield the plan of each chunk, with times for chunks of ``chunk_bytes``."""
     sends = schedule.sends
     head_s, left_s = heads_and_tails_s(schedule, of_schedule(schedule), chunk_bytes)
@@ -240,7 +240,7 @@ class _Rounds:
 
     def _add(self, sends: RoundSends) -> None:
         self._sends.append(sends)
-        self.plans += _plans(self._search.schedule(self.chunk_bytes, sends), self.chunk_bytes)
+        self.plans += plans_of(self._search.schedule(self.chunk_bytes, sends), self.chunk_bytes)
 
     def _costs(self, packed: PackedChunks, count: int, within_s: float) -> Floats:
         """Return the cost [round, link] of a send in its cheapest slot, with a mean of 1."""
@@ -270,12 +270,21 @@ def _images(network: Network) -> Indices:
     return found
 
 
-def _schedule(
-    packing: ChunkPacking, packed: PackedChunks, shape: Collective, chunk_bytes: int, seed: int
+def mixture(
+    packing: ChunkPacking,
+    packed: PackedChunks,
+    shape: Collective,
+    chunk_bytes: int,
+    seed: int,
+    chunk: Indices | None = None,
 ) -> Schedule:
-    """Return the mixture, by list scheduling: the send with the earliest planned start goes first."""
+    """Return the mixture, by list scheduling: the send with the earliest planned start goes first.
+
+    ``chunk`` has the number of each packed chunk, if they are not numbered in order.
+    """
     images, network = packing.images, packing.network
     chosen = [packing.plans[plan] for plan in packed.plan.tolist()]
+    number = np.arange(len(chosen)) if chunk is None else chunk
     sends = [len(plan.link) for plan in chosen]
     made = Schedule(
         network,
@@ -283,7 +292,7 @@ def _schedule(
         chunk_bytes,
         "mixture",
         seed,
-        ints(np.repeat(np.arange(len(chosen)), sends)),
+        ints(np.repeat(number, sends)),
         ints(np.concatenate([images[at % len(images)][plan.link] for at, plan in enumerate(chosen)])),
         bytes_of(np.concatenate([plan.op for plan in chosen])),
     )

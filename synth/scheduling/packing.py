@@ -33,8 +33,11 @@ __all__ = ["ChunkPacking", "ChunkPlan", "PackedChunks"]
 _STEEPNESS = 20.0
 # A second costs at most this power of e, even where slots are too short for one send.
 _STEEPEST = 300.0
-# Every so many chunks all plans are priced; the chunks between choose among the cheapest _NEAR of these.
+# Every so many chunks all plans are priced; the chunks between choose among the cheapest _NEAR of these, but
+# not if chunks have plans of their own.
 _FULLY, _NEAR = 8, 100
+# If chunks have plans of their own, each is packed so many times, at the prices of all others.
+_PASSES = 3
 # The most multiples of the least latency at which slots begin; if there are more, slots are longer. With 24
 # two networks of sites far apart lose 3 % (`benchmarks/sizes.py --unusual 24 --seed 20270301`).
 _MOST_STEPS = 96
@@ -113,11 +116,15 @@ class _Load(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ChunkPacking:
-    """Plans for chunks: the n-th chunk takes the n-th row of ``images``, which has a link for each link."""
+    """Plans for chunks: the n-th chunk takes the n-th row of ``images``, which has a link for each link.
+
+    If plans have owners, in ascending order, a chunk takes a plan of its own owner.
+    """
 
     network: Network
     plans: Sequence[ChunkPlan]
     images: Indices
+    owner: Indices | None = None
 
     def packed(
         self, chunks: int, chunk_bytes: int, within_s: float, among: Indices | None = None
@@ -128,15 +135,30 @@ class ChunkPacking:
 
         O(chunks · sends of all plans · slots that each send may move).
         """
+        return self._packed(np.zeros(chunks, np.int64), chunk_bytes, within_s, among, 1)
+
+    def packed_by_owner(self, owner: Indices, chunk_bytes: int, within_s: float) -> PackedChunks | None:
+        """Return plans and starts for chunks of these owners; None if an owner has no plan short enough.
+
+        O(chunks · sends of an owner's plans · slots that each send may move).
+        """
+        return self._packed(owner, chunk_bytes, within_s, None, _PASSES)
+
+    def _packed(
+        self, owner: Indices, chunk_bytes: int, within_s: float, among: Indices | None, passes: int
+    ) -> PackedChunks | None:
         alpha_s = float(self.network.alpha_s.min())
         begin_s = _slots_s(alpha_s, max(alpha_s, float(self.network.hold_s(chunk_bytes).min())), within_s)
         slots, short = self._slots(begin_s, within_s)
         some = np.flatnonzero(short) if among is None else among[short[among]]
-        if not len(some):
+        owners = np.zeros(len(some), np.int64) if self.owner is None else self.owner[some]
+        each = np.bincount(owners, minlength=owner.max() + 1)
+        if not each[owner].all():
             return None
         load = self._load(begin_s)
-        plan, slot = _pack(chunks, some, self._table, slots, self._held(chunk_bytes), load, self.images)
-        place = (np.arange(chunks) + 0.5) / chunks
+        held = self._held(chunk_bytes)
+        plan, slot = _pack(owner, some, offsets(each), self._table, slots, held, load, self.images, passes)
+        place = (np.arange(len(owner)) + 0.5) / len(owner)
         counts = np.diff(self._table.start)[plan]
         start_s = begin_s[slot] + np.diff(begin_s)[slot] * np.repeat(place, counts)
         return PackedChunks(plan, floats(start_s), load.cost, begin_s[:-1])
@@ -270,15 +292,20 @@ def _windows(
 
 @compiled
 def _pack(
-    chunks: int,
+    owner: Indices,
     plans: Indices,
+    plan_start: Indices,
     table: _Table,
     slots: _Slots,
     held: _Held,
     load: _Load,
     images: Indices,
+    passes: int,
 ) -> tuple[Indices, Indices]:
-    """Return the plan of each chunk, and the slots of its sends, one chunk after the other."""
+    """Return the plan of each chunk, and the slots of its sends, one chunk after the other.
+
+    Owner o has ``plans[plan_start[o]:plan_start[o + 1]]``.
+    """
     for link in range(len(load.cost)):
         for at in range(held.start[link], held.start[link + 1]):
             for slot in range(load.cost.shape[1]):
@@ -286,28 +313,39 @@ def _pack(
     most = 0
     for plan in plans:
         most = max(most, table.start[plan + 1] - table.start[plan])
+    chunks, alike = len(owner), len(plan_start) == 2
     chosen, place = np.empty(chunks, np.int64), slots.early.copy()
     costs, near = np.full(len(table.start) - 1, np.inf), plans
-    slot_of = np.empty(chunks * most, np.int64)
-    count = 0
-    for chunk in range(chunks):
+    slot_of = np.empty((chunks, most), np.int64)
+    for turn in range(passes * chunks):
+        chunk = turn % chunks
         image = images[chunk % len(images)]
-        if chunk % _FULLY == 0:
-            near = plans
-        elif chunk % _FULLY == 1:
+        if turn >= chunks:
+            first, past = table.start[chosen[chunk]], table.start[chosen[chunk] + 1]
+            for send in range(first, past):
+                _add(image[table.link[send]], slot_of[chunk, send - first], held, load, -1.0)
+        if not alike or turn % _FULLY == 0:
+            near = plans[plan_start[owner[chunk]] : plan_start[owner[chunk] + 1]]
+        elif turn % _FULLY == 1:
             near = plans[argsorted(costs[plans])[:_NEAR]]
         best = -1
         for plan in near:
-            first, past = table.start[plan], table.start[plan + 1]
-            costs[plan] = _moved(table, first, past, slots, place, load.cost, image)
+            costs[plan] = _moved(
+                table, table.start[plan], table.start[plan + 1], slots, place, load.cost, image
+            )
             if best < 0 or costs[plan] < costs[best]:
                 best = plan
         chosen[chunk] = best
-        for send in range(table.start[best], table.start[best + 1]):
-            slot_of[count] = place[send]
+        first, past = table.start[best], table.start[best + 1]
+        for send in range(first, past):
+            slot_of[chunk, send - first] = place[send]
+            _add(image[table.link[send]], place[send], held, load, 1.0)
+    listed, count = np.empty(chunks * most, np.int64), 0
+    for chunk in range(chunks):
+        for send in range(table.start[chosen[chunk] + 1] - table.start[chosen[chunk]]):
+            listed[count] = slot_of[chunk, send]
             count += 1
-            _add(image[table.link[send]], place[send], held, load)
-    return chosen, slot_of[:count]
+    return chosen, listed[:count]
 
 
 @compiled
@@ -336,11 +374,14 @@ def _moved(
 
 
 @compiled
-def _add(link: int, slot: int, held: _Held, load: _Load) -> None:
-    """Load the link and its ports with a send, and raise the costs of all sends that share them."""
+def _add(link: int, slot: int, held: _Held, load: _Load, times: float) -> None:
+    """Load the link and its ports with a send, and raise the costs of all sends that share them.
+
+    ``times`` is 1, or -1 to take the send away.
+    """
     for at in range(held.start[link], held.start[link + 1]):
         resource = held.resource[at]
-        load.load_s[resource, slot] += held.hold_s[at]
+        load.load_s[resource, slot] += times * held.hold_s[at]
         full = load.load_s[resource, slot] / load.capacity_s[resource, slot]
         price = math.exp(min(_STEEPNESS * full, _STEEPEST)) / load.capacity_s[resource, slot]
         more = price - load.price[resource, slot]
