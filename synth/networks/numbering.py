@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from probes.base import Floats, Indices, Mask
 from synth.network import Network
@@ -79,9 +80,9 @@ def _relation(network: Network) -> Indices:
     features += [np.bincount(pair, cost, minlength=ranks**2).round(_DIGITS) for cost in costs]
     features.append((network.host_of[:, None] == network.host_of).ravel())
     for end in (network.src, network.dst):
-        uses = np.zeros((ranks, len(network.ports)))
-        uses[end[network.port_user], network.link_port] = 1
-        features.append((uses @ uses.T).ravel())
+        used = np.unique(np.stack([end[network.port_user], network.link_port]), axis=1)
+        uses = csr_array((np.ones(used.shape[1]), used), shape=(ranks, len(network.ports)))
+        features.append((uses @ uses.T).toarray().ravel())
     found = _classes(features, ranks)
     draw = np.random.default_rng(0)
     for _ in range(_ROUNDS):
