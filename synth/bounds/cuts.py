@@ -10,7 +10,7 @@ import numpy as np
 
 from probes.base import Floats, Indices, Ints, Mask
 from synth.network import Network
-from synth.networks import found_symmetry, strong_components
+from synth.networks import found_symmetry, rank_list, strong_components
 
 __all__ = [
     "Cut",
@@ -147,7 +147,7 @@ def _groups(network: Network) -> Iterator[tuple[Mask, str]]:
             key = np.packbits(members).tobytes()
             if 1 < members.sum() < network.ranks and key not in seen:
                 seen.add(key)
-                yield members, f"{noun} {_range(np.flatnonzero(members))}"
+                yield members, f"{noun} {rank_list(np.flatnonzero(members))}"
 
 
 def labelings(network: Network) -> Iterator[tuple[Indices, str]]:
@@ -192,10 +192,3 @@ def _levels(values: Floats) -> Floats:
     costs = np.unique(values)
     ends_level = np.append(costs[1:] > costs[:-1] * _LEVEL_RATIO, True)[: len(costs)]
     return np.asarray(costs[ends_level])
-
-
-def _range(members: Indices) -> str:
-    if len(members) > 1 and members[-1] - members[0] == len(members) - 1:
-        return f"{members[0]}–{members[-1]}"
-    listed = ", ".join(map(str, members[:6]))
-    return listed + (f", … ({len(members)})" if len(members) > 6 else "")

@@ -41,6 +41,7 @@ from .subnetwork import (
     link_table as link_table,
     links_between as links_between,
     named_back as named_back,
+    rank_list as rank_list,
     reachable as reachable,
     renumbered as renumbered,
     restricted as restricted,

@@ -22,10 +22,15 @@ __all__ = [
     "link_table",
     "links_between",
     "named_back",
+    "rank_list",
     "reachable",
     "renumbered",
     "restricted",
 ]
+
+
+# A list names at most so many ranks.
+_LISTED = 6
 
 
 def restricted(network: Network, ranks: Indices | Sequence[int]) -> tuple[Network, Ints]:
@@ -130,13 +135,28 @@ def _only_used(sets: Custom, number: Indices) -> Custom:
     )
 
 
+def rank_list(ranks: Indices) -> str:
+    """Return rising ranks in a few words: ``3``, ``0–7``, ``1, 3, 5`` or the first six of them."""
+    if len(ranks) > 1 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]}–{ranks[-1]}"
+    few = ", ".join(map(str, ranks[:_LISTED]))
+    return few + (f", … ({len(ranks)})" if len(ranks) > _LISTED else "")
+
+
 def named_back(text: str, ranks: Indices) -> str:
-    """Return the text with renumbered ranks replaced by their numbers in the whole network."""
+    """Return the text with renumbered ranks, listed as by `rank_list`, under their own numbers."""
 
     def original(match: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda number: str(ranks[int(number[0])]), match[0])
+        if first := match["first"]:
+            return match["noun"] + rank_list(np.sort(ranks[int(first) : int(match["last"]) + 1]))
+        numbers = [str(ranks[int(number)]) for number in re.findall(r"\d+", match["list"])]
+        return match["noun"] + ", ".join(numbers if match["more"] else sorted(numbers, key=int))
 
-    return re.sub(r"\branks? \d[\d–, ]*", original, text)
+    return re.sub(
+        r"(?P<noun>\branks? )(?:(?P<first>\d+)–(?P<last>\d+)|(?P<list>\d+(?:, \d+)*)(?=(?P<more>, …)?))",
+        original,
+        text,
+    )
 
 
 def _used(sets: RankSets) -> Mask:

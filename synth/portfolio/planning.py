@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from probes.base import SILENT, Floats, Progress, UsageError, ints
+from probes.base import SILENT, Floats, Progress, UsageError
 from synth.collective import REDUCING
 from synth.errors import NotApplicableError
 from synth.network import Network
-from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, named_back, symmetry_of
+from synth.networks import NamedNetwork, SymmetricNetwork, distances_s, symmetry_of
 from synth.portfolio.attempts import METHODS, SMALLEST_CHUNK_BYTES, deliveries, plans
 from synth.portfolio.incumbent import Attempt
 from synth.portfolio.loadable import fastest_loadable, loadable_sweep
@@ -118,9 +118,9 @@ def _in_regular_order(request: Request, progress: Progress, pools: WorkerPools) 
     found = _plain_or_periodic(variant.request, progress, pools)
     if not isinstance(found.schedule, Schedule):
         return None
-    outcome, ranks = found.schedule.outcome, ints(variant.members)
+    outcome = found.schedule.outcome
     assert outcome is not None
-    proven = tuple(replace(bound, detail=named_back(bound.detail, ranks)) for bound in outcome.bounds)
+    proven = tuple(map(variant.named_back, outcome.bounds))
     return replace(found, schedule=proven_with(variant.restored(found.schedule, request.network), proven))
 
 

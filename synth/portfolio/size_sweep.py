@@ -22,6 +22,7 @@ from synth.portfolio.plain import bounds_of, fastest_plain, library_schedules
 from synth.portfolio.request import Request
 from synth.portfolio.runtime_limits import early_limit
 from synth.portfolio.synthesis import RaceRunner, Synthesis
+from synth.portfolio.variants import RequestVariant, in_regular_order
 from synth.portfolio.worker_pool import ProcessPool, WorkerPools
 from synth.prediction import MOST_SENDS, predicted_s
 from synth.program import Program
@@ -141,12 +142,19 @@ def candidates_of(
     library: bool = False,
     pools: WorkerPools = ProcessPool,
 ) -> Candidates:
-    """Return the candidates of every size; with ``library``, the algorithms of libraries, too."""
+    """Return the candidates of every size; with ``library``, the algorithms of libraries, too.
+
+    They are planned with the ranks in a regular order, if the network has one.
+    """
     begun_s = time.perf_counter()
     sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
     at_each_size = replace(request, sizes=(), solving=False, sweeping=True, predicted=here)
-    explored, workers_bytes = _all_explored(at_each_size, sizes, progress, pools)
+    variant = in_regular_order(at_each_size) if request.method == "auto" and not here else None
+    inner = at_each_size if variant is None else variant.request
+    explored, workers_bytes = _all_explored(inner, sizes, progress, pools)
+    if variant is not None:
+        explored = [_restored(one, variant, request.network) for one in explored]
     found = [[(_digest(one), one) for one in each.found] for each in explored]
     pool = dict(chain.from_iterable(found))
     if library:
@@ -161,6 +169,15 @@ def candidates_of(
     race = _Race(request.network, tuple(pool.values()), predicted=here)
     progress.update(len(sizes), len(sizes))
     return Candidates(sizes, tuple(one.bound for one in explored), own, race, begun_s, workers_bytes)
+
+
+def _restored(explored: _Explored, variant: RequestVariant, network: Network) -> _Explored:
+    """Return what was found for a variant of a request as found on the request's network."""
+    found = tuple(
+        _algorithm(variant.restored(one.scheduled(variant.request.network, 1), network))
+        for one in explored.found
+    )
+    return replace(explored, found=found, bound=variant.named_back(explored.bound))
 
 
 def timed(selection: Selection) -> Selection:

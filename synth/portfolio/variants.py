@@ -20,10 +20,17 @@ import numpy as np
 from probes.base import Floats, Indices, Mask, floats, ints
 from synth.collective import Collective
 from synth.network import Network
-from synth.networks import found_symmetry, kept_links, regular_orders, restricted, strong_components
+from synth.networks import (
+    found_symmetry,
+    kept_links,
+    named_back,
+    regular_orders,
+    restricted,
+    strong_components,
+)
 from synth.portfolio.rank_subsets import on_whole_network
 from synth.portfolio.request import Request
-from synth.schedules import Schedule
+from synth.schedules import Bound, Schedule
 
 __all__ = ["RequestVariant", "in_regular_order", "levelled", "members_alone"]
 
@@ -53,6 +60,11 @@ class RequestVariant:
             if all_ranks:
                 made = replace(made, chunk=ints(_renumbered_chunks(collective, self.members)[made.chunk]))
         return replace(on_whole_network(made, network, collective, self.rows), outcome=None)
+
+    def named_back(self, bound: Bound) -> Bound:
+        """Return the same bound with the ranks of the other network in its words."""
+        ranks = ints(self.members)
+        return Bound(named_back(bound.name, ranks), bound.time_s, named_back(bound.detail, ranks))
 
 
 def members_alone(request: Request) -> RequestVariant | None:

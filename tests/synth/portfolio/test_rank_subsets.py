@@ -161,10 +161,11 @@ def test_ranks_that_lead_nowhere_are_no_relays():
 
 def test_bounds_name_ranks_by_their_own_numbers():
     assert named_back("ingress of rank 1", np.array([3, 7, 9])) == "ingress of rank 7"
-    assert (
-        named_back("traffic into the host of ranks 0–2", np.array([3, 7, 9]))
-        == "traffic into the host of ranks 3–9"
-    )
+    assert named_back("the host of ranks 0–2", np.array([3, 7, 9])) == "the host of ranks 3, 7, 9"
+    assert named_back("the host of ranks 0–2", np.array([5, 3, 4])) == "the host of ranks 3–5"
+    assert named_back("out of ranks 0, 2", np.array([9, 7, 3])) == "out of ranks 3, 9"
+    assert named_back("ranks 0, 1, … (9)", np.arange(9)[::-1]) == "ranks 8, 7, … (9)"
+    assert named_back("from rank 0 to rank 2", np.array([9, 7, 3])) == "from rank 9 to rank 3"
     assert named_back("traffic into 2 ranks", np.array([3, 7, 9])) == "traffic into 2 ranks"
     network = without(named("mesh"), Failures(ranks=(0,)))
     shape = collective("all_gather", 12, 1, 1, range(1, 12))

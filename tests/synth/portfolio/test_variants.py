@@ -11,8 +11,8 @@ from probes.base.columns import floats
 from synth.check import check
 from synth.collective import ROOTED
 from synth.network import Link, Network, build
-from synth.networks import named_back
 from synth.networks.families import family
+from synth.portfolio.plain import bounds_of
 from synth.portfolio.planning import planned
 from synth.portfolio.request import CollectiveRequest, Request
 from synth.portfolio.variants import in_regular_order, levelled, members_alone
@@ -159,17 +159,31 @@ def test_the_names_of_ranks_cost_no_time(name, kind):
     assert times_s[1] <= 1.02 * times_s[0]
 
 
+@pytest.mark.parametrize("kind", ["all_reduce", "broadcast"])
+def test_the_names_of_ranks_cost_no_time_at_any_size(kind):
+    torus, sizes = family("torus:4x4", [2e-6], [25e9]), (1 << 12, 1 << 16, 1 << 20)
+    order = np.random.default_rng(1).permutation(torus.ranks).tolist()
+    network, root = renamed(torus, order), order[0] if kind == "broadcast" else 0
+    found = planned(Request(torus, kind, sizes=sizes, jobs=0)).schedule
+    other = planned(Request(network, kind, root=root, sizes=sizes, jobs=0)).schedule
+    assert other.network is network
+    for point, same in zip(other.points, found.points, strict=True):
+        assert point.time_s <= 1.02 * same.time_s
+        assert point.bound_s == pytest.approx(same.bound_s)
+        schedule = other.algorithms[point.algorithm].scheduled(network, point.size_bytes)
+        assert check(schedule) == []
+        assert schedule.collective.root == root
+
+
 def test_bounds_name_the_ranks_of_the_request():
-    """A rank that is farther than the others: its number is that of the request, in a regular order, too."""
-    asked_for = Request(
-        renamed(family("ring:7", [2e-6], [25e9]), [3, 0, 5, 1, 6, 2, 4]), "broadcast", 1 << 10
+    """In a regular order other ranks are side by side in a host."""
+    asked_for = Request(renamed(pods_of_three(), [0, 3, 1, 4, 2, 5]), "all_reduce", 1 << 22, jobs=0)
+    assert in_regular_order(asked_for) is not None
+    found, without = planned(asked_for).schedule.outcome.bounds, bounds_of(asked_for)
+    shown, wanted = (
+        {one.name: one.time_s for one in each if "host" in one.name} for each in (found, without)
     )
-    found = planned(replace(asked_for, root=5, jobs=0))
-    variant = in_regular_order(replace(asked_for, root=5))
-    inner = planned(replace(variant.request, jobs=0))
-    for shown, hidden in zip(found.schedule.outcome.bounds, inner.schedule.outcome.bounds, strict=True):
-        assert shown.time_s == hidden.time_s
-        assert shown.detail == named_back(hidden.detail, np.array(variant.members))
+    assert shown == pytest.approx(wanted)
 
 
 def test_only_ranks_in_an_irregular_order_are_put_in_another():
