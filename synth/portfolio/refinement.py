@@ -148,7 +148,7 @@ class Refinement:
         least_bytes, split, cuts = smallest_bytes(request.network) / _FINER, 1, list[tuple[Collective, int]]()
         while split <= _MOST_OF_OWNER:
             shape, chunk_bytes = cut(request, split)
-            if split > 1 and (each * shape.chunks > _MOST_BY_OWNER or chunk_bytes < least_bytes):
+            if each * shape.chunks > _MOST_BY_OWNER or (split > 1 and chunk_bytes < least_bytes):
                 break
             cuts.append((shape, chunk_bytes))
             split *= 2

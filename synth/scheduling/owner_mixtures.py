@@ -2,8 +2,8 @@
 
 `synth.scheduling.mixtures` serves collectives whose chunks all have the same sources and targets. Here the
 chunks of an owner do: those that one rank sends or receives, or in an all_to_all those of a pair of ranks.
-Each is packed again at the prices of all others. A chunk of an all_to_all may take any path that has no more
-latency than the longest of the shortest paths.
+Each chunk is packed several times, at the prices of all others. A chunk of an all_to_all may take any path
+that has no more latency than the longest of the shortest paths.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _ROUNDED = 1e-9
 def mixed_by_owner(
     schedules: Sequence[Schedule], shape: Collective, chunk_bytes: int, best_s: float, seed: int = 0
 ) -> Iterator[Schedule]:
-    """Yield mixtures of the plans of ``schedules`` for the collective ``shape``, packed within less and less.
+    """Yield mixtures of the plans of ``schedules`` for the collective ``shape``.
 
-    The schedules are of the same kind, on the same ranks, without exchanges. ``best_s`` is the best time so
-    far. O(chunks · sends of an owner's plans) for each of about four steps.
+    Each is packed within less time than the one before. The schedules are of the same kind, on the same
+    ranks, without exchanges. ``best_s`` is the best time so far. O(chunks · sends of an owner's plans) for
+    each of about four steps.
     """
     network = schedules[0].network
     owners, plans = _plans_by_owner(schedules, shape, chunk_bytes, best_s)
