@@ -110,8 +110,12 @@ class FlowWires:
 
     def free(self) -> None:
         """Forget the messages; the connections stay for later plans, unless some message is under way."""
-        for end in self._ends:
-            end.free()
+        over_ucx = [end for end in self._ends if isinstance(end, _TaggedEnd)]
+        if any(end.is_under_way for end in over_ucx):
+            for end in over_ucx:
+                end.close()
+            for worker in self._workers:
+                worker.close()
         self._ends, self._workers = [], set()
 
     def _pending(self) -> Iterator[Pending]:
@@ -192,9 +196,6 @@ class _End:
             self._done()
         return self._through > before
 
-    def free(self) -> None:
-        """End what is under way, so that no message's memory is used any more."""
-
     def _done(self) -> None:
         if len(self._wire.through_ns):
             self._wire.through_ns[self._through] = time.perf_counter_ns()
@@ -221,7 +222,7 @@ class _TaggedEnd(_End):
         self.due_s = 0.0
 
     def wants(self) -> bool:
-        return self._failed or bool(self._requests) or self._may_begin()
+        return self.is_under_way or self._may_begin()
 
     def move(self) -> bool:
         """Begin the messages that may move, and count those that are through; return whether any is."""
@@ -233,14 +234,23 @@ class _TaggedEnd(_End):
                 self._failed = True
         if self._through > before:
             self._ended_s = 0.0
-        elif self._failed or self._requests:
+        elif self.is_under_way:
             self._check_other_end()
         return self._through > before
 
-    def free(self) -> None:
-        if self._failed or self._requests:
-            self._requests.clear()
-            self._tagged.worker.close()
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a message was begun and is not through."""
+        return self._failed or bool(self._requests)
+
+    def close(self) -> None:
+        """Tell the other end that this one ends; what is under way uses memory until the worker closes.
+
+        Otherwise the other end would take the end of UCX's connection for a fault of UCX.
+        """
+        self._requests.clear()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
 
     def _move(self) -> None:
         worker, requests = self._tagged.worker, self._requests
