@@ -88,8 +88,8 @@ def members_alone(request: Request) -> RequestVariant | None:
 def levelled(request: Request) -> RequestVariant | None:
     """Return the variant with rare low costs raised to the next common ones, and without rare further links.
 
-    Return None unless translations map the changed network, and not the network itself, to itself. Networks
-    that queue are not levelled. O(ranks²).
+    Return None unless more translations map the changed network to itself than the network, each with its
+    ranks in a regular order. Networks that queue are not levelled.
     """
     network = request.network
     if network.queues or network.memory or not network.links:
@@ -100,7 +100,7 @@ def levelled(request: Request) -> RequestVariant | None:
     costs = ((one.alpha_s, one.beta_s_per_byte) for one in (network, found))
     if len(rows) == network.links and all(map(np.array_equal, *costs)):
         return None
-    if found_symmetry(network) is not None or found_symmetry(found) is None:
+    if _most_translations(found) <= _most_translations(network):
         return None
     why = "planned as if the few faster or further links were not there"
     return RequestVariant(replace(request, network=found), rows, why)
@@ -152,6 +152,12 @@ def in_regular_order(request: Request) -> RequestVariant | None:
         if most >= (network.ranks, True, 2):
             break
     return best
+
+
+def _most_translations(network: Network) -> int:
+    """Return how many translations a network has in its own order, or in a regular one if that has more."""
+    own, order = _regularity(network)[0], next(regular_orders(network), None)
+    return own if order is None else max(own, _regularity(_in_order(network, order)[0])[0])
 
 
 def _regularity(network: Network) -> tuple[int, bool, int]:

@@ -159,6 +159,17 @@ def test_the_names_of_ranks_cost_no_time(name, kind):
     assert times_s[1] <= 1.02 * times_s[0]
 
 
+def test_a_doubled_rate_costs_no_time_under_any_names():
+    """Without a regular order in `levelled` the schedule takes 20 % longer."""
+    torus = renamed(family("torus:3x3", [2e-6], [25e9]), np.random.default_rng(2).permutation(9).tolist())
+    asked_for = Request(torus, "all_reduce", chunk_bytes=7 << 10, chunks=9, jobs=0, solving=False)
+    faster = replace(asked_for, network=with_rate(torus, 9, 2.0))
+    assert levelled(asked_for) is None
+    assert levelled(faster) is not None
+    times_s = [planned(one).schedule.outcome.time_s for one in (asked_for, faster)]
+    assert times_s[1] <= 1.001 * times_s[0]
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "broadcast"])
 def test_the_names_of_ranks_cost_no_time_at_any_size(kind):
     torus, sizes = family("torus:4x4", [2e-6], [25e9]), (1 << 12, 1 << 16, 1 << 20)
