@@ -158,11 +158,17 @@ def fake_mpirun(tmp_path, monkeypatch, does, version="mpirun (Open MPI) 5.0"):
 
 
 def left_processes(mark):
-    """Processes, apart from this one, that carry the mark of a test in their environment."""
-    deadline_s = time.monotonic() + 60
-    while (found := list(marked(mark))) and time.monotonic() < deadline_s:
+    """Processes, apart from this one, that carry the mark of a test in their environment.
+
+    A process may start another and end while the processes are listed, so only two empty lists count.
+    """
+    deadline_s, empty = time.monotonic() + 60, 0
+    while True:
+        found = list(marked(mark))
+        empty = 0 if found else empty + 1
+        if empty == 2 or time.monotonic() > deadline_s:
+            return found
         time.sleep(0.1)
-    return found
 
 
 def marked(mark):
