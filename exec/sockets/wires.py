@@ -240,13 +240,13 @@ class _TaggedEnd(_End):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a message was begun and is not through."""
+        """Whether a message was begun and is not through, or has failed."""
         return self._failed or bool(self._requests)
 
     def close(self) -> None:
-        """Tell the other end that this one ends; what is under way uses memory until the worker closes.
+        """Close the connection, as the other end sees; the worker, which still moves data, closes after it.
 
-        Otherwise the other end would take the end of UCX's connection for a fault of UCX.
+        An other end that saw only the worker close would take that for a fault of UCX.
         """
         self._requests.clear()
         with contextlib.suppress(OSError):

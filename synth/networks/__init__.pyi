@@ -28,12 +28,12 @@ from .link_list import read_link_list as read_link_list
 from .measured import from_profile as from_profile
 from .named import NamedNetwork as NamedNetwork, symmetry_of as symmetry_of
 from .nominal import from_topology as from_topology
-from .numbering import regular_orders as regular_orders
 from .path_search import (
     ShortestPaths as ShortestPaths,
     distances_s as distances_s,
     shortest_paths as shortest_paths,
 )
+from .regular_orders import regular_orders as regular_orders
 from .subnetwork import (
     embedded as embedded,
     host_places as host_places,

@@ -135,7 +135,7 @@ class Refinement:
         ]
 
     def _mixed_by_owner(self, best_s: float) -> list[Found]:
-        """Return mixtures of the plans of all schedules, if the chunks of each owner go the same ways."""
+        """Return the best mixtures by owner of all schedules, for collectives whose chunks have owners."""
         request, whole = self._request, self._request.whole
         by_owner = whole is not None and whole.kind in _MIXED_BY_OWNER
         if not by_owner or request.trees or request.sweeping:
@@ -153,6 +153,7 @@ class Refinement:
             cuts.append((shape, chunk_bytes))
             split *= 2
         plan, found = replace(few[0][1], name="mixture"), list[Found]()
+        # The most chunks, and a quarter of them.
         for shape, chunk_bytes in cuts[-1:-4:-2]:
             for one in mixed_by_owner(schedules, shape, chunk_bytes, best_s, request.seed):
                 made = replace(plan, shape=shape, chunk_bytes=chunk_bytes)

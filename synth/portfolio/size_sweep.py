@@ -150,7 +150,7 @@ def candidates_of(
     sizes = tuple(sorted(request.sizes))
     here = request.method == "auto" and request.network.is_measured_host
     at_each_size = replace(request, sizes=(), solving=False, sweeping=True, predicted=here)
-    variant = in_regular_order(at_each_size) if request.method == "auto" and not here else None
+    variant = in_regular_order(at_each_size)
     inner = at_each_size if variant is None else variant.request
     explored, workers_bytes = _all_explored(inner, sizes, progress, pools)
     if variant is not None:

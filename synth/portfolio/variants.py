@@ -6,14 +6,15 @@
   methods for such networks.
 - The members of a collective are alone, without ranks that may relay. A collective of all ranks has methods
   and refinements that a subset of them has not.
-- The ranks are in a regular order (`synth.networks.numbering`). Where a launcher has dealt them out among
-  hosts, or hosts are sorted by name, translations carry less of a network into itself.
+- The ranks are in a regular order (`synth.networks.regular_orders`). Where a launcher has dealt them out
+  among hosts, or hosts are sorted by name, translations carry less of a network into itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -130,25 +131,47 @@ def _raised(cost: Floats) -> Floats:
 def in_regular_order(request: Request) -> RequestVariant | None:
     """Return the variant whose ranks are numbered so that more translations map its network to itself.
 
-    Return None if no such order is found, for several or custom collectives and parts of the ranks, for
-    networks that queue, and where ports were measured or switches sum.
+    Return None if no such order is found, for several or custom collectives and parts of the ranks, and if a
+    method is asked for or a prediction decides.
     """
     first, *others = request.asked
     network = request.network
-    whole = not (others or first.sets or first.members) and 0 <= first.root < network.ranks
-    if not whole or first.kind == "all_to_next":
+    if request.method != "auto" or request.decided_by_prediction or first.kind == "all_to_next":
         return None
+    if others or first.sets or first.members or not 0 <= first.root < network.ranks:
+        return None
+    ordered = _most_regular(network)
+    if ordered is None:
+        return None
+    root = int(np.flatnonzero(ordered.order == first.root)[0])
+    inner = replace(request, network=ordered.network, kind=first.kind, root=root, collectives=())
+    why = "planned with its ranks in a regular order"
+    return RequestVariant(inner, ordered.rows, why, tuple(ordered.order.tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ordered:
+    """A network whose rank k is rank ``order[k]`` of another one, and the rows of its links there."""
+
+    network: Network
+    order: Indices
+    rows: Indices
+
+
+@lru_cache(maxsize=4)
+def _most_regular(network: Network) -> _Ordered | None:
+    """Return the network in the most regular order that is found; None if none is better than its own.
+
+    There is none for networks that queue, and where ports were measured or switches sum.
+    """
     if network.queues or network.memory or len(network.port_beta_s_per_byte) or network.multimem_s_per_byte:
         return None
     best, most = None, _regularity(network)
     for order in regular_orders(network) if most[:2] < (network.ranks, True) else ():
-        found, rows = _in_order(network, order)
-        if _regularity(found) > most:
-            most = _regularity(found)
-            root = int(np.flatnonzero(order == first.root)[0])
-            inner = replace(request, network=found, kind=first.kind, root=root, collectives=())
-            why = "planned with its ranks in a regular order"
-            best = RequestVariant(inner, rows, why, tuple(order.tolist()))
+        found = _in_order(network, order)
+        regularity = _regularity(found.network)
+        if regularity > most:
+            best, most = found, regularity
         if most >= (network.ranks, True, 2):
             break
     return best
@@ -156,8 +179,8 @@ def in_regular_order(request: Request) -> RequestVariant | None:
 
 def _most_translations(network: Network) -> int:
     """Return how many translations a network has in its own order, or in a regular one if that has more."""
-    own, order = _regularity(network)[0], next(regular_orders(network), None)
-    return own if order is None else max(own, _regularity(_in_order(network, order)[0])[0])
+    ordered = _most_regular(network)
+    return _regularity(network if ordered is None else ordered.network)[0]
 
 
 def _regularity(network: Network) -> tuple[int, bool, int]:
@@ -177,8 +200,8 @@ def _regularity(network: Network) -> tuple[int, bool, int]:
     return found.network.translations, side_by_side, len(sizes) if is_grid else 0
 
 
-def _in_order(network: Network, order: Indices) -> tuple[Network, Indices]:
-    """Return (the network whose rank k is rank ``order[k]`` of the given one, row of each link there)."""
+def _in_order(network: Network, order: Indices) -> _Ordered:
+    """Return the network whose rank k is rank ``order[k]`` of the given one."""
     number = np.argsort(order)
     rows = np.lexsort((number[network.dst], number[network.src]))
     found = kept_links(network, rows)
@@ -192,7 +215,7 @@ def _in_order(network: Network, order: Indices) -> tuple[Network, Indices]:
         ports=tuple(network.ports[at] for at in used[ports].tolist()),
         link_port=ints(np.argsort(ports)[port]),
     )
-    return renumbered, rows
+    return _Ordered(renumbered, order, rows)
 
 
 def _renumbered_chunks(collective: Collective, ranks: Sequence[int]) -> Indices:

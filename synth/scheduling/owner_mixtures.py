@@ -1,4 +1,4 @@
-"""Mixtures by owner: each chunk follows one of the plans that schedules have for chunks of its owner.
+"""Mixtures by owner: each chunk takes the plan that some schedule has for a chunk of the same owner.
 
 `synth.scheduling.mixtures` serves collectives whose chunks all have the same sources and targets. Here the
 chunks of an owner do: those that one rank sends or receives, or in an all_to_all those of a pair of ranks.

@@ -194,6 +194,7 @@ def test_bounds_name_the_ranks_of_the_request():
     shown, wanted = (
         {one.name: one.time_s for one in each if "host" in one.name} for each in (found, without)
     )
+    assert "traffic into the host of ranks 0, 1, 3" in shown
     assert shown == pytest.approx(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Regular orders of ranks: numbered in such an order, a network has translations.
+"""Regular orders of ranks: once ranks are numbered so, translations map the network to itself.
 
 `synth.networks.translations` finds translations only where ranks are numbered regularly. A ring whose hosts
 are sorted by name is not, nor is a torus or a set of hosts whose ranks a launcher has dealt out. The search
@@ -168,7 +168,7 @@ class _Search:
         self.place(0, 0)
 
     def choices(self, place: int) -> list[int]:
-        """Return the ranks that fit ``place``; the last one is nearest to the rank beside it."""
+        """Return the ranks that fit ``place``, the one nearest to the rank beside it last."""
         before = self.order[:place]
         there, back = self._pair[place, :place], self._pair[:place, place]
         fits = self._is_free & _agree(self._known[there], self._relation[:, before].T)
