@@ -67,6 +67,9 @@ def mixed(
     All chunks of the collective must have the same sources and targets. ``best_s`` is the best time so far.
     O(chunks · sends of all plans) for each of about six steps.
     """
+    # No chunk needs fewer sends than in the schedule with the fewest.
+    least = min((one.sends / one.collective.chunks for one in schedules), default=np.inf)
+    cuts = [cut for cut in cuts if least * cut[0].chunks <= _MOST_SENDS]
     if not cuts:
         return
     # A translation moves the root of a broadcast, and a subset of the ranks.
