@@ -136,22 +136,59 @@ def _strides(inside: Mask, most: int) -> list[tuple[int, ...]]:
 
 
 def _searched(inside: Mask, most: int) -> list[tuple[int, ...]]:
-    """Return paths that visit every place once, found by randomized depth-first search with a fixed seed."""
+    """Return paths that visit every place once.
+
+    Each is found by depth-first search with a fixed seed. It goes first to the places with the fewest onward
+    hops to places that are left (Warnsdorff's rule), which rarely ends before all places are visited.
+    """
     places = len(inside)
     if places < 3:
         return []
     random = np.random.default_rng(0)
-    onward = [np.flatnonzero(row & (np.arange(places) != at)) for at, row in enumerate(inside)]
+    joined = inside & ~np.eye(places, dtype=bool)
+    onward, into = ([np.flatnonzero(row).tolist() for row in rows] for rows in (joined, joined.T))
     found: dict[tuple[int, ...], None] = {}
     for attempt in range(most):
-        path = _one_path(onward, attempt % places, random)
+        path = _one_path(onward, into, attempt % places, random)
         if path:
-            found.setdefault(tuple(path))
+            found.setdefault(tuple(_closed(path, inside, random)))
     return list(found)
 
 
-def _one_path(onward: Sequence[Indices], first: int, random: np.random.Generator) -> list[int]:
-    path, visited, left = [first], {first}, [random.permutation(onward[first]).tolist()]
+def _closed(path: list[int], inside: Mask, random: np.random.Generator) -> list[int]:
+    """Return a path of the same places whose ends are joined, if some rotations lead to one (Pósa)."""
+    turned = np.array(path, np.int64)
+    for _ in range(len(path)):
+        if inside[turned[-1], turned[0]]:
+            return [int(place) for place in turned]
+        # From a place inside, hop to the end, and go the rest of the path backwards.
+        back = np.logical_and.accumulate(inside[turned[1:], turned[:-1]][::-1])[::-1]
+        may = np.flatnonzero(inside[turned[:-2], turned[-1]] & back[1:])
+        if not len(may):
+            break
+        at = int(random.choice(may)) + 1
+        turned[at:] = turned[at:][::-1].copy()
+    return path
+
+
+def _one_path(
+    onward: Sequence[Sequence[int]], into: Sequence[Sequence[int]], first: int, random: np.random.Generator
+) -> list[int]:
+    tie = random.random(len(onward)).tolist()
+    visited = [False] * len(onward)
+    # For each place, hops to places that are left, and a tie-break below 1.
+    free = [len(hops) + part for hops, part in zip(onward, tie, strict=True)]
+
+    def visit(place: int, by: int) -> None:
+        visited[place] = by > 0
+        for other in into[place]:
+            free[other] -= by
+
+    def last_the_best(place: int) -> list[int]:
+        return sorted((one for one in onward[place] if not visited[one]), key=free.__getitem__, reverse=True)
+
+    visit(first, 1)
+    path, left = [first], [last_the_best(first)]
     for _ in range(_MOST_STEPS):
         if len(path) == len(onward):
             return path
@@ -159,13 +196,12 @@ def _one_path(onward: Sequence[Indices], first: int, random: np.random.Generator
             return []
         if left[-1]:
             place = left[-1].pop()
-            if place not in visited:
-                path.append(place)
-                visited.add(place)
-                left.append(random.permutation(onward[place]).tolist())
+            visit(place, 1)
+            path.append(place)
+            left.append(last_the_best(place))
         else:
             left.pop()
-            visited.remove(path.pop())
+            visit(path.pop(), -1)
     return []
 
 

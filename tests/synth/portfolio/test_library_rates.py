@@ -86,6 +86,15 @@ def test_no_algorithm_beats_the_proven_bound(spec, kind):
         assert one.binding
 
 
+@pytest.mark.parametrize("spec", ["torus:4x4x4", "torus:5x6", "hypercube:32"])
+def test_rings_share_the_links_of_a_direct_network(spec):
+    """Such networks have rings that together use every link both ways (Hamiltonian decompositions)."""
+    network = family(spec, [0.0], [10e9])
+    out = int((network.src == 0).sum())
+    ring = busbw(network, "all_reduce")["ring"]
+    assert 0.9 <= ring / (10 * out) <= 1 + 1e-6
+
+
 @pytest.mark.parametrize("kind", ["all_to_all", "scatter", "gather"])
 def test_direct_sends_are_held_up_by_the_busiest_port(kind):
     (one,) = library_rates(family("switch:4", [0.0], [10e9]), kind, 2)
