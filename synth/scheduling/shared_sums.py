@@ -14,6 +14,7 @@ import numpy as np
 
 from probes.base import Indices, Ints
 from synth.collective import Collective
+from synth.errors import NotApplicableError
 from synth.network import Network
 from synth.networks import distances_s, links_between
 from synth.schedules import COPY, REDUCE, Schedule
@@ -119,6 +120,9 @@ class SharedSums:
 
         The ranks whose coordinates along the axes are the digits of ``share`` make the sums. ``exchange``
         takes the rows that each of these ranks has, and returns the rows of the result.
+
+        Raises NotApplicableError if a tree needs a rank of another tree on the way, after that rank has sent
+        its sum, or before it has the result.
         """
         owner: Indices = np.arange(self.network.ranks)
         for axis in axes:
@@ -129,10 +133,23 @@ class SharedSums:
         below = [] if trees is None else list(self._by_moments(trees, owner))
         for ranks, above in reversed(below):
             for rank, link in zip(ranks.tolist(), self._links(ranks, above), strict=True):
-                row = self.sends.add(chunk, link, REDUCE, known.pop(rank))
-                known[int(self.network.dst[link])].append(row)
+                row, parent = (
+                    self.sends.add(chunk, link, REDUCE, known.pop(rank)),
+                    int(self.network.dst[link]),
+                )
+                if parent not in known:
+                    raise NotApplicableError(
+                        f"{self.method}: the trees of several ranks cross at rank {parent}"
+                    )
+                known[parent].append(row)
         known = exchange(chunk, known)
+        reached = set(known)
         for ranks, above in below:
+            if lost := set(above.tolist()) - reached:
+                raise NotApplicableError(
+                    f"{self.method}: the trees of several ranks cross at rank {min(lost)}"
+                )
+            reached.update(ranks.tolist())
             for source, link in zip(above.tolist(), self._links(above, ranks), strict=True):
                 # A copy replaces all that was there, and is passed on whole.
                 self.sends.add(chunk, link, COPY, known.get(source, []))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from drawn_examples import drawn
@@ -11,6 +14,7 @@ from synth.check.schedule import check
 from synth.collective import collective
 from synth.errors import NotApplicableError
 from synth.methods import bine
+from synth.network import Link, build
 from synth.networks.families import family
 from synth.schedules import REDUCE
 from synth.simulation.schedule import replay
@@ -50,6 +54,19 @@ def test_all_collectives_are_proven(spec, kind, chunks, chunk_bytes, root):
     network = family(spec, [ALPHA], rates)
     schedule = made(network, kind, chunks, chunk_bytes, root % network.ranks)
     assert schedule.method == "bine"
+
+
+@settings(max_examples=drawn(120), suppress_health_check=[HealthCheck.too_slow])
+@given(st.permutations(range(4)) | st.permutations(range(8)), st.integers(1, 16), st.data())
+def test_partners_without_a_link_reach_each_other_through_other_trees_or_not_at_all(ring, chunks, data):
+    """The trees of two groups may cross at a rank on the way; then sums are not exchanged."""
+    ranks = len(ring)
+    chord = st.tuples(*[st.integers(0, ranks - 1)] * 2).filter(lambda pair: pair[0] != pair[1])
+    pairs = {*pairwise([*ring, ring[0]]), *data.draw(st.lists(chord, max_size=ranks))}
+    links = [Link(*ends, ALPHA, BETA, ()) for pair in sorted(pairs) for ends in {pair, pair[::-1]}]
+    network = build("crossed", [f"host{rank}" for rank in range(ranks)], list(dict.fromkeys(links)))
+    with suppress(NotApplicableError):
+        made(network, "all_reduce", chunks, 100_000)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16, 32, 64])
