@@ -37,7 +37,7 @@ def _leads_to_root(tree):
 @given(network=networks(most_ranks=5), count=st.integers(1, 2), root=st.sampled_from([None, 0]))
 def test_trees_reach_every_node_and_shares_are_the_whole(network, count, root):
     demands = [Demand((m,), root) for m in range(count)]
-    found = plan(_graph(network, numbers=count), demands, TENSOR_BYTES, 1 << 16, time_limit_s=4)
+    found = plan(_graph(network, numbers=count), demands, TENSOR_BYTES, 1 << 16, time_limit_s=600)
     assert sum(tree.share for tree in found.trees) == pytest.approx(1)
     assert all(_leads_to_root(tree) for tree in found.trees)
     assert root is None or all(tree.root == root for tree in found.trees)
@@ -55,7 +55,7 @@ def test_two_trees_share_what_one_would_fill():
             [Demand((m,), 0) for m in range(count)],
             TENSOR_BYTES,
             1 << 10,
-            time_limit_s=20,
+            time_limit_s=600,
         )
         for count in (1, 2)
     )
@@ -102,7 +102,7 @@ def test_a_plan_leads_every_rank_to_its_roots(kind):
         Link(a, b, 1e-6, 1e-11 if a // 2 == b // 2 else 1e-10) for a in range(6) for b in range(6) if a != b
     ]
     network = build("three hosts", [f"h{rank // 2}" for rank in range(6)], links)
-    planned = Planner(network, kind, 1, TENSOR_BYTES, 2, time_limit_s=10).plan()
+    planned = Planner(network, kind, 1, TENSOR_BYTES, 2, time_limit_s=600).plan()
     towards = network.transposed() if kind in ("broadcast", "all_gather") else network
     count = 6 if kind in ("all_gather", "reduce_scatter") else 2
     assert len(planned.up) == len(planned.share) == count

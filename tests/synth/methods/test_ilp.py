@@ -34,7 +34,7 @@ from synth.tacos_ilp.time_expanded_network import bundle
 def test_between_the_bounds_and_greedy(spec, kind):
     network = family(spec, [5e-7], [50e9])
     shape = collective(kind, network.ranks)
-    schedule = ilp.synthesize(network, shape, 1 << 20, time_limit_s=30)
+    schedule = ilp.synthesize(network, shape, 1 << 20, time_limit_s=600)
     assert check(schedule) == []
     time_s = replay(schedule).time_s
     assert time_s <= replay(greedy.synthesize(network, shape, 1 << 20)).time_s * (1 + 1e-9)
@@ -128,7 +128,7 @@ def test_what_another_method_made_keeps_its_name():
     network = family("ring:4", [5e-7], [50e9])
     # The greedy is at the bound, so that no program is asked.
     for kind in ("all_gather", "all_reduce"):
-        found = ilp.synthesize(network, collective(kind, 4), 1 << 20, time_limit_s=60)
+        found = ilp.synthesize(network, collective(kind, 4), 1 << 20, time_limit_s=600)
         assert found.method == "greedy"
     mesh = family("mesh:2x3", [5e-7], [50e9])
     own, _ = ilp.solve(mesh, collective("all_gather", 6), 1 << 20, time_limit_s=600, warm=False)
@@ -149,7 +149,7 @@ def test_a_step_of_time_rounds_up_and_proves_nothing():
 def test_each_mechanism_alone_completes_a_schedule(mechanism, hold_alpha):
     network = family("torus:3x3", [5e-7], [50e9], hold_alpha=hold_alpha)
     found, _ = ilp.solve(
-        network, collective("all_gather", 9), 1 << 20, time_limit_s=20, warm=False, mechanism=mechanism
+        network, collective("all_gather", 9), 1 << 20, time_limit_s=600, warm=False, mechanism=mechanism
     )
     assert check(found) == []
     assert found.method in ("ilp", "paths")
