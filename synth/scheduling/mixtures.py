@@ -22,20 +22,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.base import Floats, Indices, bytes_of, floats, ints, offsets, spans
+from probes.base import Floats, Indices, bytes_of, floats, ints, offsets
 from synth.collective import Collective
 from synth.network import Network
 from synth.networks import found_symmetry
 from synth.schedules import COPY, Schedule
+from synth.scheduling.chunk_plans import ChunkPlan, plans_of
 from synth.scheduling.dimension_sends import dimension_sends
-from synth.scheduling.justification import heads_and_tails_s
 from synth.scheduling.list_scheduling import in_order, line_up
-from synth.scheduling.packing import ChunkPacking, ChunkPlan, PackedChunks
+from synth.scheduling.packing import ChunkPacking, PackedChunks
 from synth.scheduling.precedence import copies_wait, of_schedule
+from synth.scheduling.rerouting import rerouted
 from synth.scheduling.rounds import RoundSearch, RoundSends
 from synth.simulation import replay
 
-__all__ = ["chunk_counts", "mixed", "mixture", "plans_of"]
+__all__ = ["chunk_counts", "mixed", "mixture"]
 
 # Schedules in more chunks mostly repeat the plans of those in fewer.
 _MOST_CHUNKS = 64
@@ -82,20 +83,39 @@ def mixed(
     fine = [cut for cut in cuts if each * cut[0].chunks <= _MOST_SENDS]
     for shorter in (1.0, _HALF_A_STEP) if fine else ():
         shape, chunk_bytes = fine[-1]
-        packed = packing.packed(shape.chunks, chunk_bytes, best.within_s * shorter, used)
+        within_s = best.within_s * shorter
+        packed = packing.packed(shape.chunks, chunk_bytes, within_s, used)
         if packed is not None:
-            found = mixture(packing, packed, shape, chunk_bytes, schedules[0].seed)
+            found = _step(packing, packed, shape, chunk_bytes, within_s, schedules[0].seed).made
             if copies_wait(found, replay(found)):
                 yield found
 
 
 class _Step(NamedTuple):
-    """A packing within a time, and the time of its list of sends."""
+    """A packing within a time, and the schedule that list scheduling makes of it with its time."""
 
     time_s: float
     within_s: float
     packing: ChunkPacking
     packed: PackedChunks
+    made: Schedule
+
+
+def _step(
+    packing: ChunkPacking,
+    packed: PackedChunks,
+    shape: Collective,
+    chunk_bytes: int,
+    within_s: float,
+    seed: int,
+) -> _Step:
+    """Return the faster of a packing and the same packing rerouted."""
+    found = list[_Step]()
+    for some in ((packing, packed), rerouted(packing, packed, shape, chunk_bytes, within_s, seed)):
+        if not found or some[1] is not packed:
+            made = mixture(*some, shape, chunk_bytes, seed)
+            found.append(_Step(replay(made).time_s, within_s, *some, made))
+    return min(found, key=lambda step: step.time_s)
 
 
 def _lowered(
@@ -110,21 +130,22 @@ def _lowered(
     plans = list(_unlike(schedules, chunk_bytes, best_s))
     plans = plans[:: 1 + sum(len(plan.link) for plan in plans) // _MOST_PLANNED]
     within_s, vain, steps = _WORTH * best_s, 0, list[_Step]()
-    rounds = _Rounds(network, chunk_bytes, within_s, seed)
+    rounds, trees = _Rounds(network, chunk_bytes, within_s, seed), list[ChunkPlan]()
     if alike:
         rounds.begin(plans)
     while vain < _IN_VAIN and (plans or rounds.plans):
-        packing = ChunkPacking(network, [*plans, *rounds.plans], images)
+        packing = ChunkPacking(network, [*plans, *rounds.plans, *trees], images)
         packed = packing.packed(shape.chunks, chunk_bytes, within_s)
         if packed is None:
             break
-        time_s = replay(mixture(packing, packed, shape, chunk_bytes, seed)).time_s
-        vain = 0 if time_s < min([step.time_s for step in steps], default=np.inf) else vain + 1
-        if time_s > _HOPELESS * best_s:
+        step = _step(packing, packed, shape, chunk_bytes, within_s, seed)
+        vain = 0 if step.time_s < min([one.time_s for one in steps], default=np.inf) else vain + 1
+        if step.time_s > _HOPELESS * best_s:
             break
-        steps.append(_Step(time_s, within_s, packing, packed))
+        steps.append(step)
+        trees = list(step.packing.plans[len(plans) + len(rounds.plans) :])
         if alike and len(steps) <= _PRICINGS:
-            rounds.improve(packed, len(plans), within_s)
+            rounds.improve(step.packed, len(plans), within_s)
         within_s *= _SHORTER
     return min(steps, key=lambda step: step.time_s, default=None)
 
@@ -164,29 +185,6 @@ def _ends_with_copies(plan: ChunkPlan, network: Network) -> bool:
         if op == COPY:
             copied.add(target)
     return True
-
-
-def plans_of(schedule: Schedule, chunk_bytes: int) -> Iterator[ChunkPlan]:
-    """Yield the plan of each chunk, with times for chunks of ``chunk_bytes``."""
-    sends = schedule.sends
-    head_s, left_s = heads_and_tails_s(schedule, of_schedule(schedule), chunk_bytes)
-    start = schedule.addend_start if schedule.exchanges else np.zeros(sends + 1, np.int64)
-    order = np.argsort(schedule.chunk, kind="stable")
-    place = np.empty(sends, np.int64)
-    for rows in np.split(order, np.cumsum(np.bincount(schedule.chunk))[:-1]):
-        if not len(rows):
-            continue
-        place[rows] = np.arange(len(rows))
-        counts = np.diff(start)[rows]
-        part = schedule.addend[spans(start[:-1][rows], counts)].astype(np.int64)
-        yield ChunkPlan(
-            schedule.link[rows].astype(np.int64),
-            schedule.op[rows],
-            offsets(counts),
-            np.where(part < 0, -1, place[part]),
-            floats(head_s[rows]),
-            float((head_s + left_s)[rows].max()),
-        )
 
 
 @dataclass
@@ -230,7 +228,7 @@ class _Rounds:
 
     def improve(self, packed: PackedChunks, before: int, within_s: float) -> None:
         """Add plans that are cheap at the prices of a packing, which has ``before`` plans before these."""
-        uses = np.bincount(packed.plan, minlength=before + len(self._sends))[before:]
+        uses = np.bincount(packed.plan, minlength=before + len(self._sends))[before:][: len(self._sends)]
         ranked = [self._sends[row] for row in np.argsort(-uses, kind="stable").tolist()]
         for count in self._counts:
             if count * self._round_s < within_s:

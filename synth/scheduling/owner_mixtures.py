@@ -17,8 +17,9 @@ from synth.collective import Collective
 from synth.network import Network
 from synth.networks import distances_s
 from synth.schedules import COPY, Schedule
-from synth.scheduling.mixtures import mixture, plans_of
-from synth.scheduling.packing import ChunkPacking, ChunkPlan
+from synth.scheduling.chunk_plans import ChunkPlan, plans_of
+from synth.scheduling.mixtures import mixture
+from synth.scheduling.packing import ChunkPacking
 from synth.simulation import replay
 
 __all__ = ["mixed_by_owner"]

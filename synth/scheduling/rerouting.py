@@ -1,0 +1,199 @@
+"""Rerouting: chunks of a packing leave their plans for trees that are cheaper at the prices of all others.
+
+Packing chooses among the plans that schedules have. Where these crowd some links, other trees do better. So
+each chunk in turn is taken away, and takes the cheapest of a few trees (`synth.scheduling.priced_trees`) if
+that costs less than its plan. This is negotiated congestion, as in PathFinder (McMurchie and Ebeling, FPGA
+1995). A chunk of an all_reduce is summed up at a root by a tree inward, and copied by a tree outward. The
+roots, and the slots in which they have the sums, are drawn at random.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probes.base import Floats, Indices, Mask, bytes_of, ints, offsets
+from synth.collective import Collective, collective
+from synth.kernels import compiled
+from synth.network import Network
+from synth.networks import distances_s
+from synth.schedules import COPY, REDUCE, Schedule
+from synth.scheduling.chunk_plans import plans_of
+from synth.scheduling.packing import ChunkPacking, PackedChunks
+from synth.scheduling.priced_trees import add_cheapest_tree
+from synth.scheduling.slot_loads import Held, Load, TimedLinks, add, held_by, timed_links, unloaded
+
+__all__ = ["rerouted"]
+
+# Each chunk has _PASSES turns, and tries _TRIES roots in each; more of either gains nothing. Chunks · links ·
+# slots are at most _MOST_WORK: half a second.
+_TRIES, _PASSES, _MOST_WORK = 2, 3, 15_000_000
+# Instants that are closer are the same, because sums of floats round.
+_SAME_S = 1e-12
+
+
+def rerouted(
+    packing: ChunkPacking,
+    packed: PackedChunks,
+    shape: Collective,
+    chunk_bytes: int,
+    within_s: float,
+    seed: int,
+) -> tuple[ChunkPacking, PackedChunks]:
+    """Return the packing with trees as further plans, and the chunks that take them.
+
+    All ranks take part in the collective ``shape``: an all_reduce, a broadcast or a reduce.
+
+    O(chunks · links · slots) times the searches of a tree.
+    """
+    network, begin_s = packing.network, packed.begin_s
+    slots, chunks = len(begin_s) - 1, len(packed.plan)
+    roots = _roots(network, shape, begin_s, within_s)
+    if not len(roots.rank) or chunks * network.links * slots > _MOST_WORK:
+        return packing, packed
+    links, held = timed_links(network, begin_s, within_s), held_by(network, chunk_bytes)
+    load = unloaded(network, begin_s, held)
+    chosen = [packing.plans[plan] for plan in packed.plan.tolist()]
+    first = offsets([len(plan.link) for plan in chosen])
+    link = np.concatenate([plan.link for plan in chosen])
+    slot = np.searchsorted(begin_s, packed.start_s, side="right") - 1
+    inward, outward = shape.kind != "broadcast", shape.kind != "reduce"
+    dice = np.random.default_rng(seed).random((_PASSES * chunks, _TRIES if inward and outward else 1, 2))
+    is_tree, link_of, slot_of = _reroute(
+        links, held, load, packing.images, first, link, slot, roots, network.ranks, inward, outward, dice
+    )
+    new = np.flatnonzero(is_tree)
+    if not len(new):
+        return packing, packed
+    trees, starts = _trees(network, shape, chunk_bytes, link_of[new], slot_of[new])
+    plan = packed.plan.copy()
+    plan[new] = len(packing.plans) + np.arange(len(new))
+    wider = ChunkPacking(network, [*packing.plans, *plans_of(trees, chunk_bytes)], packing.images)
+    of_chunk: list[Indices] = list(np.split(slot, first[1:-1]))
+    for chunk, start in zip(new.tolist(), starts, strict=True):
+        of_chunk[chunk] = start
+    sends = np.array([len(start) for start in of_chunk])
+    return wider, PackedChunks.in_slots(plan, np.concatenate(of_chunk), sends, load.cost, begin_s)
+
+
+class _Roots(NamedTuple):
+    """Ranks that can be roots, and the first and last slot in which each may have the sum of all."""
+
+    rank: Indices
+    low: Indices
+    high: Indices
+
+
+def _roots(network: Network, shape: Collective, begin_s: Floats, within_s: float) -> _Roots:
+    every = np.arange(network.ranks)
+    rank = every if shape.kind == "all_reduce" else every[shape.root : shape.root + 1]
+    far_s = distances_s(network, network.alpha_s, every)
+    low = np.searchsorted(begin_s, far_s.max(axis=0)[rank] - _SAME_S)
+    high = np.searchsorted(begin_s, within_s - far_s.max(axis=1)[rank] + _SAME_S, side="right") - 1
+    if shape.kind == "broadcast":
+        # The root of a broadcast has the data at once.
+        low = high = np.minimum(high, 0)
+    if shape.kind == "reduce":
+        # The root of a reduce needs the sum at the end.
+        high = np.full(1, len(begin_s) - 1)
+        low = np.maximum(low, high)
+    fits = (low >= 0) & (low <= high)
+    return _Roots(*(column[fits].astype(np.int64) for column in (rank, low, high)))
+
+
+def _trees(
+    network: Network, shape: Collective, chunk_bytes: int, link_of: Indices, slot_of: Indices
+) -> tuple[Schedule, list[Indices]]:
+    """Return a schedule of the trees, and the slots of the sends of each; tables are [chunk, way · ranks]."""
+    chunks, ranks = len(link_of), network.ranks
+    link_of = link_of[:, : 2 * ranks].reshape(chunks, 2, ranks)
+    slot_of = slot_of[:, : 2 * ranks].reshape(chunks, 2, ranks)
+    towards_root = np.stack((network.dst, network.src)).astype(np.int64)
+    # The number of sends between each rank and the root.
+    depth, rank = np.zeros(link_of.shape, np.int64), np.tile(np.arange(ranks), (chunks, 2, 1))
+    way = np.arange(2)[None, :, None]
+    while (left := (here := np.take_along_axis(link_of, rank, axis=2)) >= 0).any():
+        depth += left
+        rank = np.where(left, towards_root[way, here], rank)
+    chunk, both, at = np.nonzero(link_of >= 0)
+    link, slot = link_of[chunk, both, at], slot_of[chunk, both, at]
+    deep = depth[chunk, both, at]
+    order = np.lexsort((np.where(both == 0, -deep, deep), slot, both, chunk))
+    made = Schedule(
+        network,
+        collective(shape.kind, ranks, chunks, root=shape.root),
+        chunk_bytes,
+        "mixture",
+        0,
+        ints(chunk[order]),
+        ints(link[order]),
+        bytes_of(np.where(both[order] == 0, REDUCE, COPY)),
+    )
+    return made, np.split(slot[order], np.cumsum(np.bincount(chunk, minlength=chunks))[:-1])
+
+
+@compiled
+def _reroute(
+    links: TimedLinks,
+    held: Held,
+    load: Load,
+    images: Indices,
+    first: Indices,
+    link: Indices,
+    slot: Indices,
+    roots: _Roots,
+    ranks: int,
+    inward: bool,
+    outward: bool,
+    dice: Floats,
+) -> tuple[Mask, Indices, Indices]:
+    """Return whether each chunk takes a tree, and the links and slots of its sends [chunk, send].
+
+    A tree has the sends of the ranks inward, then outward, each −1 if there is none. ``dice`` has numbers in
+    [0, 1) for each turn and try.
+    """
+    chunks = len(first) - 1
+    most = max(2 * ranks, int((first[1:] - first[:-1]).max()))
+    link_of, slot_of = np.full((chunks, most), -1), np.zeros((chunks, most), np.int64)
+    is_tree = np.zeros(chunks, np.bool_)
+    for chunk in range(chunks):
+        sends = first[chunk + 1] - first[chunk]
+        link_of[chunk, :sends] = link[first[chunk] : first[chunk + 1]]
+        slot_of[chunk, :sends] = slot[first[chunk] : first[chunk + 1]]
+        _add_all(held, load, images[chunk % len(images)], link_of[chunk], slot_of[chunk], 1.0)
+    tree, when = np.full(most, -1), np.zeros(most, np.int64)
+    for turn in range(len(dice)):
+        chunk = turn % chunks
+        image = images[chunk % len(images)]
+        _add_all(held, load, image, link_of[chunk], slot_of[chunk], -1.0)
+        least = _add_all(held, load, image, link_of[chunk], slot_of[chunk], 1.0)
+        _add_all(held, load, image, link_of[chunk], slot_of[chunk], -1.0)
+        for which, moment in dice[turn]:
+            pick = int(which * len(roots.rank))
+            ready = roots.low[pick] + int(moment * (roots.high[pick] - roots.low[pick] + 1))
+            root, price = roots.rank[pick], 0.0
+            tree[:] = -1
+            for way in range(2):
+                if (inward if way == 0 else outward) and price < least:
+                    rows = slice(way * ranks, (way + 1) * ranks)
+                    price += add_cheapest_tree(
+                        links, held, load, image, root, ready, way == 0, least - price, tree[rows], when[rows]
+                    )
+            _add_all(held, load, image, tree, when, -1.0)
+            if price < least:
+                least, is_tree[chunk] = price, True
+                link_of[chunk], slot_of[chunk] = tree, when
+        _add_all(held, load, image, link_of[chunk], slot_of[chunk], 1.0)
+    return is_tree, link_of, slot_of
+
+
+@compiled
+def _add_all(held: Held, load: Load, image: Indices, link: Indices, slot: Indices, times: float) -> float:
+    """Add sends to the load, or take them away, and return their price before each."""
+    price = 0.0
+    for send in range(len(link)):
+        if link[send] >= 0:
+            price += load.cost[image[link[send]], slot[send]]
+            add(image[link[send]], slot[send], held, load, times)
+    return price
