@@ -16,7 +16,7 @@ from synth.scheduling.slot_loads import Held, Load, TimedLinks, add
 
 __all__ = ["add_cheapest_tree"]
 
-# How a rank reaches a slot, where it is no link: it waits, or it has joined the tree.
+# Instead of a link: the rank waits for the next slot, or has joined the tree.
 _WAITS, _JOINED = -1, -2
 # A search serves several ranks. A path whose links they have made dearer than this factor is sought anew.
 _DEARER = 1.2
