@@ -20,6 +20,7 @@ from synth.schedules import COPY, Schedule
 from synth.scheduling.chunk_plans import ChunkPlan, plans_of
 from synth.scheduling.mixtures import mixture
 from synth.scheduling.packing import ChunkPacking
+from synth.scheduling.rerouting import rerouted
 from synth.simulation import replay
 
 __all__ = ["mixed_by_owner"]
@@ -55,7 +56,12 @@ def mixed_by_owner(
         packed = packing.packed_by_owner(chunk // shape.share, chunk_bytes, within_s)
         if packed is None:
             return
-        found = mixture(packing, packed, shape, chunk_bytes, seed, chunk)
+        both = [(packing, packed)]
+        if shape.kind != "all_to_all":
+            owner = chunk // shape.share
+            both.append(rerouted(packing, packed, shape, chunk_bytes, within_s, seed, owner))
+        made = [mixture(*some, shape, chunk_bytes, seed, chunk) for some in both]
+        found = min(made, key=lambda one: replay(one).time_s)
         time_s = replay(found).time_s
         if time_s > _HOPELESS * best_s:
             return

@@ -18,7 +18,7 @@ __all__ = ["add_cheapest_tree"]
 
 # Instead of a link: the rank waits for the next slot, or has joined the tree.
 _WAITS, _JOINED = -1, -2
-# A search serves several ranks. A path whose links they have made dearer than this factor is sought anew.
+# Ranks that join make links dearer. A path that costs this factor of what it did before is sought anew.
 _DEARER = 1.2
 
 

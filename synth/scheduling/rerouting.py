@@ -26,9 +26,9 @@ from synth.scheduling.slot_loads import Held, Load, TimedLinks, add, held_by, ti
 
 __all__ = ["rerouted"]
 
-# Each chunk has _PASSES turns, and tries _TRIES roots in each; more of either gains nothing. Chunks · links ·
-# slots are at most _MOST_WORK: half a second.
-_TRIES, _PASSES, _MOST_WORK = 2, 3, 15_000_000
+# Each chunk has _PASSES turns, and tries _TRIES roots in each; more of either gains nothing. The product of
+# chunks, ranks² + links, and slots is at most _MOST_WORK: a second.
+_TRIES, _PASSES, _MOST_WORK = 2, 3, 60_000_000
 # Instants that are closer are the same, because sums of floats round.
 _SAME_S = 1e-12
 
@@ -40,33 +40,44 @@ def rerouted(
     chunk_bytes: int,
     within_s: float,
     seed: int,
+    owner: Indices | None = None,
 ) -> tuple[ChunkPacking, PackedChunks]:
     """Return the packing with trees as further plans, and the chunks that take them.
 
-    All ranks take part in the collective ``shape``: an all_reduce, a broadcast or a reduce.
+    All ranks take part in the collective ``shape``: an all_reduce, one with a root, or one whose chunks have
+    the ranks ``owner`` as roots.
 
-    O(chunks · links · slots) times the searches of a tree.
+    O(chunks · (ranks² + links) · slots) for each turn.
     """
     network, begin_s = packing.network, packed.begin_s
     slots, chunks = len(begin_s) - 1, len(packed.plan)
-    roots = _roots(network, shape, begin_s, within_s)
-    if not len(roots.rank) or chunks * network.links * slots > _MOST_WORK:
+    inward, outward = shape.reduces, shape.kind not in ("reduce", "reduce_scatter")
+    if chunks * (network.ranks**2 + network.links) * slots > _MOST_WORK:
         return packing, packed
+    if inward and outward:
+        roots, dice = _roots(network, begin_s, within_s), np.random.default_rng(seed)
+        pick = dice.integers(max(1, len(roots.rank)), size=(_PASSES * chunks, _TRIES))
+        if not len(roots.rank):
+            return packing, packed
+        root, low, high = (column[pick] for column in roots)
+        ready = low + (dice.random(pick.shape) * (high - low + 1)).astype(np.int64)
+    else:
+        root = np.tile(np.full(chunks, shape.root) if owner is None else owner, _PASSES)[:, None]
+        # The root has the data at once, or needs the sum at the end.
+        ready = np.full_like(root, slots if inward else 0)
     links, held = timed_links(network, begin_s, within_s), held_by(network, chunk_bytes)
     load = unloaded(network, begin_s, held)
     chosen = [packing.plans[plan] for plan in packed.plan.tolist()]
     first = offsets([len(plan.link) for plan in chosen])
     link = np.concatenate([plan.link for plan in chosen])
     slot = np.searchsorted(begin_s, packed.start_s, side="right") - 1
-    inward, outward = shape.kind != "broadcast", shape.kind != "reduce"
-    dice = np.random.default_rng(seed).random((_PASSES * chunks, _TRIES if inward and outward else 1, 2))
     is_tree, link_of, slot_of = _reroute(
-        links, held, load, packing.images, first, link, slot, roots, network.ranks, inward, outward, dice
+        links, held, load, packing.images, first, link, slot, root, ready, network.ranks, inward, outward
     )
     new = np.flatnonzero(is_tree)
     if not len(new):
         return packing, packed
-    trees, starts = _trees(network, shape, chunk_bytes, link_of[new], slot_of[new])
+    trees, starts = _trees(network, chunk_bytes, link_of[new], slot_of[new])
     plan = packed.plan.copy()
     plan[new] = len(packing.plans) + np.arange(len(new))
     wider = ChunkPacking(network, [*packing.plans, *plans_of(trees, chunk_bytes)], packing.images)
@@ -85,25 +96,16 @@ class _Roots(NamedTuple):
     high: Indices
 
 
-def _roots(network: Network, shape: Collective, begin_s: Floats, within_s: float) -> _Roots:
-    every = np.arange(network.ranks)
-    rank = every if shape.kind == "all_reduce" else every[shape.root : shape.root + 1]
-    far_s = distances_s(network, network.alpha_s, every)
-    low = np.searchsorted(begin_s, far_s.max(axis=0)[rank] - _SAME_S)
-    high = np.searchsorted(begin_s, within_s - far_s.max(axis=1)[rank] + _SAME_S, side="right") - 1
-    if shape.kind == "broadcast":
-        # The root of a broadcast has the data at once.
-        low = high = np.minimum(high, 0)
-    if shape.kind == "reduce":
-        # The root of a reduce needs the sum at the end.
-        high = np.full(1, len(begin_s) - 1)
-        low = np.maximum(low, high)
-    fits = (low >= 0) & (low <= high)
-    return _Roots(*(column[fits].astype(np.int64) for column in (rank, low, high)))
+def _roots(network: Network, begin_s: Floats, within_s: float) -> _Roots:
+    rank = np.arange(network.ranks)
+    far_s = distances_s(network, network.alpha_s, rank)
+    low = np.searchsorted(begin_s, far_s.max(axis=0) - _SAME_S)
+    high = np.searchsorted(begin_s, within_s - far_s.max(axis=1) + _SAME_S, side="right") - 1
+    return _Roots(*(column[low <= high].astype(np.int64) for column in (rank, low, high)))
 
 
 def _trees(
-    network: Network, shape: Collective, chunk_bytes: int, link_of: Indices, slot_of: Indices
+    network: Network, chunk_bytes: int, link_of: Indices, slot_of: Indices
 ) -> tuple[Schedule, list[Indices]]:
     """Return a schedule of the trees, and the slots of the sends of each; tables are [chunk, way · ranks]."""
     chunks, ranks = len(link_of), network.ranks
@@ -122,7 +124,8 @@ def _trees(
     order = np.lexsort((np.where(both == 0, -deep, deep), slot, both, chunk))
     made = Schedule(
         network,
-        collective(shape.kind, ranks, chunks, root=shape.root),
+        # Plans depend on sends alone, and an all_reduce has no roots.
+        collective("all_reduce", ranks, chunks),
         chunk_bytes,
         "mixture",
         0,
@@ -142,16 +145,16 @@ def _reroute(
     first: Indices,
     link: Indices,
     slot: Indices,
-    roots: _Roots,
+    root: Indices,
+    ready: Indices,
     ranks: int,
     inward: bool,
     outward: bool,
-    dice: Floats,
 ) -> tuple[Mask, Indices, Indices]:
     """Return whether each chunk takes a tree, and the links and slots of its sends [chunk, send].
 
-    A tree has the sends of the ranks inward, then outward, each −1 if there is none. ``dice`` has numbers in
-    [0, 1) for each turn and try.
+    A tree has the sends of the ranks inward, then outward, each −1 if there is none. ``root`` and ``ready``
+    are the roots to try in each turn [turn, try], and the slots in which they have the data or the sum.
     """
     chunks = len(first) - 1
     most = max(2 * ranks, int((first[1:] - first[:-1]).max()))
@@ -163,22 +166,29 @@ def _reroute(
         slot_of[chunk, :sends] = slot[first[chunk] : first[chunk + 1]]
         _add_all(held, load, images[chunk % len(images)], link_of[chunk], slot_of[chunk], 1.0)
     tree, when = np.full(most, -1), np.zeros(most, np.int64)
-    for turn in range(len(dice)):
+    for turn in range(len(root)):
         chunk = turn % chunks
         image = images[chunk % len(images)]
         _add_all(held, load, image, link_of[chunk], slot_of[chunk], -1.0)
         least = _add_all(held, load, image, link_of[chunk], slot_of[chunk], 1.0)
         _add_all(held, load, image, link_of[chunk], slot_of[chunk], -1.0)
-        for which, moment in dice[turn]:
-            pick = int(which * len(roots.rank))
-            ready = roots.low[pick] + int(moment * (roots.high[pick] - roots.low[pick] + 1))
-            root, price = roots.rank[pick], 0.0
+        for attempt in range(root.shape[1]):
+            price = 0.0
             tree[:] = -1
             for way in range(2):
                 if (inward if way == 0 else outward) and price < least:
                     rows = slice(way * ranks, (way + 1) * ranks)
                     price += add_cheapest_tree(
-                        links, held, load, image, root, ready, way == 0, least - price, tree[rows], when[rows]
+                        links,
+                        held,
+                        load,
+                        image,
+                        root[turn, attempt],
+                        ready[turn, attempt],
+                        way == 0,
+                        least - price,
+                        tree[rows],
+                        when[rows],
                     )
             _add_all(held, load, image, tree, when, -1.0)
             if price < least:
