@@ -12,10 +12,14 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from exec.lab.model import DEVICE, SUBNET, Lab
 from probes.files import temporary_folders
 from probes.profiling import NICS
+
+if TYPE_CHECKING:
+    import psutil
 
 __all__ = ["FILES", "RUN", "environment", "files", "started"]
 
@@ -116,19 +120,25 @@ def _process(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        _ask_to_end(process.pid)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_PATIENCE_S)
+    import psutil
+
+    # The command is the child of the shell that unshare has started.
+    for shell in _children(process):
+        with contextlib.suppress(psutil.Error):
+            for command in shell.children():
+                command.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_PATIENCE_S)
+    shells = _children(process)
     process.kill()
     process.wait()
+    # The kernel kills the shell with its parent; it is gone when all that it has started is.
+    psutil.wait_procs(shells, _PATIENCE_S)
 
 
-def _ask_to_end(pid: int) -> None:
-    """Send SIGTERM to the command itself: the child of the shell that unshare has started."""
+def _children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     import psutil
 
     with contextlib.suppress(psutil.Error):
-        for shell in psutil.Process(pid).children():
-            for command in shell.children():
-                command.terminate()
+        return psutil.Process(process.pid).children() if process.poll() is None else []
+    return []

@@ -2,8 +2,9 @@
 
 A *plan* is the way of one chunk: its sends, and what each of them waits for. Plans that use a link early and
 plans that use it late share it. Packing (`synth.scheduling.packing`) gives each chunk a plan, and times for
-its sends, so that all chunks end within a given time. This time is lowered step by step as long as the
-schedules become faster. List scheduling then orders the sends by their planned times.
+its sends, so that all chunks end within a given time. Rerouting (`synth.scheduling.rerouting`) gives chunks
+other trees, which join the plans of the next step. The time is lowered step by step as long as the schedules
+become faster. List scheduling then orders the sends by their planned times.
 
 If translations map the network to itself, the chunks take the images of plans in turn.
 

@@ -2,8 +2,8 @@
 
 `synth.scheduling.mixtures` serves collectives whose chunks all have the same sources and targets. Here the
 chunks of an owner do: those that one rank sends or receives, or in an all_to_all those of a pair of ranks.
-Each chunk is packed several times, at the prices of all others. A chunk of an all_to_all may take any path
-that has no more latency than the longest of the shortest paths.
+Each chunk is packed several times, at the prices of all others, and may take another tree then. A chunk of an
+all_to_all may take any path that has no more latency than the longest of the shortest paths.
 """
 
 from __future__ import annotations
@@ -56,18 +56,21 @@ def mixed_by_owner(
         packed = packing.packed_by_owner(chunk // shape.share, chunk_bytes, within_s)
         if packed is None:
             return
-        both = [(packing, packed)]
+        found = mixture(packing, packed, shape, chunk_bytes, seed, chunk)
         if shape.kind != "all_to_all":
             owner = chunk // shape.share
-            both.append(rerouted(packing, packed, shape, chunk_bytes, within_s, seed, owner))
-        made = [mixture(*some, shape, chunk_bytes, seed, chunk) for some in both]
-        found = min(made, key=lambda one: replay(one).time_s)
-        time_s = replay(found).time_s
+            again = rerouted(packing, packed, shape, chunk_bytes, within_s, seed, owner)
+            found = min(found, mixture(*again, shape, chunk_bytes, seed, chunk), key=_time_s)
+        time_s = _time_s(found)
         if time_s > _HOPELESS * best_s:
             return
         vain, least_s = (0, time_s) if time_s < least_s else (vain + 1, least_s)
         within_s *= _SHORTER
         yield found
+
+
+def _time_s(schedule: Schedule) -> float:
+    return replay(schedule).time_s
 
 
 def _moving(schedule: Schedule) -> Indices:

@@ -9,8 +9,6 @@ roots, and the slots in which they have the sums, are drawn at random.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from probes.base import Floats, Indices, Mask, bytes_of, ints, offsets
@@ -50,21 +48,17 @@ def rerouted(
     O(chunks · (ranks² + links) · slots) for each turn.
     """
     network, begin_s = packing.network, packed.begin_s
-    slots, chunks = len(begin_s) - 1, len(packed.plan)
+    work = len(packed.plan) * (network.ranks**2 + network.links) * (len(begin_s) - 1)
     inward, outward = shape.reduces, shape.kind not in ("reduce", "reduce_scatter")
-    if chunks * (network.ranks**2 + network.links) * slots > _MOST_WORK:
-        return packing, packed
     if inward and outward:
-        roots, dice = _roots(network, begin_s, within_s), np.random.default_rng(seed)
-        pick = dice.integers(max(1, len(roots.rank)), size=(_PASSES * chunks, _TRIES))
-        if not len(roots.rank):
-            return packing, packed
-        root, low, high = (column[pick] for column in roots)
-        ready = low + (dice.random(pick.shape) * (high - low + 1)).astype(np.int64)
+        root, ready = _drawn_roots(network, begin_s, within_s, len(packed.plan), seed)
     else:
-        root = np.tile(np.full(chunks, shape.root) if owner is None else owner, _PASSES)[:, None]
+        roots = np.full(len(packed.plan), shape.root) if owner is None else owner
+        root = np.tile(roots, _PASSES)[:, None]
         # The root has the data at once, or needs the sum at the end.
-        ready = np.full_like(root, slots if inward else 0)
+        ready = np.full_like(root, len(begin_s) - 1 if inward else 0)
+    if work > _MOST_WORK or not root.size:
+        return packing, packed
     links, held = timed_links(network, begin_s, within_s), held_by(network, chunk_bytes)
     load = unloaded(network, begin_s, held)
     chosen = [packing.plans[plan] for plan in packed.plan.tolist()]
@@ -88,20 +82,20 @@ def rerouted(
     return wider, PackedChunks.in_slots(plan, np.concatenate(of_chunk), sends, load.cost, begin_s)
 
 
-class _Roots(NamedTuple):
-    """Ranks that can be roots, and the first and last slot in which each may have the sum of all."""
+def _drawn_roots(
+    network: Network, begin_s: Floats, within_s: float, chunks: int, seed: int
+) -> tuple[Indices, Indices]:
+    """Return roots to try in each turn [turn, try], and the slots in which they have all sums.
 
-    rank: Indices
-    low: Indices
-    high: Indices
-
-
-def _roots(network: Network, begin_s: Floats, within_s: float) -> _Roots:
-    rank = np.arange(network.ranks)
-    far_s = distances_s(network, network.alpha_s, rank)
-    low = np.searchsorted(begin_s, far_s.max(axis=0) - _SAME_S)
-    high = np.searchsorted(begin_s, within_s - far_s.max(axis=1) + _SAME_S, side="right") - 1
-    return _Roots(*(column[low <= high].astype(np.int64) for column in (rank, low, high)))
+    There are none if the time is too short to reach any root from all ranks, and all ranks from it.
+    """
+    far_s = distances_s(network, network.alpha_s, np.arange(network.ranks))
+    first = np.searchsorted(begin_s, far_s.max(axis=0) - _SAME_S)
+    last = np.searchsorted(begin_s, within_s - far_s.max(axis=1) + _SAME_S, side="right") - 1
+    near = np.flatnonzero(first <= last)
+    draw, size = np.random.default_rng(seed), (_PASSES * chunks, _TRIES if len(near) else 0)
+    root = near[draw.integers(max(1, len(near)), size=size)]
+    return root, first[root] + (draw.random(size) * (last - first + 1)[root]).astype(np.int64)
 
 
 def _trees(

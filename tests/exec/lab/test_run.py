@@ -100,9 +100,14 @@ def test_nothing_outlives_its_command(lab):
     assert {path.name for path in folder.iterdir()} <= {*files(place), "told"}
 
 
-def test_a_command_that_is_left_is_ended(lab):
+@pytest.mark.parametrize(
+    ("command", "processes"),
+    [("sleep 1000", 3), ("trap '' TERM; for n in $(seq 200); do sleep 1000 & done; wait", 203)],
+)
+def test_a_command_that_is_left_is_ended(lab, command, processes):
+    """Nothing is left, also of a command that does not end when it is asked to."""
     place, folder = lab
-    with started(place, "a", ["sleep", "1000"], folder):
-        while len(inside(place)) < 3:
+    with started(place, "a", ["sh", "-c", command], folder):
+        while len(inside(place)) < processes:
             time.sleep(0.02)
     assert inside(place) == []
