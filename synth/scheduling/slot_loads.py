@@ -34,8 +34,8 @@ _ROUNDED = 1e-9
 # The most multiples of the least latency at which slots begin; if there are more, slots are longer. With 24
 # two networks of sites far apart lose 3 % (`benchmarks/sizes.py --unusual 24 --seed 20270301`).
 _MOST_STEPS = 96
-# A slot lasts at least so many holds of a chunk on the slowest link, if links differ. With 2 or 8 an
-# all_reduce of 1 MiB among nine ranks (`benchmarks/sizes.py`, drawn:2) takes 4 and 8 % longer.
+# A slot lasts at least so many holds of a chunk on the slowest link, if links differ. With 2, 4 and 8 an
+# all_reduce of 1 MiB among nine ranks (`benchmarks/sizes.py`, drawn:2) comes to 93, 88 and 85 % of the bound.
 _HOLDS = 4
 
 
