@@ -132,11 +132,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     shells = _children(process)
     process.kill()
     process.wait()
-    # The kernel kills the shell with its parent; it is gone when all that it has started is.
+    # The kernel kills the shell after its parent. The shell ends after all that it has started.
     psutil.wait_procs(shells, _PATIENCE_S)
 
 
 def _children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Return the processes that ``process`` has started; [] if it has ended."""
     import psutil
 
     with contextlib.suppress(psutil.Error):

@@ -244,9 +244,9 @@ class _TaggedEnd(_End):
         return self._failed or bool(self._requests)
 
     def close(self) -> None:
-        """Close the connection, as the other end sees; the worker, which still moves data, closes after it.
+        """Close the socket, before the worker of UCX, which may still move data, closes.
 
-        An other end that saw only the worker close would take that for a fault of UCX.
+        The other end would take a worker that closes first for a fault of UCX.
         """
         self._requests.clear()
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Regular orders of ranks: once ranks are numbered so, translations map the network to itself.
+"""Regular orders of ranks: numberings for which translations map the network to itself.
 
 `synth.networks.translations` finds translations only where ranks are numbered regularly. A ring whose hosts
 are sorted by name is not, nor is a torus or a set of hosts whose ranks a launcher has dealt out. The search

@@ -161,7 +161,7 @@ def _closed(path: list[int], inside: Mask, random: np.random.Generator) -> list[
     for _ in range(len(path)):
         if inside[turned[-1], turned[0]]:
             return [int(place) for place in turned]
-        # From a place inside, hop to the end, and go the rest of the path backwards.
+        # A rotation hops from a place inside to the end, and goes the rest of the path backwards.
         back = np.logical_and.accumulate(inside[turned[1:], turned[:-1]][::-1])[::-1]
         may = np.flatnonzero(inside[turned[:-2], turned[-1]] & back[1:])
         if not len(may):
@@ -174,6 +174,7 @@ def _closed(path: list[int], inside: Mask, random: np.random.Generator) -> list[
 def _one_path(
     onward: Sequence[Sequence[int]], into: Sequence[Sequence[int]], first: int, random: np.random.Generator
 ) -> list[int]:
+    """Return one such path from ``first``; [] if none is found in ``_MOST_STEPS`` steps."""
     tie = random.random(len(onward)).tolist()
     visited = [False] * len(onward)
     # For each place, hops to places that are left, and a tie-break below 1.

@@ -1,4 +1,4 @@
-"""Plans: the way of one chunk, its sends and what each of them waits for."""
+"""Plans of single chunks: the sends of a chunk, and the sends that each of them waits for."""
 
 from __future__ import annotations
 

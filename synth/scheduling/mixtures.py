@@ -37,7 +37,7 @@ from synth.scheduling.rerouting import rerouted
 from synth.scheduling.rounds import RoundSearch, RoundSends
 from synth.simulation import replay
 
-__all__ = ["chunk_counts", "mixed", "mixture"]
+__all__ = ["PackingStep", "chunk_counts", "faster_step", "mixed", "mixture"]
 
 # Schedules in more chunks mostly repeat the plans of those in fewer.
 _MOST_CHUNKS = 64
@@ -69,7 +69,7 @@ def mixed(
     All chunks of the collective must have the same sources and targets. ``best_s`` is the best time so far.
     O(chunks · sends of all plans) for each of about six steps.
     """
-    # No chunk needs fewer sends than in the schedule with the fewest.
+    # With more chunks, even plans with the fewest sends would be too many.
     least = min((one.sends / one.collective.chunks for one in schedules), default=np.inf)
     cuts = [cut for cut in cuts if least * cut[0].chunks <= _MOST_SENDS]
     if not cuts:
@@ -87,12 +87,12 @@ def mixed(
         within_s = best.within_s * shorter
         packed = packing.packed(shape.chunks, chunk_bytes, within_s, used)
         if packed is not None:
-            found = _step(packing, packed, shape, chunk_bytes, within_s, schedules[0].seed).made
+            found = faster_step(packing, packed, shape, chunk_bytes, within_s, schedules[0].seed).made
             if copies_wait(found, replay(found)):
                 yield found
 
 
-class _Step(NamedTuple):
+class PackingStep(NamedTuple):
     """A packing within a time, and the schedule that list scheduling makes of it with its time."""
 
     time_s: float
@@ -102,26 +102,30 @@ class _Step(NamedTuple):
     made: Schedule
 
 
-def _step(
+def faster_step(
     packing: ChunkPacking,
     packed: PackedChunks,
     shape: Collective,
     chunk_bytes: int,
     within_s: float,
     seed: int,
-) -> _Step:
-    """Return the faster of a packing and the same packing rerouted."""
-    found = list[_Step]()
-    for some in ((packing, packed), rerouted(packing, packed, shape, chunk_bytes, within_s, seed)):
+    chunk: Indices | None = None,
+) -> PackingStep:
+    """Return the faster of a packing and the same packing rerouted.
+
+    ``chunk`` has the number of each packed chunk, if they are not numbered in order.
+    """
+    found = list[PackingStep]()
+    for some in ((packing, packed), rerouted(packing, packed, shape, chunk_bytes, within_s, seed, chunk)):
         if not found or some[1] is not packed:
-            made = mixture(*some, shape, chunk_bytes, seed)
-            found.append(_Step(replay(made).time_s, within_s, *some, made))
+            made = mixture(*some, shape, chunk_bytes, seed, chunk)
+            found.append(PackingStep(replay(made).time_s, within_s, *some, made))
     return min(found, key=lambda step: step.time_s)
 
 
 def _lowered(
     schedules: Sequence[Schedule], shape: Collective, chunk_bytes: int, best_s: float, alike: bool
-) -> _Step | None:
+) -> PackingStep | None:
     """Return the fastest of packings within less and less time; None without any.
 
     If all ranks are ``alike``, chunks take images of plans, and plans in few rounds join.
@@ -130,7 +134,7 @@ def _lowered(
     images = _images(network) if alike else np.arange(network.links)[None]
     plans = list(_unlike(schedules, chunk_bytes, best_s))
     plans = plans[:: 1 + sum(len(plan.link) for plan in plans) // _MOST_PLANNED]
-    within_s, vain, steps = _WORTH * best_s, 0, list[_Step]()
+    within_s, vain, steps = _WORTH * best_s, 0, list[PackingStep]()
     rounds, trees = _Rounds(network, chunk_bytes, within_s, seed), list[ChunkPlan]()
     if alike:
         rounds.begin(plans)
@@ -139,7 +143,7 @@ def _lowered(
         packed = packing.packed(shape.chunks, chunk_bytes, within_s)
         if packed is None:
             break
-        step = _step(packing, packed, shape, chunk_bytes, within_s, seed)
+        step = faster_step(packing, packed, shape, chunk_bytes, within_s, seed)
         vain = 0 if step.time_s < min([one.time_s for one in steps], default=np.inf) else vain + 1
         if step.time_s > _HOPELESS * best_s:
             break

@@ -2,7 +2,7 @@
 
 `synth.scheduling.mixtures` serves collectives whose chunks all have the same sources and targets. Here the
 chunks of an owner do: those that one rank sends or receives, or in an all_to_all those of a pair of ranks.
-Each chunk is packed several times, at the prices of all others, and may take another tree then. A chunk of an
+Each chunk is packed several times, at the prices of all others, and then may take another tree. A chunk of an
 all_to_all may take any path that has no more latency than the longest of the shortest paths.
 """
 
@@ -18,10 +18,8 @@ from synth.network import Network
 from synth.networks import distances_s
 from synth.schedules import COPY, Schedule
 from synth.scheduling.chunk_plans import ChunkPlan, plans_of
-from synth.scheduling.mixtures import mixture
+from synth.scheduling.mixtures import faster_step
 from synth.scheduling.packing import ChunkPacking
-from synth.scheduling.rerouting import rerouted
-from synth.simulation import replay
 
 __all__ = ["mixed_by_owner"]
 
@@ -56,21 +54,12 @@ def mixed_by_owner(
         packed = packing.packed_by_owner(chunk // shape.share, chunk_bytes, within_s)
         if packed is None:
             return
-        found = mixture(packing, packed, shape, chunk_bytes, seed, chunk)
-        if shape.kind != "all_to_all":
-            owner = chunk // shape.share
-            again = rerouted(packing, packed, shape, chunk_bytes, within_s, seed, owner)
-            found = min(found, mixture(*again, shape, chunk_bytes, seed, chunk), key=_time_s)
-        time_s = _time_s(found)
-        if time_s > _HOPELESS * best_s:
+        step = faster_step(packing, packed, shape, chunk_bytes, within_s, seed, chunk)
+        if step.time_s > _HOPELESS * best_s:
             return
-        vain, least_s = (0, time_s) if time_s < least_s else (vain + 1, least_s)
+        vain, least_s = (0, step.time_s) if step.time_s < least_s else (vain + 1, least_s)
         within_s *= _SHORTER
-        yield found
-
-
-def _time_s(schedule: Schedule) -> float:
-    return replay(schedule).time_s
+        yield step.made
 
 
 def _moving(schedule: Schedule) -> Indices:

@@ -48,7 +48,7 @@ class PackedChunks(NamedTuple):
     def in_slots(
         cls, plan: Indices, slot: Indices, sends: Indices, cost: Floats, begin_s: Floats
     ) -> PackedChunks:
-        """Return chunks with these slots of all sends; the n-th chunk has the n-th place in each slot."""
+        """Return the chunks whose sends start in these slots, the n-th chunk n-th in each slot."""
         place = np.repeat((np.arange(len(plan)) + 0.5) / len(plan), sends)
         return cls(plan, floats(begin_s[slot] + np.diff(begin_s)[slot] * place), cost, begin_s)
 

@@ -1,4 +1,4 @@
-"""The cheapest tree in time: over which link, and in which slot, each rank gets data or sends its sum.
+"""The cheapest tree for a broadcast or a reduction, over links whose prices change with time.
 
 Every link has a price in each slot (`synth.scheduling.slot_loads`). A tree outward carries data from a root
 to all ranks. In a tree inward each rank sends its sum once the sums of its children have arrived. The price
@@ -18,7 +18,7 @@ __all__ = ["add_cheapest_tree"]
 
 # Instead of a link: the rank waits for the next slot, or has joined the tree.
 _WAITS, _JOINED = -1, -2
-# Ranks that join make links dearer. A path that costs this factor of what it did before is sought anew.
+# Prices rise as ranks join. A path is sought anew if it costs more than this factor of its price when found.
 _DEARER = 1.2
 
 
@@ -147,8 +147,8 @@ def _search(
                 asked, then = price[rank, slot], slot + onward
                 if 0 <= then <= slots and asked < price[rank, then]:
                     price[rank, then], via[rank, then], changed[rank, then] = asked, _WAITS, True
-                for place in range(links.at_start[way, rank], links.at_start[way, rank + 1]):
-                    link = links.at[way, place]
+                for place in range(links.links_at_start[way, rank], links.links_at_start[way, rank + 1]):
+                    link = links.links_at[way, place]
                     latency = links.latency[link]
                     if not inward:
                         if slot > links.last[latency]:

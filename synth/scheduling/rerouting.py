@@ -1,4 +1,4 @@
-"""Rerouting: chunks of a packing leave their plans for trees that are cheaper at the prices of all others.
+"""Rerouting of packed chunks: each moves to a cheaper tree, at the prices that all other chunks cause.
 
 Packing chooses among the plans that schedules have. Where these crowd some links, other trees do better. So
 each chunk in turn is taken away, and takes the cheapest of a few trees (`synth.scheduling.priced_trees`) if
@@ -20,15 +20,13 @@ from synth.schedules import COPY, REDUCE, Schedule
 from synth.scheduling.chunk_plans import plans_of
 from synth.scheduling.packing import ChunkPacking, PackedChunks
 from synth.scheduling.priced_trees import add_cheapest_tree
-from synth.scheduling.slot_loads import Held, Load, TimedLinks, add, held_by, timed_links, unloaded
+from synth.scheduling.slot_loads import SAME_S, Held, Load, TimedLinks, add, held_by, timed_links, unloaded
 
 __all__ = ["rerouted"]
 
 # Each chunk has _PASSES turns, and tries _TRIES roots in each; more of either gains nothing. The product of
 # chunks, ranks² + links, and slots is at most _MOST_WORK: a second.
 _TRIES, _PASSES, _MOST_WORK = 2, 3, 60_000_000
-# Instants that are closer are the same, because sums of floats round.
-_SAME_S = 1e-12
 
 
 def rerouted(
@@ -38,26 +36,26 @@ def rerouted(
     chunk_bytes: int,
     within_s: float,
     seed: int,
-    owner: Indices | None = None,
+    chunk: Indices | None = None,
 ) -> tuple[ChunkPacking, PackedChunks]:
     """Return the packing with trees as further plans, and the chunks that take them.
 
-    All ranks take part in the collective ``shape``: an all_reduce, one with a root, or one whose chunks have
-    the ranks ``owner`` as roots.
+    All ranks take part in the collective ``shape``. ``chunk`` has the number of each packed chunk, if they
+    are not numbered in order. Chunks of an all_to_all need no trees and keep their plans.
 
     O(chunks · (ranks² + links) · slots) for each turn.
     """
     network, begin_s = packing.network, packed.begin_s
+    chunk = np.arange(len(packed.plan)) if chunk is None else chunk
     work = len(packed.plan) * (network.ranks**2 + network.links) * (len(begin_s) - 1)
     inward, outward = shape.reduces, shape.kind not in ("reduce", "reduce_scatter")
     if inward and outward:
         root, ready = _drawn_roots(network, begin_s, within_s, len(packed.plan), seed)
     else:
-        roots = np.full(len(packed.plan), shape.root) if owner is None else owner
-        root = np.tile(roots, _PASSES)[:, None]
+        root = np.tile(shape.owner_of()[0][chunk].astype(np.int64), _PASSES)[:, None]
         # The root has the data at once, or needs the sum at the end.
         ready = np.full_like(root, len(begin_s) - 1 if inward else 0)
-    if work > _MOST_WORK or not root.size:
+    if work > _MOST_WORK or not root.size or shape.kind == "all_to_all":
         return packing, packed
     links, held = timed_links(network, begin_s, within_s), held_by(network, chunk_bytes)
     load = unloaded(network, begin_s, held)
@@ -76,8 +74,8 @@ def rerouted(
     plan[new] = len(packing.plans) + np.arange(len(new))
     wider = ChunkPacking(network, [*packing.plans, *plans_of(trees, chunk_bytes)], packing.images)
     of_chunk: list[Indices] = list(np.split(slot, first[1:-1]))
-    for chunk, start in zip(new.tolist(), starts, strict=True):
-        of_chunk[chunk] = start
+    for row, start in zip(new.tolist(), starts, strict=True):
+        of_chunk[row] = start
     sends = np.array([len(start) for start in of_chunk])
     return wider, PackedChunks.in_slots(plan, np.concatenate(of_chunk), sends, load.cost, begin_s)
 
@@ -90,8 +88,8 @@ def _drawn_roots(
     There are none if the time is too short to reach any root from all ranks, and all ranks from it.
     """
     far_s = distances_s(network, network.alpha_s, np.arange(network.ranks))
-    first = np.searchsorted(begin_s, far_s.max(axis=0) - _SAME_S)
-    last = np.searchsorted(begin_s, within_s - far_s.max(axis=1) + _SAME_S, side="right") - 1
+    first = np.searchsorted(begin_s, far_s.max(axis=0) - SAME_S)
+    last = np.searchsorted(begin_s, within_s - far_s.max(axis=1) + SAME_S, side="right") - 1
     near = np.flatnonzero(first <= last)
     draw, size = np.random.default_rng(seed), (_PASSES * chunks, _TRIES if len(near) else 0)
     root = near[draw.integers(max(1, len(near)), size=size)]
@@ -164,6 +162,7 @@ def _reroute(
         chunk = turn % chunks
         image = images[chunk % len(images)]
         _add_all(held, load, image, link_of[chunk], slot_of[chunk], -1.0)
+        # A tree costs what its sends cost when they are added, and so does the plan.
         least = _add_all(held, load, image, link_of[chunk], slot_of[chunk], 1.0)
         _add_all(held, load, image, link_of[chunk], slot_of[chunk], -1.0)
         for attempt in range(root.shape[1]):

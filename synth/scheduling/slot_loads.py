@@ -1,6 +1,6 @@
-"""Slots of time, and the load of links and ports in them with its price.
+"""Time slots, and the load and the price of each link and port in each slot.
 
-In each slot a link or port can be held for as long as the slot lasts, so that none is overfull at any time.
+A link or port can be held in a slot for as long as the slot lasts.
 The price of a second in a slot grows exponentially with the load there (Awerbuch, Azar and Plotkin's routing
 of virtual circuits, FOCS 1993).
 
@@ -20,7 +20,7 @@ from probes.base import Floats, Indices, floats, offsets
 from synth.kernels import compiled
 from synth.network import Network
 
-__all__ = ["Held", "Load", "TimedLinks", "add", "held_by", "slots_s", "timed_links", "unloaded"]
+__all__ = ["SAME_S", "Held", "Load", "TimedLinks", "add", "held_by", "slots_s", "timed_links", "unloaded"]
 
 # Prices grow by this power of e until a slot is full. On four networks of `benchmarks/sizes.py --unusual`, 3
 # is slower, and 10 and 40 are about as good.
@@ -28,7 +28,7 @@ _STEEPNESS = 20.0
 # A second costs at most this power of e, even where slots are too short for one send.
 _STEEPEST = 300.0
 # Instants that are closer are the same, because sums of floats round.
-_SAME_S = 1e-12
+SAME_S = 1e-12
 # Sums of floats round by less than this share.
 _ROUNDED = 1e-9
 # The most multiples of the least latency at which slots begin; if there are more, slots are longer. With 24
@@ -40,7 +40,7 @@ _HOLDS = 4
 
 
 class Held(NamedTuple):
-    """The links and ports that a send over a link holds, and for how long; and reverse, by link or port."""
+    """The links and ports that a send over a link holds, for how long, and the users of each of these."""
 
     start: Indices
     resource: Indices
@@ -61,10 +61,10 @@ class Load(NamedTuple):
 class TimedLinks(NamedTuple):
     """The ends and latency of each link; by latency and slot, the slot in which a send has arrived.
 
-    Latencies are numbered. A send that arrives after all slots has their number. ``last`` is the last slot in
-    which a send over a link of that latency ends in time, −1 if none is, and ``prior`` the last of which
-    sends have arrived by a slot. The links into (0) and out of (1) rank r are
-    ``at[way, at_start[way, r]:at_start[way, r + 1]]``.
+    Latencies are numbered. The number of slots stands for an arrival after all of them. ``last`` is the last
+    slot in which a send over a link of that latency ends in time, −1 if none is, and ``prior`` the last of
+    which sends have arrived by a slot. The links into (0) and out of (1) rank r are
+    ``links_at[way, links_at_start[way, r]:links_at_start[way, r + 1]]``.
     """
 
     src: Indices
@@ -73,28 +73,28 @@ class TimedLinks(NamedTuple):
     next: Indices
     last: Indices
     prior: Indices
-    at_start: Indices
-    at: Indices
+    links_at_start: Indices
+    links_at: Indices
 
 
 def slots_s(network: Network, chunk_bytes: int, within_s: float) -> Floats:
     """Return where each slot begins, and where the last one ends: the last start of a send."""
     alpha_s, hold_s = float(network.alpha_s.min()), network.hold_s(chunk_bytes)
-    last_s = max(within_s - alpha_s, _SAME_S)
+    last_s = max(within_s - alpha_s, SAME_S)
     longest_s = float(hold_s.max())
     alike = longest_s <= float(hold_s.min()) * (1 + _ROUNDED)
     step_s = max(alpha_s, longest_s * (1 if alike else _HOLDS), last_s / _MOST_STEPS)
     steps_s = np.arange(int(last_s / step_s) + 1) * step_s
     found = np.unique(np.concatenate((steps_s, last_s - steps_s)))
-    return floats(found[np.append(np.diff(found) > _SAME_S, True)])
+    return floats(found[np.append(np.diff(found) > SAME_S, True)])
 
 
 def timed_links(network: Network, begin_s: Floats, within_s: float) -> TimedLinks:
     """Return in which slots sends arrive, for slots that begin at ``begin_s``."""
     alpha_s, latency = np.unique(np.round(network.alpha_s, 12), return_inverse=True)
     arrive_s = begin_s[:-1] + alpha_s[:, None]
-    then = np.searchsorted(begin_s, arrive_s + _SAME_S, side="right") - 1
-    last = np.searchsorted(begin_s, within_s - alpha_s - _SAME_S, side="left") - 1
+    then = np.searchsorted(begin_s, arrive_s + SAME_S, side="right") - 1
+    last = np.searchsorted(begin_s, within_s - alpha_s - SAME_S, side="left") - 1
     slots = np.arange(len(begin_s))
     prior = [
         np.minimum(np.searchsorted(row, slots, side="right") - 1, end)
