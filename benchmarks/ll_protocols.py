@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from exec.mpi.intrinsics import copy_bytes, load, pointer, store
+from exec.intrinsics import copy_bytes, load, pointer, store
 
 SIZES = tuple(1 << power for power in range(2, 17, 2))
 SLOTS = 16

@@ -12,6 +12,7 @@ import numpy as np
 from exec.benchmark.report import Average, Measurement, Spread
 from exec.peers import Call
 from exec.program import Array
+from exec.sockets import Group
 from probes.base import Progress
 
 __all__ = ["AVERAGES", "Repetitions", "interleaved", "measurement"]
@@ -43,6 +44,7 @@ def interleaved(
     of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the start
     and the end of each timed turn.
     """
+    line_up = comm.line_up if isinstance(comm, Group) else comm.Barrier
     times_s = np.zeros((len(calls), effort.iterations))
     turns = np.random.default_rng(len(calls))
     for iteration in range(-effort.warmup, effort.iterations):
@@ -50,7 +52,7 @@ def interleaved(
             call = calls[number]
             progress.waiting(-1, names[number])
             call.prepare()
-            comm.Barrier()
+            line_up()
             begin_s = perf_counter()
             for _ in range(effort.aggregate):
                 call.run()

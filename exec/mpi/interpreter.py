@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 from numba import carray  # type: ignore[attr-defined] # numba has it, and does not list it
 
-from exec.mpi.intrinsics import (
+from exec.intrinsics import (
     copy_bytes,
     load,
     pointer,
@@ -29,6 +29,7 @@ from exec.mpi.intrinsics import (
 )
 from exec.mpi.reduce import call_combine, combine_address
 from exec.program import CHECKSUM_FACTOR, dtype_of
+from exec.sockets import FAILED, NOTHING, serve_ends
 from probes.base import Indices
 from synth.kernels import compiled_always, machine_code
 from synth.prediction import BOUNCE_BYTES
@@ -52,7 +53,7 @@ __all__ = [
 BLOCKED, MOVED, DONE, LOST = range(4)
 # The numbers of words of the header and of a row of each table; the words are named below. All memory is
 # given by address.
-HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 26, 4, 14, 7, 9
+HEADER_WORDS, BLOCK_WORDS, STEP_WORDS, PIECE_WORDS, LINK_WORDS = 28, 4, 14, 7, 9
 # A row of the log: step, tile, the nanoseconds at which the step began and ended, and those without a core
 # before it and during it.
 LOG_WORDS = 6
@@ -62,7 +63,9 @@ LOG_WORDS = 6
 # checksums of what it received and of its result; 0 if none are kept. CLOCK: four words for reading clocks.
 # BOUNCE: a block of memory for operands copied from other processes; VECTORS: the four words of the two iovec
 # that such a copy takes. ONE_PASS: 1 if `advance` returns after each pass, because its caller has other work.
-# Then address and rows of the five tables.
+# TCP_ENDS: the address of the wires that `advance` serves after each pass; 0 if the caller serves all wires.
+# LONELY: 1 if all connections of this rank are wires, so that it can sleep until one is ready. Then address
+# and rows of the five tables.
 (
     RUN,
     TILES,
@@ -80,6 +83,8 @@ LOG_WORDS = 6
     CLOCK,
     BOUNCE,
     VECTORS,
+    TCP_ENDS,
+    LONELY,
     BLOCKS_AT,
     BLOCKS,
     STEPS_AT,
@@ -121,8 +126,11 @@ OPTIONAL = len(GC3_OPS)
 FORWARD = 2 * OPTIONAL
 # A rank that waits polls SPINS times, then yields its core at each of _YIELDS polls, then sleeps _SLEEP_US at
 # each of _SLEEPS polls, then returns. Where other processes want the core each yield takes milliseconds, so
-# at every _LOOK_AT_CLOCK-th poll it returns if _PATIENCE_NS have passed.
+# at every _LOOK_AT_CLOCK-th poll it returns if _PATIENCE_NS have passed. A rank that serves wires also
+# returns after that time, so that its caller can check the others.
 _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 20_000_000
+# The longest sleep until a wire is ready.
+_WAIT_MS = 20
 # Operand bytes of one block of a reduction: two operands and a result fit into a first-level cache of 32 KiB.
 _BLOCK_BYTES = 8192
 # Clock ids of Linux: CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID, the time that this thread had a core.
@@ -162,7 +170,7 @@ def advance(
     DONE: the run is over. BLOCKED: no step could run for a while. MOVED: the caller must serve the wires.
     LOST: the memory of another rank cannot be read, and the plan can run no more.
     """
-    idle, since_ns = 0, 0
+    idle, since_ns, began_ns = 0, 0, 0
     while True:
         moved, left = False, False
         for block in range(len(blocks)):
@@ -184,6 +192,16 @@ def advance(
                     blocks[block, AT_TILE] += 1
         if not left and _all_read(header, links):
             return DONE
+        if header[TCP_ENDS]:
+            sleeps = header[LONELY] and not moved and not header[ONE_PASS]
+            state = serve_ends(header[TCP_ENDS], _WAIT_MS if sleeps else 0)
+            if state == FAILED or (sleeps and state == NOTHING):
+                return BLOCKED
+            moved = moved or state != NOTHING
+            now_ns = _now_ns(header, _MONOTONIC)
+            began_ns = began_ns or now_ns
+            if now_ns - began_ns > _PATIENCE_NS:
+                return MOVED if moved else BLOCKED
         if header[ONE_PASS]:
             return MOVED if moved else BLOCKED
         idle = 0 if moved else idle + 1

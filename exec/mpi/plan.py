@@ -143,7 +143,8 @@ class MpiPlan:
             interpreter.ITEM_BYTES: item_bytes,
             interpreter.REDOP: REDOP_CODES[redop],
             interpreter.SPINS: _SPINS_CROWDED if ends.crowded else _SPINS,
-            interpreter.ONE_PASS: int(self._wires is not None),
+            interpreter.TCP_ENDS: self._wires.tcp_ends_at if isinstance(self._wires, FlowWires) else 0,
+            interpreter.LONELY: int(ends.lonely),
             interpreter.JOINS: self._there.ctypes.data,
             interpreter.JOINED: self._added.ctypes.data,
             interpreter.SUMS: self._sums_of_steps.ctypes.data * summed,
@@ -176,7 +177,9 @@ class MpiPlan:
         self._sums_of_steps[:] = 0
         if self._wires is not None:
             self._wires.begin(int(self._header[interpreter.RUN]) + 1)
-        self._header[interpreter.ONE_PASS] = int(beside or self._wires is not None)
+        self._header[interpreter.ONE_PASS] = int(
+            beside or (self._wires is not None and not self._header[interpreter.TCP_ENDS])
+        )
         state = self._begin()
         if state != interpreter.DONE:
             yield from self._advance_to_end(state, beside=beside)
@@ -346,13 +349,15 @@ class MpiPlan:
         """Advance the run to its end: serve the wires, report waiting, and check that the others live."""
         since_s = looked_s = time.monotonic()
         reported = False
+        # Over TCP alone, the interpreter waits.
+        waits = self._ends.lonely and not beside and not self._header[interpreter.TCP_ENDS]
         while state != interpreter.DONE:
             if state == interpreter.LOST:
                 self._raise_unreadable()
             moved = state == interpreter.MOVED
             if self._wires is not None:
                 moved = self._wires.serve(wait=False) or moved
-                if not moved and self._ends.lonely and not beside:
+                if not moved and waits:
                     self._report_wait()
                     moved = reported = self._wires.serve(wait=True)
             now_s = time.monotonic()

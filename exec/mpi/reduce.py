@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import carray, types  # type: ignore[attr-defined] # numba has it, and does not list it
 from numba.extending import overload, register_jitable
 
-from exec.mpi.intrinsics import compiled_in, pointer
+from exec.intrinsics import compiled_in, pointer
 from synth.kernels import compiled_always, machine_address
 
 __all__ = ["MAX", "MIN", "PROD", "REDOP_CODES", "SUM", "call_combine", "combine_address"]

@@ -10,5 +10,6 @@ from .listeners import (
 )
 from .mesh import Exchange as Exchange, Meeting as Meeting, Whereabouts as Whereabouts
 from .reach import first_to_answer as first_to_answer
+from .tcp_ends import FAILED as FAILED, NOTHING as NOTHING, serve_ends as serve_ends
 from .ucx import active_devices as active_devices, carries_data as carries_data, library as library
 from .wires import FlowWires as FlowWires

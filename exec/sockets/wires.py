@@ -11,26 +11,22 @@ import collections
 import contextlib
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
+from typing import NoReturn
 
 import numpy as np
 
 from exec.program import Array, Wire
 from exec.sockets.stalls import Pending, Stalls
+from exec.sockets.tcp_ends import FAILED, MOVED, TcpEnds, serve_ends
 from exec.sockets.ucx import Tagged
 from probes.base import LostRankError, Mask
 
 __all__ = ["FlowWires"]
 
 # After this long without data, check whether a rank was lost.
-_POLL_MS = 20
-# Linux's number of the option, which Python lacks, and the value for no limit.
-_SO_MAX_PACING_RATE, _UNPACED = 47, 2**64 - 1
-# The pacing rate of each socket; plans share sockets.
-_PACED: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()
+_WAIT_MS = 20
 # Time in which data that has arrived is still taken after the other end closed its connection.
 _GRACE_S = 0.2
 _NOTHING = memoryview(b"")
@@ -51,15 +47,22 @@ class FlowWires:
         stalls: Stalls,
         tagged: Sequence[Tagged | None],
     ) -> None:
-        self._ends = [
-            _End(wire, *end) if over is None else _TaggedEnd(wire, *end, over)
-            for wire, end, over in zip(wires, ends, tagged, strict=True)
-        ]
+        every = list(zip(wires, ends, tagged, strict=True))
+        self._tagged = [_TaggedEnd(wire, *end, over) for wire, end, over in every if over is not None]
+        plain = [(wire, *end) for wire, end, over in every if over is None]
+        self._members = [member for _, member, _ in plain]
+        self._tcp = TcpEnds([wire for wire, *_ in plain], [end for *_, end in plain])
         self._workers = {over.worker for over in tagged if over is not None}
         self._check, self._stalls = check, stalls
 
+    @property
+    def tcp_ends_at(self) -> int:
+        """The address of all ends for `serve_ends`; 0 if UCX carries some messages."""
+        return 0 if self._tagged else self._tcp.at
+
     def begin(self, run: int) -> None:
-        for end in self._ends:
+        self._tcp.begin(run)
+        for end in self._tagged:
             end.begin(run)
 
     def leave_out(self, messages: Mapping[tuple[bool, int, int], Mask]) -> None:
@@ -68,7 +71,8 @@ class FlowWires:
         ``messages`` maps (whether outgoing, peer, channel) of a wire to the mask of its messages that are
         left out. Wires that are not in ``messages`` send all.
         """
-        for end in self._ends:
+        self._tcp.leave_out(messages)
+        for end in self._tagged:
             end.leave_out(messages.get(end.key))
 
     def serve(self, *, wait: bool) -> bool:
@@ -89,37 +93,43 @@ class FlowWires:
         if self._workers and self._move():
             return True
         poll = select.poll()
-        for end in self._ends:
-            if end.wants():
-                poll.register(end.socket, end.event)
+        for row in self._tcp.waiting():
+            outgoing = self._tcp.wires[row].outgoing
+            poll.register(self._tcp.sockets[row], select.POLLOUT if outgoing else select.POLLIN)
+        for tagged in self._tagged:
+            if tagged.wants():
+                poll.register(tagged.socket, select.POLLIN)
         for worker in self._workers:
             if not worker.arm():
                 return self._move()
             poll.register(worker, select.POLLIN)
         now_s = time.monotonic()
-        held_s = [end.due_s - now_s for end in self._ends if end.due_s > now_s]
-        if poll.poll(min([_POLL_MS, *(1000 * wait_s for wait_s in held_s)])):
+        held_s = [end.due_s - now_s for end in self._tagged if end.due_s > now_s]
+        if poll.poll(min([_WAIT_MS, *(1000 * wait_s for wait_s in held_s)])):
             return self._move()
         self._check()
         return False
 
     def move_to(self, moved: Callable[[Array], Array]) -> None:
         """Replace each message's memory by ``moved(message)``; call it only between runs."""
-        for end in self._ends:
+        self._tcp.move_to(moved)
+        for end in self._tagged:
             end.move_to(moved)
 
     def free(self) -> None:
         """Forget the messages; the connections stay for later plans, unless some message is under way."""
-        over_ucx = [end for end in self._ends if isinstance(end, _TaggedEnd)]
-        if any(end.is_under_way for end in over_ucx):
-            for end in over_ucx:
+        if any(end.is_under_way for end in self._tagged):
+            for end in self._tagged:
                 end.close()
             for worker in self._workers:
                 worker.close()
-        self._ends, self._workers = [], set()
+        self._tcp, self._tagged, self._workers = TcpEnds([], []), [], set()
 
     def _pending(self) -> Iterator[Pending]:
-        for end in self._ends:
+        for row in self._tcp.waiting():
+            outgoing, moved = self._tcp.wires[row].outgoing, self._tcp.bytes_moved(row)
+            yield Pending(self._members[row], self._tcp.sockets[row], outgoing, moved)
+        for end in self._tagged:
             if end.wants():
                 yield Pending(end.member, end.socket, end.outgoing, end.moved)
 
@@ -127,39 +137,44 @@ class FlowWires:
         moved = False
         for worker in self._workers:
             worker.progress()
-        for end in self._ends:
+        state = serve_ends(self._tcp.at, 0)
+        if state == FAILED:
+            self._raise_lost(*self._tcp.failure())
+        moved = moved or state == MOVED
+        for end in self._tagged:
             try:
                 moved |= end.move()
             except OSError as error:
-                self._check()
                 if isinstance(error, _CarrierError):
                     self._stalls.distrust(end.member)
-                raise LostRankError(f"rank {end.peer}: {error}") from error
+                self._raise_lost(end.peer, error)
         return moved
 
-
-def _pace(end: socket.socket, bytes_per_s: float) -> None:
-    """Have the kernel send at this rate at most; 0 is no limit."""
-    rate = max(1, round(bytes_per_s)) if bytes_per_s else _UNPACED
-    if _PACED.get(end, _UNPACED) != rate:
-        end.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("Q", rate))
-        _PACED[end] = rate
+    def _raise_lost(self, peer: int, error: OSError) -> NoReturn:
+        self._check()
+        raise LostRankError(f"rank {peer}: {error}") from error
 
 
-class _End:
-    """One end of a connection: this run's messages that are through, and the next message's bytes so far.
+class _CarrierError(ConnectionResetError):
+    """An error: UCX has ended a connection whose other end is still there."""
+
+
+class _TaggedEnd:
+    """One end of a connection over UCX: the messages that were begun and are not through yet.
 
     ``member`` is its peer's number in the mesh, ``moved`` the bytes moved in all runs.
     """
 
-    def __init__(self, wire: Wire, member: int, end: socket.socket) -> None:
+    def __init__(self, wire: Wire, member: int, end: socket.socket, tagged: Tagged) -> None:
         self.outgoing, self.peer, self.member, self.socket = wire.outgoing, wire.peer, member, end
         self.key = wire.outgoing, wire.peer, wire.channel
         self.moved, self.due_s = 0, 0.0
-        self.event = select.POLLOUT if wire.outgoing else select.POLLIN
         self._wire, self._arrays = wire, wire.messages
         self._messages = [memoryview(message.data) for message in self._arrays]
-        self._base = self._through = self._offset = 0
+        self._base = self._through = self._begun = 0
+        self._tagged, self._failed = tagged, False
+        self._requests = collections.deque[int]()
+        self._ended_s = 0.0
 
     def move_to(self, moved: Callable[[Array], Array]) -> None:
         self._arrays = [moved(message) for message in self._arrays]
@@ -169,53 +184,6 @@ class _End:
         self._messages = [memoryview(message.data) for message in self._arrays]
         for number in np.flatnonzero(messages).tolist() if messages is not None else ():
             self._messages[number] = _NOTHING
-
-    def begin(self, run: int) -> None:
-        self._base, self._through = run * len(self._messages), 0
-        if self.outgoing:
-            _pace(self.socket, self._wire.bytes_per_s)
-
-    def wants(self) -> bool:
-        """Return whether a message could move if the socket allowed it."""
-        return self._through < len(self._messages) and self._wire.may_move(self._through, self._base)
-
-    def move(self) -> bool:
-        """Send what the interpreter has written, or receive what fits; return whether a message ended."""
-        before = self._through
-        while self.wants():
-            message = self._messages[self._through]
-            while self._offset < len(message):
-                rest = message[self._offset :]
-                try:
-                    count = self.socket.send(rest) if self.outgoing else self.socket.recv_into(rest)
-                except BlockingIOError:
-                    return self._through > before
-                if not count:
-                    raise ConnectionResetError("closed its connection")
-                self._offset, self.moved = self._offset + count, self.moved + count
-            self._done()
-        return self._through > before
-
-    def _done(self) -> None:
-        if len(self._wire.through_ns):
-            self._wire.through_ns[self._through] = time.perf_counter_ns()
-        self._through, self._offset = self._through + 1, 0
-        self._wire.counters[int(self.outgoing)] = self._base + self._through
-
-
-class _CarrierError(ConnectionResetError):
-    """An error: UCX has ended a connection whose other end is still there."""
-
-
-class _TaggedEnd(_End):
-    """One end of a connection over UCX: the messages that were begun and are not through yet."""
-
-    def __init__(self, wire: Wire, member: int, end: socket.socket, tagged: Tagged) -> None:
-        super().__init__(wire, member, end)
-        self.event = select.POLLIN
-        self._tagged, self._begun, self._failed = tagged, 0, False
-        self._requests = collections.deque[int]()
-        self._ended_s = 0.0
 
     def begin(self, run: int) -> None:
         self._base, self._through, self._begun = run * len(self._messages), 0, 0
@@ -260,7 +228,10 @@ class _TaggedEnd(_End):
         while requests and worker.is_done(requests[0]):
             requests.popleft()
             self.moved += len(self._messages[self._through])
-            self._done()
+            if len(self._wire.through_ns):
+                self._wire.through_ns[self._through] = time.perf_counter_ns()
+            self._through += 1
+            self._wire.counters[int(self.outgoing)] = self._base + self._through
 
     def _may_begin(self) -> bool:
         return self._begun < len(self._messages) and self._wire.may_move(self._begun, self._base)

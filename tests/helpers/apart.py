@@ -4,8 +4,14 @@ import os
 
 import exec.mpi.connections
 import exec.sockets.mesh
+import exec.sockets.tcp_ends
 import exec.sockets.ucx
 import exec.sockets.wires
+
+
+def _none_over_tcp(wires, sockets):
+    assert not wires
+    return exec.sockets.tcp_ends.TcpEnds(wires, sockets)
 
 
 def over(wires, rank):
@@ -17,6 +23,6 @@ def over(wires, rank):
     os.environ["CCCTL_WIRES"], os.environ["UCX_TLS"] = word, transports or "tcp"
     exec.mpi.connections.host_key = exec.sockets.mesh.host_key = lambda: ("apart", rank)
     if word == "ucx":
-        exec.sockets.wires._End = None
+        exec.sockets.wires.TcpEnds = _none_over_tcp
         # A busy machine is no reason to take TCP.
         exec.sockets.ucx._TRIAL_S = 100.0

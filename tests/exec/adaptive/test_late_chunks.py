@@ -217,7 +217,8 @@ def late_run(ranks, request, data, when):
 def moved(contexts):
     """The bytes that a rank has sent in all runs."""
     wires = [context.plan._wires for context in contexts._made.values()]
-    return sum(end.moved for one in wires if one is not None for end in one._ends if end.outgoing)
+    ends = [one._tcp for one in wires if one is not None]
+    return sum(tcp.bytes_moved(row) for tcp in ends for row, wire in enumerate(tcp.wires) if wire.outgoing)
 
 
 # Four hosts in a ring: whatever tree a chunk takes, each rank passes most of them on. Rank 2 becomes ready

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from exec.sockets import wires
+from exec.sockets import tcp_ends
 
 
 @pytest.fixture
@@ -16,12 +16,12 @@ def end():
 
 def rate(end):
     size = 8
-    return int.from_bytes(end.getsockopt(socket.SOL_SOCKET, wires._SO_MAX_PACING_RATE, size), "little")
+    return int.from_bytes(end.getsockopt(socket.SOL_SOCKET, tcp_ends._SO_MAX_PACING_RATE, size), "little")
 
 
 def test_a_socket_is_paced_and_set_free_again(end):
     unpaced = rate(end)
-    wires._pace(end, 2.5e6)
+    tcp_ends._pace(end, 2.5e6)
     assert rate(end) == 2_500_000
-    wires._pace(end, 0.0)
+    tcp_ends._pace(end, 0.0)
     assert rate(end) == unpaced

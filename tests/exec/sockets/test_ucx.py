@@ -190,8 +190,8 @@ comm.mesh.close()
 
 # Data may go over TCP after all.
 OVER_TCP = """
-import exec.sockets.ucx, exec.sockets.wires
-exec.sockets.wires._End = exec.sockets.wires._TaggedEnd.__base__
+import exec.sockets.tcp_ends, exec.sockets.wires
+exec.sockets.wires.TcpEnds = exec.sockets.tcp_ends.TcpEnds
 """
 
 

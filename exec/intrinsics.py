@@ -1,4 +1,4 @@
-"""Memory at addresses, for compiled loops: atomic counters shared by processes, copies, clocks, yields."""
+"""Memory and the system for compiled loops: counters shared by processes, copies, sockets, clocks, yields."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from numba.extending import intrinsic
 __all__ = [
     "compiled_in",
     "copy_bytes",
+    "error_number",
     "load",
     "pointer",
+    "poll_descriptors",
     "read_clock",
     "read_process",
+    "receive_bytes",
+    "send_bytes",
     "sleep_us",
     "store",
     "yield_core",
@@ -31,6 +35,15 @@ read_process: Any = types.ExternalFunction(
     "process_vm_readv",
     types.intp(types.int32, types.voidptr, types.uint64, types.voidptr, types.uint64, types.uint64),
 )
+# The address of errno, of this thread.
+error_number: Any = types.ExternalFunction("__errno_location", types.voidptr())
+send_bytes: Any = types.ExternalFunction(
+    "send", types.intp(types.int32, types.voidptr, types.uintp, types.int32)
+)
+receive_bytes: Any = types.ExternalFunction(
+    "recv", types.intp(types.int32, types.voidptr, types.uintp, types.int32)
+)
+poll_descriptors: Any = types.ExternalFunction("poll", types.int32(types.voidptr, types.uintp, types.int32))
 sleep_us: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 
