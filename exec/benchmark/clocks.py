@@ -1,4 +1,4 @@
-"""Clock offsets between the hosts of the ranks."""
+"""When ranks begin together, and the clock offsets between their hosts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["clock_offsets", "offsets_of"]
+from exec.sockets import Group
+
+__all__ = ["clock_offsets", "line_up", "offsets_of"]
 
 # Each further meeting can only narrow the bounds of the offsets, but costs a barrier.
 _MEETINGS = 30
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def line_up(comm: Any) -> None:
+    """Wait until all ranks have come, and return at nearly the same time on all of them; collective."""
+    if isinstance(comm, Group):
+        comm.line_up()
+    else:
+        comm.Barrier()
+
+
 def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
     """Return (nanoseconds that each rank's monotonic clock is ahead of rank 0's, their largest error).
 
-    All ranks meet at several barriers; no rank leaves a barrier before all have come. Ranks under one kernel
+    All ranks line up several times; no rank goes on before all have come. Ranks under one kernel
     share its clock. Collective; all ranks get the same result.
     """
     kernels = comm.allgather(_BOOT_ID.read_text() if _BOOT_ID.exists() else "")
@@ -27,7 +37,7 @@ def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
     stamps = []
     for _ in range(_MEETINGS):
         came_ns = time.perf_counter_ns()
-        comm.Barrier()
+        line_up(comm)
         stamps.append((came_ns, time.perf_counter_ns()))
     return offsets_of(np.array(comm.allgather(stamps)), kernels)
 

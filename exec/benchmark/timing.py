@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import numpy as np
 
+from exec.benchmark.clocks import line_up
 from exec.benchmark.report import Average, Measurement, Spread
 from exec.peers import Call
 from exec.program import Array
-from exec.sockets import Group
 from probes.base import Progress
 
 __all__ = ["AVERAGES", "Repetitions", "interleaved", "measurement"]
@@ -44,7 +44,6 @@ def interleaved(
     of each turn, so that a rank which hangs can say where. ``keep`` gets the call, the iteration, the start
     and the end of each timed turn.
     """
-    line_up = comm.line_up if isinstance(comm, Group) else comm.Barrier
     times_s = np.zeros((len(calls), effort.iterations))
     turns = np.random.default_rng(len(calls))
     for iteration in range(-effort.warmup, effort.iterations):
@@ -52,7 +51,7 @@ def interleaved(
             call = calls[number]
             progress.waiting(-1, names[number])
             call.prepare()
-            line_up()
+            line_up(comm)
             begin_s = perf_counter()
             for _ in range(effort.aggregate):
                 call.run()

@@ -20,6 +20,7 @@ __all__ = [
     "cut_around",
     "distinct_cuts",
     "gates",
+    "gates_along",
     "labelings",
 ]
 
@@ -117,13 +118,13 @@ def distinct_cuts(network: Network) -> Iterator[Cut]:
 
 def gates(network: Network, cut: Cut) -> Gates:
     """Return the gates of ``cut``; a link with several ports is counted at its busiest port."""
-    gate_of, held = _gate_of(network, cut.links)
+    gate_of, held = gates_along(network, cut.links)
     beta = np.full(int(gate_of.max(initial=-1)) + 1, np.inf)
     np.minimum.at(beta, gate_of, held)
     return Gates(network, cut.links, beta, gate_of)
 
 
-def _gate_of(network: Network, links: Indices) -> tuple[Indices, Floats]:
+def gates_along(network: Network, links: Indices) -> tuple[Indices, Floats]:
     """Return the gate of each link, and the seconds per byte for which the link holds the gate."""
     owner, port = network.ports_along(links)
     held = np.array(network.beta_s_per_byte[links])

@@ -12,6 +12,7 @@ from probes.base import Floats, Indices, Mask, floats, rate_text, size_text
 from synth.bounds.arrivals import Carried, arrivals
 from synth.bounds.cut_time import crossing_s, drained_s, spread_s
 from synth.bounds.cuts import Cut, candidate_cuts, cut_around, distinct_cuts, gates, labelings
+from synth.bounds.early_sends import early_sends
 from synth.bounds.min_cut import slowest_sets
 from synth.bounds.partition_latency import partition_latency_s
 from synth.bounds.spanning_trees import is_promising, spanning_tree_s_per_byte
@@ -55,6 +56,8 @@ def spreading_bounds(
     arrival = problem.arrival(known_s)
     if arrival.time_s > known_s * _MORE:
         best["arrival"] = arrival
+    if collective.kind == "broadcast":
+        best["early sends"] = problem.early_sends()
     if not fluid and not collective.reduces:
         ahead = wavefront(network, collective.held(), collective.wanted(), chunk_bytes)
         if ahead is not None:
@@ -179,6 +182,12 @@ class _Problem:
         carried: Carried = "sums" if self.collective.reduces else "copies"
         chunk_bytes = None if self.fluid else self.chunk_bytes
         return arrivals(self.network, self.candidates, need_bytes, carried, chunk_bytes, known_s)
+
+    def early_sends(self) -> Bound:
+        """Return the bound by what few ranks can send at first, for a broadcast."""
+        root, total_bytes = self.collective.root, self.collective.chunks * self.chunk_bytes
+        distance_s = distances_s(self.network, self.cost_s, np.array([root]))[0]
+        return early_sends(self.network, root, distance_s, total_bytes)
 
     def total_traffic(self) -> Bound:
         """Return the time of all needed sends at the joint rate of all links and ports."""

@@ -4,8 +4,7 @@ import socket
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from exec.program import Wire
 from exec.sockets import FAILED, NOTHING, serve_ends
