@@ -90,9 +90,10 @@ def _levels(values: Floats, most: int = _MOST_TIMES) -> list[float]:
 
 def _groupings(network: Network) -> list[tuple[Indices, Floats]]:
     """Return (gate of each link, its rate over this link): of links together, by source, and by target."""
-    found = list[tuple[Indices, Floats]]()
-    by_end = (np.split(links, start[1:-1]) for start, links in (network.out_links, network.in_links))
-    for parts in ([np.arange(network.links)], *by_end):
+    found, parted = list[tuple[Indices, Floats]](), [[np.arange(network.links)]]
+    for start, by_end in (network.out_links, network.in_links):
+        parted.append(np.split(by_end.astype(np.int64), start[1:-1]))
+    for parts in parted:
         gate, rate, count = np.zeros(network.links, np.int64), np.zeros(network.links), 0
         for links in parts:
             passed, held_s_per_byte = gates_along(network, links)
