@@ -5,8 +5,9 @@
 
 SIZE is the bytes of the buffer, or the bytes of each block as JSON, a row for each source: an all_to_all of
 uneven blocks has a row for each rank, other collectives have one. Rank 0 prints the seconds of each iteration
-as a JSON list, the slowest rank's each time. Needs NumPy, and mpi4py or torch: it runs in the environment of
-the library, not in ccctl's.
+as a JSON list, the slowest rank's each time. Only a barrier lies between two iterations, as in ``ccctl
+bench``: in a lab, a link that rests saves up bytes that it then sends at once. Needs NumPy, and mpi4py or
+torch: it runs in the environment of the library, not in ccctl's.
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ def mpi_times_s(kind: str, size: str, iterations: int) -> list[float] | None:
         comm.Barrier()
         begin = perf_counter()
         call()
-        times_s.append(comm.allreduce(perf_counter() - begin, op=MPI.MAX))
+        times_s.append(perf_counter() - begin)
+    slowest_s = np.array(times_s)
+    comm.Allreduce(MPI.IN_PLACE, slowest_s, op=MPI.MAX)
     if "reduce" in kind and not (into == ranks).all():
         raise SystemExit(f"the library's {kind} is wrong")
-    return times_s[1:] if rank == 0 else None
+    return slowest_s[1:].tolist() if rank == 0 else None
 
 
 def gloo_times_s(
@@ -95,11 +98,11 @@ def gloo_times_s(
         dist.barrier()
         begin = perf_counter()
         calls[kind]()
-        spent = torch.tensor(perf_counter() - begin)
-        dist.all_reduce(spent, dist.ReduceOp.MAX)
-        times_s.append(float(spent))
+        times_s.append(perf_counter() - begin)
+    slowest_s = torch.tensor(times_s, dtype=torch.float64)
+    dist.all_reduce(slowest_s, dist.ReduceOp.MAX)
     dist.destroy_process_group()
-    return times_s[1:] if rank == 0 else None
+    return slowest_s[1:].tolist() if rank == 0 else None
 
 
 def main() -> None:
