@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 
 from exec.records import decode, encode
 from exec.sockets.channel import Channel
+from exec.sockets.descriptors import close_flow
 from exec.sockets.detours import OrderedMessages, Passed, Sent
 from exec.sockets.greeter import Greeter
 from exec.sockets.listeners import listen_towards, published
@@ -204,7 +205,7 @@ class Mesh:
         for connection in self._connections.values():
             connection.channel.close()
         for flow in self._flows.values():
-            flow.close()
+            close_flow(flow)
         for worker in self._workers.values():
             worker.close_after_sending()
         self._waker.close()
@@ -374,7 +375,7 @@ class Mesh:
         with self._changed:
             end = self._flows.pop((peer, flow, outgoing), None)
         if end is not None:
-            end.close()
+            close_flow(end)
 
     def close_flows(self, prefix: str) -> None:
         """Close the connections for data whose names begin with ``prefix``, an epoch and a slash."""
@@ -383,7 +384,7 @@ class Mesh:
             ends = [self._flows.pop(key) for key in gone]
             worker = self._workers.pop(prefix, None)
         for end in ends:
-            end.close()
+            close_flow(end)
         if worker is not None:
             worker.close_after_sending()
 
@@ -523,7 +524,7 @@ class Mesh:
             for key in [key for key in self._boxes if key[1] == peer]:
                 del self._boxes[key]
             for flow in [key for key in self._flows if key[0] == peer]:
-                self._flows.pop(flow).close()
+                close_flow(self._flows.pop(flow))
             self._connections[peer] = _Connection(channel)
             self.lost.pop(peer, None)
             self._changed.notify_all()

@@ -28,6 +28,7 @@ from exec.intrinsics import (
     store,
 )
 from exec.program import Array, Wire
+from exec.sockets.descriptors import descriptor_of
 from probes.base import Indices, Mask
 from synth.kernels import compiled_always
 
@@ -74,7 +75,7 @@ _PACED: WeakKeyDictionary[socket.socket, int] = WeakKeyDictionary()
 class TcpEnds:
     """All TCP ends of one rank; ``at`` is the address that `serve_ends` takes.
 
-    The memory of ``wires`` and the descriptors of ``sockets`` must stay as long as this is used.
+    The memory of ``wires`` must stay as long as this is used; ``sockets`` may be closed by `close_flow`.
     """
 
     def __init__(self, wires: Sequence[Wire], sockets: Sequence[socket.socket]) -> None:
@@ -83,11 +84,12 @@ class TcpEnds:
         counts = [len(wire.messages) for wire in wires]
         firsts = np.cumsum([0, *counts]).tolist()
         self._ends = np.zeros((len(wires), _END_WORDS), np.int64)
-        for row, (wire, end) in enumerate(zip(wires, sockets, strict=True)):
+        self._descriptors = [descriptor_of(end) for end in sockets]
+        for row, (wire, end) in enumerate(zip(wires, self._descriptors, strict=True)):
             written = wire.counters.ctypes.data
             read = written + wire.counters.strides[0]
             shape = firsts[row], counts[row], wire.depth
-            self._ends[row, : _DEPTH + 1] = end.fileno(), wire.outgoing, written, read, *shape
+            self._ends[row, : _DEPTH + 1] = end.number, wire.outgoing, written, read, *shape
             self._ends[row, _THROUGH_NS] = wire.through_ns.ctypes.data if len(wire.through_ns) else 0
         self._messages = np.zeros((len(self._arrays), _MESSAGE_WORDS), np.int64)
         self._messages[:, _EARLY] = [free for wire in wires for free in wire.early]

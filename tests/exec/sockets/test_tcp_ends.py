@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from exec.program import Wire
 from exec.sockets import FAILED, NOTHING, serve_ends
+from exec.sockets.descriptors import close_flow
 from exec.sockets.tcp_ends import MOVED, TcpEnds
 
 
@@ -89,7 +90,7 @@ def test_a_connection_that_ends_is_named_after_what_it_carried(pair):
         each.begin(0)
     written(out, 1)
     assert serve_ends(sends.at, 0) == MOVED
-    pair[0].close()
+    close_flow(pair[0])
     assert serve_ends(takes.at, 0) == FAILED
     assert into.counters[0] == 1
     assert serve_ends(takes.at, 0) == FAILED
@@ -97,11 +98,25 @@ def test_a_connection_that_ends_is_named_after_what_it_carried(pair):
     assert (peer, str(error)) == (1, "closed its connection")
 
 
+def test_a_descriptor_that_is_used_again_is_left_alone(pair):
+    """Another thread closes connections, for instance to a rank that was started again."""
+    _, (_, takes) = joined(pair, [b"a" * 100])
+    takes.begin(0)
+    number = pair[1].fileno()
+    close_flow(pair[1])
+    other, far = socket.socketpair()
+    with other, far:
+        assert other.fileno() == number
+        far.send(b"b" * 100)
+        assert serve_ends(takes.at, 0) == FAILED
+        assert other.recv(200) == b"b" * 100
+
+
 def test_an_error_of_the_system_is_named(pair):
     (out, _), (sends, _) = joined(pair, [b"a" * 100])
     sends.begin(0)
     written(out, 1)
-    pair[1].close()
+    close_flow(pair[1])
     assert serve_ends(sends.at, 0) == FAILED
     assert isinstance(sends.failure()[1], BrokenPipeError)
 
