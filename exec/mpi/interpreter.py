@@ -167,8 +167,8 @@ def advance(
 ) -> int:
     """Run all steps that can run, and return a state.
 
-    DONE: the run is over. BLOCKED: no step could run for a while. MOVED: the caller must serve the wires, or check the other ranks.
-    LOST: the memory of another rank cannot be read, and the plan can run no more.
+    DONE: the run is over. BLOCKED: no step could run for a while. MOVED: the caller must serve the wires, or
+    check the other ranks. LOST: the memory of another rank cannot be read, and the plan can run no more.
     """
     idle, since_ns, began_ns = 0, 0, 0
     while True:
