@@ -40,3 +40,4 @@ def close_flow(end: socket.socket) -> None:
     with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()
+    _DESCRIPTORS.pop(end, None)

@@ -13,15 +13,17 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from exec.program import Wire
 from exec.sockets.mesh import Exchange, Meeting, Mesh, Whereabouts
 from exec.sockets.stalls import Stalls
-from exec.sockets.wires import FlowWires
 from probes.base import LostRankError
+
+if TYPE_CHECKING:
+    from exec.sockets.wires import FlowWires
 
 __all__ = ["Group", "join", "rejoin"]
 
@@ -190,6 +192,9 @@ class Group:
 
     def wires(self, specifications: Sequence[Wire]) -> FlowWires:
         """Return the connections of a plan to ranks of other hosts."""
+        # Imported here because only plans need compiled loops.
+        from exec.sockets.wires import FlowWires
+
         wires = sorted(specifications, key=lambda wire: not wire.outgoing)
         ends = []
         for wire in wires:

@@ -103,6 +103,8 @@ def spoiled_wire(rank, number):
                 done.append(True)
             return moved
 
+        # Python serves the wires of this rank, between two passes of the interpreter.
+        plan._header[interpreter.TCP_ENDS] = 0
         plan._wires.serve = flipped
 
     return spoil
