@@ -59,7 +59,7 @@ def descriptors():
 
 
 def test_closed_meshes_leave_no_descriptor(monkeypatch):
-    # What earlier tests left is freed now, and not during this one.
+    # Free now, and not during this test, whatever earlier ones left.
     gc.collect()
     before = descriptors()
     ranks = ThreadedRanks((0, 1, 2), monkeypatch)
