@@ -19,7 +19,11 @@ where switches sum and copy (`Network.multimem_s_per_byte`), those of `in_networ
 - *arrival*: early sends carry data of near ranks only, and late sends serve near ranks only (`arrivals`).
 - *order of sums*: if the order of additions is given, links and ports must carry the partial sums. The bound
   is the least load over all places where ranks could add, by weak duality (`synth.routing.sum_trees`).
+- *early sends*: at first only the root of a broadcast has anything to send (`early_sends`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
+
+With a fixed chunk size and links that are all alike, a bound is raised to the next instant at which a
+schedule can end (`instants`).
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
 have the same bounds.
@@ -35,6 +39,7 @@ import numpy as np
 from probes.base import UsageError
 from synth.bounds.general import point_bounds
 from synth.bounds.in_network import crossing, port_bounds
+from synth.bounds.instants import next_end_s
 from synth.bounds.multicast import spreading_bounds
 from synth.bounds.symmetric import symmetric_bounds
 from synth.collective import Collective, Kind
@@ -98,7 +103,10 @@ def bounds(
         found += _order_bounds(network, collective, chunk_bytes)
     if network.multimem_s_per_byte:
         found = [*crossing(found), *port_bounds(network, collective, chunk_bytes)]
-    return sorted(found, key=lambda bound: -bound.time_s)
+    found = sorted(found, key=lambda bound: -bound.time_s)
+    if fluid or network.multimem_s_per_byte:
+        return found
+    return [replace(bound, time_s=next_end_s(network, chunk_bytes, bound.time_s)) for bound in found]
 
 
 def _order_bounds(network: Network, collective: Collective, chunk_bytes: int) -> list[Bound]:
