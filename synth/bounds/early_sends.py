@@ -1,4 +1,4 @@
-"""A lower bound for broadcasts: at first only ranks near the root have anything to send.
+"""A lower bound for broadcasts: at first only the ranks near the root have data to send.
 
 Take a set S of ranks without the root. Each of them receives all bytes, over links into S. A byte that
 starts over a link at time t was at the link's source by then, so t is at least the time of the shortest path
@@ -13,12 +13,12 @@ share what the root sends until others can help. O(sets · distances · links).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from probes.base import Floats, Indices, Mask, floats, rate_text
-from synth.bounds.cuts import Cut, gates, gates_along
+from probes.base import Floats, Indices, Mask, floats, plural, rate_text
+from synth.bounds.cuts import gates_along
 from synth.network import Network
 from synth.schedules import Bound
 
@@ -41,16 +41,18 @@ def early_sends(network: Network, root: int, distance_s: Floats, each_bytes: flo
     if network.ranks > _MOST_RANKS:
         return best
     groupings = _groupings(network)
+    from_s = distance_s[network.src]
     after_s = floats(np.zeros(network.links) if network.hold_alpha else network.alpha_s)
-    for inside in _sets(network, root, distance_s):
+    for inside in _sets(network, root, distance_s, groupings):
         links = np.flatnonzero(inside[network.dst])
         if not len(links):
             continue
         needed = each_bytes * int(inside.sum())
-        begun_s, first_rate, time_s = _levels(distance_s[network.src[links]]), 0.0, 0.0
+        begun_s, first_rate, time_s = _levels(from_s[links], _MOST_TIMES), 0.0, 0.0
+        # Each link counts from one of the times on, its own or an earlier one.
+        begins = np.searchsorted(begun_s, from_s[links], side="right") - 1
         for at, now_s in enumerate(begun_s):
-            near = links[distance_s[network.src[links]] <= now_s * (1 + _ALIKE)]
-            rate = min(_rate(near, *grouping) for grouping in groupings)
+            rate = min(_rate(links[begins <= at], *grouping) for grouping in groupings)
             first_rate = first_rate or rate
             ends_s = begun_s[at + 1] if at + 1 < len(begun_s) else np.inf
             if rate * (ends_s - now_s) >= needed:
@@ -58,20 +60,19 @@ def early_sends(network: Network, root: int, distance_s: Floats, each_bytes: flo
                 break
             needed -= rate * (ends_s - now_s)
         if time_s > best.time_s:
-            detail = f"{int(inside.sum())} ranks receive at most {rate_text(first_rate)} at first"
+            receivers = plural(int(inside.sum()), "rank")
+            detail = f"at most {rate_text(first_rate)} into {receivers} at first"
             best = Bound("early sends", time_s, detail)
     return best
 
 
-def _sets(network: Network, root: int, distance_s: Floats) -> Iterator[Mask]:
+def _sets(
+    network: Network, root: int, distance_s: Floats, groupings: Sequence[tuple[Indices, Floats]]
+) -> Iterator[Mask]:
     """Yield the ranks up to each of some rates of ingress, then those beyond each of some distances."""
-    rate = np.zeros(network.ranks)
-    in_start, in_links = network.in_links
-    for rank in range(network.ranks):
-        entering = in_links[in_start[rank] : in_start[rank + 1]]
-        rate[rank] = gates(
-            network, Cut("", "ingress", np.arange(network.ranks) == rank, entering)
-        ).bytes_per_s
+    start, entering = network.in_links
+    into = np.split(entering.astype(np.int64), start[1:-1])
+    rate = np.array([min(_rate(links, *grouping) for grouping in groupings) for links in into])
     others = np.arange(network.ranks) != root
     for least in _levels(rate[others], _MOST_SETS):
         yield others & (rate <= least * (1 + _ALIKE))
@@ -79,8 +80,8 @@ def _sets(network: Network, root: int, distance_s: Floats) -> Iterator[Mask]:
         yield others & (distance_s >= far_s * (1 - _ALIKE))
 
 
-def _levels(values: Floats, most: int = _MOST_TIMES) -> list[float]:
-    """Return some of the distinct values, rising, among them the least."""
+def _levels(values: Floats, most: int) -> list[float]:
+    """Return at most ``most`` of the distinct values, rising, among them the least and the greatest."""
     found = np.unique(values)
     found = found[np.append(True, np.diff(found) > _ALIKE * found[1:])]
     if len(found) > most:

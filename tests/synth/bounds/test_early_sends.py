@@ -38,7 +38,7 @@ def test_slow_ranks_share_what_the_root_sends_at_first(kind):
     others = bounds(network, collective(kind, 6, 1), 100, fluid=True)
     assert found == others[0]
     assert found.time_s > 1.005 * others[1].time_s
-    assert found.detail.startswith("2 ranks receive at most 2.5e-10 GB/s")
+    assert found.detail.startswith("at most 2.5e-10 GB/s into 2 ranks")
 
 
 def test_whole_chunks_are_passed_on_later():
@@ -47,6 +47,19 @@ def test_whole_chunks_are_passed_on_later():
     assert early(network, "broadcast", 5, 20, fluid=False).time_s == pytest.approx(
         30 + (200 - 7.5) / 0.5 + 10
     )
+
+
+@pytest.mark.parametrize("fluid", [True, False])
+def test_ranks_count_from_the_time_at_which_they_have_data_however_many_times_there_are(fluid):
+    # Ranks 1 to 12 are at as many distances from the root. Only rank 11 sends to rank 13 at a rate worth it,
+    # and rank 12 is far.
+    far_s = [*range(1, 12), 1000]
+    fed = [Link(0, rank, float(alpha_s), 0.001) for rank, alpha_s in enumerate(far_s, 1)]
+    feeds = [Link(rank, 13, 1.0, 1.0 if rank == 11 else 1000.0) for rank in range(1, 13)]
+    network = build("helpers", [f"h{rank}" for rank in range(14)], [*fed, *feeds])
+    made = paths.synthesize(network, collective("broadcast", 14, 5), 100)
+    assert replay(made).time_s < 1010
+    assert early(network, "broadcast", 5, 100, fluid=fluid).time_s <= replay(made).time_s
 
 
 @given(
