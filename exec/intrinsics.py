@@ -1,4 +1,4 @@
-"""Memory and the system for compiled loops: counters shared by processes, copies, sockets, clocks, yields."""
+"""Memory access and system calls for compiled loops: shared counters, copies, sockets, clocks, yields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ read_process: Any = types.ExternalFunction(
     "process_vm_readv",
     types.intp(types.int32, types.voidptr, types.uint64, types.voidptr, types.uint64, types.uint64),
 )
-# The address of errno, of this thread.
+# Return the address of errno.
 error_number: Any = types.ExternalFunction("__errno_location", types.voidptr())
 send_bytes: Any = types.ExternalFunction(
     "send", types.intp(types.int32, types.voidptr, types.uintp, types.int32)

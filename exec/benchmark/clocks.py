@@ -1,4 +1,4 @@
-"""When ranks begin together, and the clock offsets between their hosts."""
+"""A barrier that ranks leave at nearly the same time, and the clock offsets between their hosts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def line_up(comm: Any) -> None:
 def clock_offsets(comm: Any) -> tuple[tuple[int, ...], int]:
     """Return (nanoseconds that each rank's monotonic clock is ahead of rank 0's, their largest error).
 
-    All ranks line up several times; no rank goes on before all have come. Ranks under one kernel
-    share its clock. Collective; all ranks get the same result.
+    All ranks line up several times; no rank goes on before all have come. Ranks under one kernel share its
+    clock. Collective; all ranks get the same result.
     """
     kernels = comm.allgather(_BOOT_ID.read_text() if _BOOT_ID.exists() else "")
     if len(set(kernels)) == 1:

@@ -130,7 +130,7 @@ FORWARD = 2 * OPTIONAL
 # returns after that time, so that its caller can check the others.
 _YIELDS, _SLEEPS, _SLEEP_US, _LOOK_AT_CLOCK, _PATIENCE_NS = 4000, 100, 50, 16, 20_000_000
 # The longest sleep until a wire is ready.
-_WAIT_MS = 20
+_WAIT_MS = _PATIENCE_NS // 1_000_000
 # Operand bytes of one block of a reduction: two operands and a result fit into a first-level cache of 32 KiB.
 _BLOCK_BYTES = 8192
 # Clock ids of Linux: CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID, the time that this thread had a core.

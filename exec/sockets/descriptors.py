@@ -1,7 +1,7 @@
-"""Descriptors of sockets for compiled code, which uses their numbers while another thread closes sockets.
+"""Duplicate descriptors of sockets, which stay open in compiled code when another thread closes a socket.
 
-The system gives the number of a closed socket to the next one that is opened. So compiled code has a
-descriptor of its own, which stays open as long as it is used.
+The system gives the number of a closed descriptor to the next one that is opened. Compiled code that kept the
+number would then read from a connection that is not its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Descriptor", "close_flow", "descriptor_of"]
 
 
 class Descriptor:
-    """A further descriptor of a socket; ``number`` is -1 if the socket is closed already."""
+    """A duplicate of a socket's descriptor; ``number`` is -1 if the socket is closed already."""
 
     def __init__(self, end: socket.socket) -> None:
         self.number = -1
@@ -31,12 +31,15 @@ _DESCRIPTORS: WeakKeyDictionary[socket.socket, Descriptor] = WeakKeyDictionary()
 
 
 def descriptor_of(end: socket.socket) -> Descriptor:
-    """Return the descriptor of a socket, the same for all who ask."""
-    return _DESCRIPTORS.setdefault(end, Descriptor(end))
+    """Return the duplicate for a socket, made at the first call."""
+    found = _DESCRIPTORS.get(end)
+    if found is None:
+        found = _DESCRIPTORS[end] = Descriptor(end)
+    return found
 
 
 def close_flow(end: socket.socket) -> None:
-    """Close a connection at both ends, also for those who have a `Descriptor` of it."""
+    """Shut a connection down and close the socket; a duplicate then finds the connection ended."""
     with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()

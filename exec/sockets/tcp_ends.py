@@ -1,4 +1,4 @@
-"""The TCP ends of a plan's connections: one compiled function moves the messages of all of them.
+"""Sending and receiving the messages of a plan over TCP, in one compiled function for all connections.
 
 Where all messages of a rank go over TCP, `exec.mpi.interpreter` calls this function after each pass. A run
 then returns to Python only to check whether the other ranks live.

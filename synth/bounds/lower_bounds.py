@@ -22,8 +22,8 @@ where switches sum and copy (`Network.multimem_s_per_byte`), those of `in_networ
 - *early sends*: at first only the root of a broadcast has anything to send (`early_sends`).
 - *wavefront*: chunks spread from rank to rank, with several hops of alpha before a bottleneck.
 
-With a fixed chunk size and links that are all alike, a bound is raised to the next instant at which a
-schedule can end (`instants`).
+With a fixed chunk size and links that are all alike, a bound is raised to the next time at which a
+schedule can end (`end_times`).
 
 reduce_scatter and reduce are the reversals in time of all_gather and broadcast on the transposed network, and
 have the same bounds.
@@ -37,9 +37,9 @@ from dataclasses import replace
 import numpy as np
 
 from probes.base import UsageError
+from synth.bounds.end_times import next_end_s
 from synth.bounds.general import point_bounds
 from synth.bounds.in_network import crossing, port_bounds
-from synth.bounds.instants import next_end_s
 from synth.bounds.multicast import spreading_bounds
 from synth.bounds.symmetric import symmetric_bounds
 from synth.collective import Collective, Kind

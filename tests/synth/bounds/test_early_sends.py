@@ -72,7 +72,7 @@ def test_no_schedule_behind_an_uneven_switch_is_faster(rates, alpha_s, chunks, f
     none_is_faster(uneven_switch(rates, alpha_s), chunks, fluid=fluid)
 
 
-@given(networks(), st.integers(1, 6), st.booleans())
+@given(networks(14), st.integers(1, 6), st.booleans())
 def test_no_schedule_is_faster(network, chunks, fluid):
     none_is_faster(network, chunks, fluid=fluid)
 

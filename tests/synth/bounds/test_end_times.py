@@ -1,10 +1,10 @@
-"""Bounds of whole chunks are raised to the next instant at which a schedule can end."""
+"""Bounds of whole chunks are raised to the next time at which a schedule can end."""
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from synth.bounds.instants import next_end_s
+from synth.bounds.end_times import next_end_s
 from synth.bounds.lower_bounds import bounds
 from synth.collective import collective
 from synth.methods import greedy
@@ -27,13 +27,18 @@ def ring(ranks, alpha_s, beta_s_per_byte, *, hold_alpha=False):
     st.floats(-0.4, 0.0),
     st.booleans(),
 )
-def test_the_next_instant_is_found_among_all(alpha_s, chunk_bytes, flights, more, short, hold_alpha):
+def test_the_next_end_is_found_among_all(alpha_s, chunk_bytes, flights, more, short, hold_alpha):
     network = ring(4, alpha_s, 1.0, hold_alpha=hold_alpha)
     hold_s, flight_s = (chunk_bytes + alpha_s, 0.0) if hold_alpha else (chunk_bytes, alpha_s)
     bound_s = (flights + more) * hold_s + flights * flight_s + short
-    instants_s = [i * hold_s + j * flight_s for j in range(1, 60) for i in range(j, 90)]
-    later_s = [instant_s for instant_s in instants_s if instant_s >= bound_s * (1 - 1e-9)]
+    ends_s = [i * hold_s + j * flight_s for j in range(1, 60) for i in range(j, 90)]
+    later_s = [end_s for end_s in ends_s if end_s >= bound_s * (1 - 1e-6)]
     assert next_end_s(network, chunk_bytes, bound_s) == pytest.approx(max(bound_s, min(later_s)))
+
+
+def test_a_bound_that_a_solver_rounded_up_is_not_raised():
+    assert next_end_s(ring(4, 0.5, 1.0), 10, 31.5 * (1 + 1e-7)) == 31.5 * (1 + 1e-7)
+    assert next_end_s(ring(4, 0.5, 1.0), 10, 31.5 * (1 + 1e-5)) == 40.5
 
 
 def test_links_that_differ_leave_bounds_as_they_are():
@@ -49,7 +54,7 @@ def test_links_that_differ_leave_bounds_as_they_are():
     st.sampled_from([0.0, 0.3e-6, 1e-6, 4.1e-6]),
     st.booleans(),
 )
-def test_schedules_end_at_such_instants_and_not_before(spec, kind, share, alpha_s, hold_alpha):
+def test_schedules_end_at_such_times_and_not_before(spec, kind, share, alpha_s, hold_alpha):
     network = family(spec, [alpha_s], [1e9], hold_alpha=hold_alpha)
     shape = collective(kind, network.ranks, share * (1 if kind == "broadcast" else network.ranks))
     made = greedy.synthesize(network, shape, 1000)
